@@ -13,12 +13,13 @@ Words of the schema:
     snapshot    a directory as it was when a transaction had taken effect
     pin         the same for a short while, and for nobody to see
     quota       what a directory may hold, and what it holds: kept with every change
+    attribute   (inode, name) -> value: an extended attribute
     run         the latest run of a query whose checkpoint root a directory is
     credential  keys, tokens and OAuth2 clients: see `credentials`
 
-Inodes, entries and references are valid from one transaction to another. What is superseded goes at once,
-unless a snapshot shows it: then it is retired, until the last that does has gone. That is the store's business
-alone; the namespace sees what is valid now, or, through a reader of the past, what was valid then.
+Inodes, entries, references and attributes are valid from one transaction to another. What is superseded goes at
+once, unless a snapshot shows it: then it is retired, until the last that does has gone. That is the store's
+business alone; the namespace sees what is valid now, or, through a reader of the past, what was valid then.
 
 Knows no path, no HDFS, no SQL. Implementations: `metadata_sqlite`.
 """
@@ -131,6 +132,10 @@ class Reader(ABC):
     @abstractmethod
     def references_after(self, inode: InodeId, position: int, limit: int) -> list[tuple[int, FileChunk]]:
         """Up to `limit` chunks of a file with their positions, those after `position` (-1 for all), in order."""
+
+    @abstractmethod
+    def attributes(self, inode: InodeId) -> dict[str, bytes]:
+        """The extended attributes of an inode by name, in order; its `attributes_tx` says if there are any."""
 
     @abstractmethod
     def chunk(self, chunk: ChunkId) -> ChunkRecord | None: ...
@@ -300,6 +305,14 @@ class Transaction(Reader):
     @abstractmethod
     def shorten_reference(self, inode: InodeId, position: int, length: int) -> None:
         """Leaves the file the first `length` bytes of the chunk at a position."""
+
+    @abstractmethod
+    def set_attribute(self, inode: InodeId, name: str, value: bytes) -> None:
+        """Give an inode an extended attribute, in place of the one it had; it goes with the inode."""
+
+    @abstractmethod
+    def drop_attribute(self, inode: InodeId, name: str) -> None:
+        """Drop an extended attribute that an inode has."""
 
     @abstractmethod
     def set_lease(self, inode: InodeId, lease: Lease) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, NamespaceUsage
 from peacefs.coordinator.metadata.store import Reader, Transaction
-from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound
+from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound, PathError
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import replication_default, replication_max
+from peacefs.protocol.limits import min_replication, replication_default, replication_max
 from peacefs.protocol.messages import WrittenChunk
 
 from .directories import make_directories, only_mode_bits
@@ -181,8 +181,21 @@ def _request_key(file: FileToComplete) -> RequestKey:
     return RequestKey(file.request_id, (str(file.path), chunks))
 
 
-def checked_replication(wanted: int) -> int:
-    """The number asked for, the default for zero. Raises BadRequest."""
-    if not 0 <= wanted <= replication_max:
-        raise BadRequest(f"replication {wanted} is out of range: 1 to {replication_max}")
+def checked_replication(wanted: int, path: object) -> int:
+    """Return the number asked for, the default for zero. Raises PathError."""
+    if wanted:
+        check_replication(wanted, path)
     return wanted or replication_default
+
+
+def check_replication(wanted: int, path: object) -> None:
+    """Raises PathError, which is an IOException as in HDFS."""
+    if wanted < min_replication:
+        raise PathError(
+            f"Requested replication factor of {wanted} is less than the required minimum of {min_replication} "
+            f"for {path}"
+        )
+    if wanted > replication_max:
+        raise PathError(
+            f"Requested replication factor of {wanted} exceeds maximum of {replication_max} for {path}"
+        )

@@ -23,12 +23,11 @@ from peacefs.coordinator.metadata.model import (
     status_as,
 )
 from peacefs.coordinator.metadata.store import Reader, Transaction
-from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, PathIsNotEmptyDirectory
+from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, PathIsNotEmptyDirectory
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import (
     list_page_entries,
     list_remaining_max,
-    replication_max,
     summary_entries_per_turn,
 )
 
@@ -46,6 +45,7 @@ from .create import (
     Publication,
     check_allocation,
     check_create,
+    check_replication,
     complete_file,
     keep_chunks,
 )
@@ -287,8 +287,7 @@ def set_replication(tx: Transaction, path: NamespacePath, replication: int) -> R
 
     A chunk that several files share keeps as many as the most demanding has asked for so far.
     """
-    if not 1 <= replication <= replication_max:
-        raise BadRequest(f"replication {replication} is out of range: 1 to {replication_max}")
+    check_replication(replication, path)
     way = find(tx, path)
     inode = way.deepest
     if not way.is_whole or inode.kind is InodeKind.DIRECTORY:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 
 from .append import AppendOperations
+from .attributes import AttributeOperations
 from .context import OperationContext
 from .copy import CopyOperations
 from .credentials import Credentials
@@ -44,6 +45,7 @@ class Files:
         self.reshaping = TruncateConcat(context, leases)
         self.schedule = WriteGrantService(context, placer, self.appending, scheduling)
         self.writing = WriteOperations(context, placer, self.appending, self.schedule)
+        self.attributes = AttributeOperations(context)
         self.snapshots = SnapshotOperations(context, self.names)
         self.copying = CopyOperations(context, self.names)
         self.limiting = QuotaOperations(context, self.names)

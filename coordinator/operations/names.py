@@ -177,7 +177,7 @@ class Names:
 
     async def set_replication(self, path: str, user: str, replication: int, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
-        wanted = checked_replication(replication)
+        wanted = checked_replication(replication, parsed)
 
         def change(tx: Transaction) -> Applied[bool]:
             checks.check_access(tx, parsed, caller, Access.WRITE)

@@ -111,7 +111,7 @@ class WriteOperations:
             self._ctx.send(self._ctx.cluster.abandon([wanted.abandoned], writer_with(wanted.request_id)))
         parsed = changeable_path(wanted.path)
         check_request_id(wanted.request_id)
-        replication = checked_replication(wanted.replication)
+        replication = checked_replication(wanted.replication, parsed)
         with self._ctx.reader.view():
             access_checks.check_create(
                 self._ctx.reader, parsed, self._ctx.callers.of(wanted.user), wanted.overwrite
@@ -196,7 +196,7 @@ class WriteOperations:
                 user=file.user,
                 overwrite=file.overwrite,
                 permission=file.permission,
-                replication=checked_replication(file.replication),
+                replication=checked_replication(file.replication, file.path),
                 block_bytes=_block_bytes(file.block_bytes),
                 create_parent=file.create_parent,
                 request_id=file.request_id,

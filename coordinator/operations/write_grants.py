@@ -19,7 +19,7 @@ from peacefs.coordinator.scheduling.statistics import FastLane
 from peacefs.coordinator.scheduling.write_sets import Ask, Effect, Push, Refuse, WriteSetRequest
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import ChunkId, NodeId, show
-from peacefs.protocol.limits import chunk_bytes_max, grant_hold_s, write_token_lifetime_s
+from peacefs.protocol.limits import chunk_bytes_max, grant_hold_s, pipeline_hops_max, write_token_lifetime_s
 from peacefs.protocol.messages import (
     AskStreams,
     Done,
@@ -93,7 +93,7 @@ class WriteGrantService:
             name=_name_here(link, wanted.write_set),
             link=link,
             writer=link or self._datanode_at(writer_host, wanted.write_set),
-            replication=token.replication,
+            replication=min(token.replication, pipeline_hops_max),
             chunks=dict(wanted.chunks),
             exclude=frozenset(wanted.exclude),
             abandoned=tuple(wanted.abandoned),

@@ -22,15 +22,7 @@ NOBODY: Final = "dr.who"
 
 #: Operations of HDFS that peacefs has not: named as such, so that nobody takes them for misspelled.
 _NOT_SUPPORTED: Final = frozenset(
-    """
-    CREATESYMLINK
-    DISABLEECPOLICY ENABLEECPOLICY GETALLSTORAGEPOLICY
-    GETECCODECS GETECPOLICIES GETECPOLICY GETLINKTARGET
-    GETSNAPSHOTDIFFLISTING GETSTORAGEPOLICY
-    GETTRASHROOTS MODIFYACLENTRIES REMOVEACL REMOVEACLENTRIES REMOVEDEFAULTACL
-    REMOVEXATTR SATISFYSTORAGEPOLICY SETACL SETECPOLICY SETSTORAGEPOLICY SETXATTR
-    UNSETECPOLICY UNSETSTORAGEPOLICY
-    """.split()  # noqa: SIM905 (as a list it is a page)
+    "MODIFYACLENTRIES REMOVEACL REMOVEACLENTRIES REMOVEDEFAULTACL SETACL".split()  # noqa: SIM905
 )
 _ROOT: Final = b"/webhdfs"
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -69,6 +61,7 @@ class Query:
     """
 
     def __init__(self, raw: bytes) -> None:
+        self._raw = raw
         self._values: dict[str, str] = {}
         for field in raw.split(b"&"):
             name, _, value = field.replace(b"+", b" ").partition(b"=")
@@ -90,6 +83,15 @@ class Query:
     def sequence(self, name: str) -> tuple[str, ...]:
         """A list separated by commas, in its order."""
         return tuple(filter(None, self._values.get(name, "").split(",")))
+
+    def every(self, name: str) -> tuple[str, ...]:
+        """All values of a parameter that may be repeated."""
+        values = []
+        for field in self._raw.split(b"&"):
+            key, _, value = field.replace(b"+", b" ").partition(b"=")
+            if _decode(key, "the query").lower() == name and value:
+                values.append(_decode(value, name))
+        return tuple(values)
 
     def boolean(self, name: str, default: bool) -> bool:
         value = self.text(name)

@@ -41,7 +41,7 @@ _KINDS = {FILE_KIND: InodeKind.FILE, DIRECTORY_KIND: InodeKind.DIRECTORY}
 
 _INODE_COLUMNS = (
     "i.inode, i.kind, i.permission, i.owner, i.group_name, i.modified_ms, i.accessed_ms, "
-    "i.length, i.block_bytes, i.replication"
+    "i.length, i.block_bytes, i.replication, i.acl, i.attributes_tx"
 )
 
 
@@ -62,6 +62,7 @@ class _LookUps(NamedTuple):
     count_children: str
     references: str
     references_after: str
+    attributes: str
 
 
 @lru_cache(maxsize=64)
@@ -89,6 +90,7 @@ def _look_ups(valid: str) -> _LookUps:
             SELECT r.position, r.chunk, c.version, r.length FROM reference r
             CROSS JOIN chunk c ON c.chunk = r.chunk
             WHERE r.inode = ? AND r.position > ? AND {of_reference} ORDER BY r.position LIMIT ?""",
+        attributes=f"SELECT name, value FROM attribute WHERE inode = ? AND {of_row} ORDER BY name",
     )
 
 
@@ -269,6 +271,9 @@ class SqliteReader(Reader):
     def references_after(self, inode: InodeId, position: int, limit: int) -> list[tuple[int, FileChunk]]:
         rows = self._execute(self._sql.references_after, (inode, position, limit)).fetchall()
         return [(row[0], FileChunk(*row[1:])) for row in rows]
+
+    def attributes(self, inode: InodeId) -> dict[str, bytes]:
+        return dict(self._execute(self._sql.attributes, (inode,)).fetchall())
 
     def chunk(self, chunk: ChunkId) -> ChunkRecord | None:
         row = self._execute(_CHUNK, (chunk,)).fetchone()

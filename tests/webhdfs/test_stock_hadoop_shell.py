@@ -1,0 +1,120 @@
+"""The file system shell of the stock Hadoop client (`hdfs dfs`), unchanged, against real processes with a trash.
+
+One JVM for all; every command is Hadoop's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+pytest.importorskip("py4j.protocol")
+
+from support.stock_hadoop import Hadoop, running_hadoop
+
+from peacefs.client.local_cluster.cluster import LocalCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+
+
+@dataclass
+class Ran:
+    """What a command of the shell said, and its exit status."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+Shell = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def hadoop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
+    directory, java = tmp_path_factory.mktemp("cluster"), tmp_path_factory.mktemp("java")
+    options = ("--trash-minutes", "60")
+    with (
+        LocalCluster(directory, datanodes=3, port=0, coordinator_options=options) as cluster,
+        running_hadoop(cluster.webhdfs_uri, java, {"fs.defaultFS": cluster.webhdfs_uri}) as hadoop,
+    ):
+        yield hadoop
+
+
+@pytest.fixture(scope="module")
+def shell(hadoop: Hadoop) -> Shell:
+    """Runs `hdfs dfs` with some arguments, in the JVM."""
+    jvm = hadoop.jvm
+    system, bytes_stream, print_stream = jvm.System, jvm.java.io.ByteArrayOutputStream, jvm.java.io.PrintStream
+
+    def run(*arguments: str) -> Ran:
+        out, err, before, before_err = bytes_stream(), bytes_stream(), system.out, system.err
+        system.setOut(print_stream(out, True, "UTF-8"))
+        system.setErr(print_stream(err, True, "UTF-8"))
+        try:
+            command = jvm.org.apache.hadoop.fs.FsShell(hadoop.conf)
+            status = jvm.org.apache.hadoop.util.ToolRunner.run(command, hadoop.array(jvm.String, *arguments))
+        finally:
+            system.setOut(before)
+            system.setErr(before_err)
+        return Ran(status, out.toString("UTF-8"), err.toString("UTF-8"))
+
+    return run
+
+
+def test_rm_moves_to_the_trash_and_expunge_empties_it(hadoop, shell):
+    hadoop.write("/trashed/file", b"x")
+    moved = shell("-rm", "/trashed/file")
+    assert moved.status == 0, moved
+    assert "to trash at" in moved.out + moved.err
+    current = f"/user/{hadoop.fs.getHomeDirectory().getName()}/.Trash/Current"
+    assert hadoop.read(f"{current}/trashed/file") == b"x"
+    assert shell("-rm", "-r", "-skipTrash", "/trashed").status == 0
+    expunged = shell("-expunge", "-immediate")
+    assert expunged.status == 0, expunged
+    assert not hadoop.exists(current)
+    assert shell("-expunge").status == 0
+
+
+def test_count_ls_and_df_show_what_there_is(hadoop, shell):
+    hadoop.write("/shown/file", b"abc")
+    counted = shell("-count", "-e", "/shown/file", "/shown")
+    assert counted.status == 0, counted
+    assert [line.split() for line in counted.lines] == [
+        ["0", "1", "3", "Replicated", "/shown/file"],
+        ["1", "1", "3", "/shown"],
+    ]
+    listed = shell("-ls", "-e", "/shown")
+    assert (listed.status, "Replicated" in listed.out) == (0, True), listed
+    space = shell("-df", "/")
+    assert space.status == 0 and space.lines[0].split()[:3] == ["Filesystem", "Size", "Used"], space
+
+
+def test_policies_are_told(hadoop):
+    hadoop.write("/policies/file", b"x")
+    path = hadoop.path("/policies/file")
+    assert hadoop.fs.getStoragePolicy(path).getName() == "HOT"
+    assert [policy.getName() for policy in hadoop.fs.getAllStoragePolicies()] == ["HOT"]
+    assert hadoop.fs.getErasureCodingPolicy(path).isReplicationPolicy()
+    assert list(hadoop.fs.getAllErasureCodingPolicies()) == []
+    assert dict(hadoop.fs.getAllErasureCodingCodecs()) == {}
+
+
+def test_difference_of_snapshots_is_put_together(hadoop):
+    for name in ("sub/file", "gone/file"):
+        hadoop.write(f"/compared/{name}", b"x")
+    directory = hadoop.path("/compared")
+    hadoop.fs.allowSnapshot(directory)
+    hadoop.fs.createSnapshot(directory, "a")
+    hadoop.write("/compared/new/file", b"x")
+    hadoop.fs.rename(hadoop.path("/compared/sub"), hadoop.path("/compared/new/bus"))
+    hadoop.fs.delete(hadoop.path("/compared/gone"), True)
+    hadoop.fs.createSnapshot(directory, "b")
+    report = hadoop.fs.getSnapshotDiffReport(directory, "a", "b")
+    told = sorted(entry.toString() for entry in report.getDiffList())
+    assert told == ["+\t./new", "-\t./gone", "M\t.", "R\t./sub -> ./new/bus"]
