@@ -52,6 +52,7 @@ class FileWrite(Token, frozen=True):
     request_id: str
     #: From where the file was created: whose checkpoint it may be part of.
     client_host: str = ""
+    unmasked: int | None = None
 
 
 class FileAppend(Token, frozen=True):

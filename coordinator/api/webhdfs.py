@@ -50,7 +50,6 @@ from peacefs.protocol.webhdfs.requests import (
     Concatenate,
     Create,
     Delete,
-    GetAcl,
     GetBlockLocations,
     GetChecksum,
     GetContentSummary,
@@ -78,10 +77,10 @@ from peacefs.protocol.webhdfs.requests import (
     parse_request,
 )
 
+from .webhdfs_acls import AclHandlers
 from .webhdfs_attributes import AttributeHandlers
 from .webhdfs_handlers import Handler
 from .webhdfs_json import (
-    acl_json,
     block_locations_json,
     content_summary_json,
     located_blocks_json,
@@ -116,6 +115,7 @@ class WebHdfs:
         self._delegation = delegation
         self._server_defaults = json_answer(server_defaults_json(files.trash.kept_minutes))
         self._handlers: dict[type[Request], Handler] = {
+            **AclHandlers(files.acls, files.names).handlers,
             **AttributeHandlers(files.attributes).handlers,
             **SnapshotHandlers(files.snapshots).handlers,
             **PolicyHandlers(files.names).handlers,
@@ -127,7 +127,6 @@ class WebHdfs:
             GetBlockLocations: self._get_block_locations,
             GetLocatedBlocks: self._get_located_blocks,
             GetSpace: self._get_space,
-            GetAcl: self._get_acl,
             GetServerDefaults: self._get_server_defaults,
             GetHomeDirectory: self._get_home_directory,
             GetTrashRoot: self._get_trash_root,
@@ -217,9 +216,6 @@ class WebHdfs:
     async def _get_space(self, _asked: GetSpace, _scope: Scope) -> Answer:
         return json_answer(space_json(self._files.reading.space()))
 
-    async def _get_acl(self, asked: GetAcl, _scope: Scope) -> Answer:
-        return json_answer(acl_json(await self._files.names.status(asked.path, asked.user)))
-
     async def _get_server_defaults(self, _asked: GetServerDefaults, _scope: Scope) -> Answer:
         return self._server_defaults
 
@@ -271,6 +267,7 @@ class WebHdfs:
             exclude=asked.exclude,
             request_id=self._new_request_id(),
             is_shown=True,
+            unmasked=asked.unmasked,
         )
         ticket = await self._files.writing.create(wanted)
         written = WriteFile(asked.path, ticket.token, ticket.allocated.token, header(scope, b"host") or "")
@@ -285,7 +282,8 @@ class WebHdfs:
     # -- changing ----------------------------------------------------------------------------------
 
     async def _make_directories(self, asked: MakeDirectories, _scope: Scope) -> Answer:
-        done = await self._files.names.mkdirs(asked.path, asked.user, asked.permission, asked.request_id)
+        names = self._files.names
+        done = await names.mkdirs(asked.path, asked.user, asked.permission, asked.request_id, asked.unmasked)
         return boolean_answer(done)
 
     async def _rename(self, asked: Rename, _scope: Scope) -> Answer:

@@ -21,7 +21,6 @@ from peacefs.protocol.messages import Usage
 #: HDFS's numbers for what it calls CRC32C, and for the storage policy of who has not chosen one.
 _CRC32C = 2
 _UNSPECIFIED_POLICY = 0
-_STICKY = 0o1000
 #: How Hadoop writes a token that has no content: four empty fields.
 _NO_TOKEN = "AAAAAA"
 
@@ -41,6 +40,8 @@ class StatusJson(msgspec.Struct, frozen=True, rename="camel"):
     replication: int
     file_id: int
     storage_policy: int = _UNSPECIFIED_POLICY
+    #: Only said where it is true, as in HDFS.
+    acl_bit: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 def status_json(status: InodeStatus) -> StatusJson:
@@ -56,6 +57,7 @@ def status_json(status: InodeStatus) -> StatusJson:
         block_size=0 if status.kind is InodeKind.DIRECTORY else status.block_bytes,
         replication=0 if status.kind is InodeKind.DIRECTORY else status.replication,
         file_id=status.inode,
+        acl_bit=True if status.acl else msgspec.UNSET,
     )
 
 
@@ -108,19 +110,6 @@ def space_json(space: Usage) -> dict[str, Any]:
             "capacity": space.capacity_bytes,
             "remaining": space.available_bytes,
             "used": space.used_bytes,
-        }
-    }
-
-
-def acl_json(status: InodeStatus) -> dict[str, Any]:
-    """There are no entries beside owner, group and others."""
-    return {
-        "AclStatus": {
-            "entries": [],
-            "group": status.group,
-            "owner": status.owner,
-            "permission": f"{status.permission:o}",
-            "stickyBit": bool(status.permission & _STICKY),
         }
     }
 

@@ -12,6 +12,7 @@ from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import min_replication, replication_default, replication_max
 from peacefs.protocol.messages import WrittenChunk
 
+from .acl_rules import inherited
 from .directories import make_directories, only_mode_bits
 from .paths import NamespacePath, check_creatable, check_name_length
 from .quotas import charge, check_room, usage_of_file
@@ -33,6 +34,8 @@ class FileToComplete:
     create_parent: bool
     request_id: str
     chunks: Sequence[WrittenChunk]
+    #: The permission before the client's own mask, if it said that: see `acl_rules.inherited`.
+    unmasked: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +96,12 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
         tx.remove_entry(parent.inode, file.path.name)
     made = NamespaceUsage(len(way.missing), length * file.replication)
     charge(tx, (way.inodes, made), (way.inodes, _freed(replaced)))
+    kept = inherited(parent.acl, only_mode_bits(file.permission), file.unmasked, is_directory=False)
     inode = tx.add_inode(
         Inode(
             inode=0,
             kind=InodeKind.FILE,
-            permission=only_mode_bits(file.permission),
+            permission=kept.permission,
             owner=file.user,
             group=parent.group,
             modified_ms=now_ms,
@@ -105,6 +109,7 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
             length=length,
             block_bytes=file.block_bytes,
             replication=file.replication,
+            acl=kept.acl,
         )
     )
     tx.add_entry(parent.inode, file.path.name, inode)

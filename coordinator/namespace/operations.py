@@ -222,8 +222,13 @@ def chunk_page(reader: Reader, after: ChunkId, limit: int) -> list[ChunkRecord]:
 # -- changing --------------------------------------------------------------------------------------
 
 
-def mkdirs(tx: Transaction, path: NamespacePath, user: str, permission: int, now_ms: int) -> bool:
-    """Makes a directory and its parents; true also if it is there. Raises FileAlreadyExists for a file."""
+def mkdirs(
+    tx: Transaction, path: NamespacePath, user: str, permission: int, now_ms: int, unmasked: int | None = None
+) -> bool:
+    """Makes a directory and its parents; true also if it is there. Raises FileAlreadyExists for a file.
+
+    `unmasked` is the permission before the client's own mask: see `acl_rules.inherited`.
+    """
     check_creatable(path)
     way = find_place(tx, path)
     deepest = way.deepest
@@ -233,8 +238,8 @@ def mkdirs(tx: Transaction, path: NamespacePath, user: str, permission: int, now
         return True
     check_not_full(tx, deepest.inode)
     charge(tx, (way.inodes, NamespaceUsage(len(way.missing), 0)))
-    above = make_directories(tx, deepest, way.missing[:-1], user, permission | 0o300, now_ms)
-    make_directories(tx, above, way.missing[-1:], user, permission, now_ms)
+    above = make_directories(tx, deepest, way.missing[:-1], user, permission | 0o300, now_ms, unmasked)
+    make_directories(tx, above, way.missing[-1:], user, permission, now_ms, unmasked)
     return True
 
 

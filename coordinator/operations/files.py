@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 
+from .acls import AclOperations
 from .append import AppendOperations
 from .attributes import AttributeOperations
 from .context import OperationContext
@@ -45,6 +46,7 @@ class Files:
         self.reshaping = TruncateConcat(context, leases)
         self.schedule = WriteGrantService(context, placer, self.appending, scheduling)
         self.writing = WriteOperations(context, placer, self.appending, self.schedule)
+        self.acls = AclOperations(context)
         self.attributes = AttributeOperations(context)
         self.snapshots = SnapshotOperations(context, self.names)
         self.copying = CopyOperations(context, self.names)

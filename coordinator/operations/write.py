@@ -78,6 +78,8 @@ class CreateFile:
     request_id: str = ""
     #: Whether others than the writer may come to have the first chunk, for it goes into a URL.
     is_shown: bool = False
+    #: The permission before the client's own mask, if it said that.
+    unmasked: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ class WriteOperations:
             # A stock client sends none; the datanode may still have to repeat the completion.
             request_id=wanted.request_id or new_request_id(),
             client_host=wanted.client_host or "",
+            unmasked=wanted.unmasked,
         )
         exclude = wanted.failed | self._placer.nodes_by_http_name(wanted.exclude)
         allocated, head = self._placer.place(
@@ -352,6 +355,7 @@ def _file(token: FileWrite, chunks: Sequence[WrittenChunk]) -> namespace.FileToC
         create_parent=token.create_parent,
         request_id=token.request_id,
         chunks=chunks,
+        unmasked=token.unmasked,
     )
 
 

@@ -1,7 +1,7 @@
 """The operations that a client asks of the name side, as values. Pure: scope in, request or BadRequest out.
 
 One small class an operation, which reads its own parameters; the table at the end holds them all. Parameters
-that ask for nothing here (`buffersize`, and `unmaskedpermission`, which is for ACLs) are passed over. What the
+that ask for nothing here (`buffersize`) are passed over. What the
 data side is asked is in `webhdfs_redirects`.
 """
 
@@ -17,6 +17,7 @@ from peacefs.protocol.errors import BadRequest, Unsupported
 from peacefs.protocol.limits import replication_default
 from peacefs.protocol.values.account_names import check_account_name
 
+from .acl_requests import ACL_OPERATIONS
 from .attribute_requests import ATTRIBUTE_OPERATIONS
 from .delegation_requests import CancelDelegationToken, GetDelegationToken, RenewDelegationToken
 from .policy_requests import POLICY_OPERATIONS
@@ -93,11 +94,6 @@ class GetLocatedBlocks(GetBlockLocations):
 @dataclass(frozen=True, slots=True)
 class GetSpace(Request):
     """GETSTATUS: what the whole file system may hold and holds, whatever the path."""
-
-
-@dataclass(frozen=True, slots=True)
-class GetAcl(Request):
-    """GETACLSTATUS"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +178,7 @@ class Create(Redirected):
     replication: int
     block_bytes: int
     create_parent: bool
+    unmasked: int | None = None
 
     @classmethod
     def read(cls, path: str, user: str, query: Query) -> Create:
@@ -199,6 +196,7 @@ class Create(Redirected):
             replication=query.integer("replication", 0, 1),
             block_bytes=query.integer("blocksize", 0, 1),
             create_parent=query.boolean("createparent", True),
+            unmasked=_unmasked(query),
         )
 
 
@@ -239,10 +237,11 @@ class MakeDirectories(Request):
     """MKDIRS"""
 
     permission: int
+    unmasked: int | None = None
 
     @classmethod
     def read(cls, path: str, user: str, query: Query) -> MakeDirectories:
-        return cls(path, user, query.permission("permission", _DIRECTORY_PERMISSION))
+        return cls(path, user, query.permission("permission", _DIRECTORY_PERMISSION), _unmasked(query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +345,12 @@ class SetQuota(Request):
         return cls(path, user, names, space)
 
 
+def _unmasked(query: Query) -> int | None:
+    """The permission before the client's own mask, which counts where a default ACL is inherited."""
+    said = query.permission("unmaskedpermission", -1)
+    return None if said < 0 else said
+
+
 def _redirection(query: Query) -> tuple[frozenset[str], bool]:
     return query.names("excludedatanodes"), query.boolean("noredirect", False)
 
@@ -362,7 +367,6 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "GETFILEBLOCKLOCATIONS": GetBlockLocations.read,
         "GET_BLOCK_LOCATIONS": GetLocatedBlocks.read,
         "GETSTATUS": plain(GetSpace),
-        "GETACLSTATUS": plain(GetAcl),
         "GETSERVERDEFAULTS": plain(GetServerDefaults),
         "GETHOMEDIRECTORY": plain(GetHomeDirectory),
         "GETTRASHROOT": plain(GetTrashRoot),
@@ -372,6 +376,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "GETFILECHECKSUM": GetChecksum.read,
         "OPEN": Open.read,
         "GETDELEGATIONTOKEN": GetDelegationToken.read,
+        **ACL_OPERATIONS["GET"],
         **ATTRIBUTE_OPERATIONS["GET"],
         **SNAPSHOT_OPERATIONS["GET"],
         **POLICY_OPERATIONS["GET"],
@@ -387,6 +392,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "SETQUOTA": SetQuota.read,
         "RENEWDELEGATIONTOKEN": RenewDelegationToken.read,
         "CANCELDELEGATIONTOKEN": CancelDelegationToken.read,
+        **ACL_OPERATIONS["PUT"],
         **ATTRIBUTE_OPERATIONS["PUT"],
         **SNAPSHOT_OPERATIONS["PUT"],
         **POLICY_OPERATIONS["PUT"],

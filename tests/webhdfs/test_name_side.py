@@ -278,7 +278,7 @@ def test_json_is_labelled_for_all_but_hadoops_client(names, path, headers, label
         ("PUT", "/?op=LISTSTATUS", ILLEGAL, "LISTSTATUS is asked with GET"),
         ("GET", "/?op=MKDIRS", ILLEGAL, "GetOpParam.Op.MKDIRS; MKDIRS is asked with PUT"),
         ("PATCH", "/?op=MKDIRS", ILLEGAL, "MKDIRS is asked with PUT"),
-        ("POST", "/f?op=SETACL", UNSUPPORTED, "SETACL is not supported; there are GETFILESTATUS, "),
+        ("POST", "/f?op=SETACL", ILLEGAL, "PostOpParam.Op.SETACL; SETACL is asked with PUT"),
         ("PUT", "/f?op=SETECPOLICY&ecpolicy=RS-6-3-1024k", UNSUPPORTED, "policy RS-6-3-1024k is not supported"),
         ("GET", "/f?op=OPEN&offset=-1", ILLEGAL, '"offset": Invalid parameter range: offset = -1 < 0'),
         ("GET", "/f?op=OPEN&offset=x", ILLEGAL, '"offset": Failed to parse "x" as a radix-10 long integer.'),

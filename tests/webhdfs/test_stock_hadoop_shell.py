@@ -118,3 +118,54 @@ def test_difference_of_snapshots_is_put_together(hadoop):
     report = hadoop.fs.getSnapshotDiffReport(directory, "a", "b")
     told = sorted(entry.toString() for entry in report.getDiffList())
     assert told == ["+\t./new", "-\t./gone", "M\t.", "R\t./sub -> ./new/bus"]
+
+
+def test_attributes_are_set_and_got(hadoop, shell):
+    hadoop.write("/attributes/file", b"x")
+    for name, value in (("user.colour", "blue"), ("user.bits", "0x00ff"), ("user.empty", None)):
+        given = ["-n", name, *(["-v", value] if value else [])]
+        assert shell("-setfattr", *given, "/attributes/file").status == 0
+    got = shell("-getfattr", "-d", "-e", "hex", "/attributes/file")
+    assert set(got.lines) == {
+        "# file: /attributes/file",
+        "user.bits=0x00ff",
+        "user.colour=0x626c7565",
+        "user.empty",
+    }
+    assert shell("-getfattr", "-n", "user.colour", "/attributes/file").lines[-1] == 'user.colour="blue"'
+    assert shell("-setfattr", "-x", "user.colour", "/attributes/file").status == 0
+    missing = shell("-getfattr", "-n", "user.colour", "/attributes/file")
+    assert missing.status == 1 and "At least one of the attributes provided was not found" in missing.err
+    refused = shell("-setfattr", "-n", "raw.x", "-v", "y", "/attributes/file")
+    assert refused.status == 1 and "permission for xattr: raw.x" in refused.err
+
+
+def test_acls_are_set_and_got(hadoop, shell):
+    hadoop.write("/acls/file", b"x")
+    assert shell("-chmod", "640", "/acls/file").status == 0
+    assert shell("-setfacl", "-m", "user:ann:rwx,group:staff:r--", "/acls/file").status == 0
+    assert shell("-chmod", "650", "/acls/file").status == 0
+    got = shell("-getfacl", "/acls/file")
+    assert got.lines[3:] == [
+        "user::rw-",
+        "user:ann:rwx\t#effective:r-x",
+        "group::r--",
+        "group:staff:r--",
+        "mask::r-x",
+        "other::---",
+        "",
+    ]
+    assert shell("-ls", "/acls").lines[-1].startswith("-rw-r-x---+")
+    assert shell("-setfacl", "-x", "user:ann", "/acls/file").status == 0
+    assert "ann" not in shell("-getfacl", "/acls/file").out
+    assert shell("-setfacl", "-m", "default:user:bob:r-x", "/acls").status == 0
+    hadoop.write("/acls/new", b"x")
+    assert "user:bob:r-x" in shell("-getfacl", "/acls/new").out
+    assert shell("-setfacl", "-k", "/acls").status == 0
+    assert "default" not in shell("-getfacl", "/acls").out
+    for path in ("/acls/file", "/acls/new"):
+        assert shell("-setfacl", "-b", path).status == 0
+        assert not shell("-ls", path).lines[-1].split()[0].endswith("+")
+    assert shell("-setfacl", "--set", "user::rwx,group::r--,other::---,user:eve:r--", "/acls/file").status == 0
+    refused = shell("-setfacl", "-m", "default:user:bob:r-x", "/acls/file")
+    assert refused.status == 1 and "only directories may have a default ACL" in refused.err
