@@ -99,6 +99,8 @@ def inherited(parent_acl: str, masked: int, unmasked: int | None, *, is_director
 
     That mode is `unmasked` where the client says what it is before its own mask, as in HDFS since 3.0.
     """
+    if not parent_acl:
+        return Stored(masked, "")
     default = [entry for entry in stored_entries(parent_acl) if entry.scope is Scope.DEFAULT]
     if not default:
         return Stored(masked, "")

@@ -152,7 +152,8 @@ _CHUNKS = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk > ? ORDER BY chunk LIM
 
 
 def _inode(row: Sequence[Any]) -> Inode:
-    return Inode(row[0], _KINDS[row[1]], *row[2:])
+    # As `Inode._make` does it: a call with so many arguments takes as long as a look-up of the row.
+    return tuple.__new__(Inode, (row[0], _KINDS[row[1]], *row[2:]))
 
 
 def chunk_record(row: Sequence[Any]) -> ChunkRecord:
