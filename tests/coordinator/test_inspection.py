@@ -199,7 +199,7 @@ def test_a_file_that_is_deleted_while_it_is_looked_at_is_not_called_missing(
         while tree.commit(lambda tx: reclaim_step(tx, 100)[1]):
             pass
 
-    object.__setattr__(tree.inspection._at, "sleep", delete_all)
+    object.__setattr__(tree.inspection._ctx, "sleep", delete_all)
     total = total_of(tree.pages())
     assert total.worst is None
     assert total.files == len([path for path in PATHS if path.startswith("/a/")])

@@ -198,7 +198,7 @@ def test_both_routes_are_in_the_api_description(rest: Rest) -> None:
     assert "/v1/topology" in described["paths"]
     plan = described["paths"]["/v1/plan"]["post"]
     assert plan["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/PlanBody")
-    assert plan["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/Plan")
+    assert plan["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/DryRunPlan")
     assert {"requests", "policy", "seed", "topology"} == set(
         described["components"]["schemas"]["PlanBody"]["properties"]
     )

@@ -17,23 +17,23 @@ _steps = st.lists(
 def test_it_is_a_list_sorted_by_replicas_left_and_then_by_waiting(
     steps: list[tuple[str, int, int]], left_out: set[int]
 ) -> None:
-    queue, queue = LowRedundancyQueue(), list[tuple[int, int]]()
+    low_redundancy, queue = LowRedundancyQueue(), list[tuple[int, int]]()
     for what, chunk, left in steps:
         present = [entry for entry in queue if entry[1] == chunk]
         if what == "mark" and present != [(left, chunk)]:
-            queue.mark(chunk, left)
+            low_redundancy.mark(chunk, left)
             queue = [entry for entry in queue if entry[1] != chunk] + [(left, chunk)]
         elif what == "discard":
-            queue.discard(chunk)
+            low_redundancy.discard(chunk)
             queue = [entry for entry in queue if entry[1] != chunk]
         elif what == "postpone" and present:
-            queue.postpone(chunk)
+            low_redundancy.postpone(chunk)
             queue = [entry for entry in queue if entry[1] != chunk] + present
     expected = [chunk for _left, chunk in sorted(queue, key=lambda entry: entry[0])]
-    assert list(queue) == expected
-    assert len(queue) == len(expected)
-    assert all(chunk in queue for chunk in expected)
-    assert queue.first(2, but=left_out) == [chunk for chunk in expected if chunk not in left_out][:2]
+    assert list(low_redundancy) == expected
+    assert len(low_redundancy) == len(expected)
+    assert all(chunk in low_redundancy for chunk in expected)
+    assert low_redundancy.first(2, but=left_out) == [chunk for chunk in expected if chunk not in left_out][:2]
 
 
 def test_chunks_that_cannot_be_copied_now_do_not_hold_up_those_that_can(play: Play) -> None:
