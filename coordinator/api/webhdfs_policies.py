@@ -42,7 +42,7 @@ _REPLICATION: Final[dict[str, Any]] = {
     "cellSize": 1 << 20,
     "codecName": "replication",
     "extraOptions": {},
-    "id": 63,
+    "id": 0,
     "name": "replication",
     "numDataUnits": 1,
     "numParityUnits": 2,

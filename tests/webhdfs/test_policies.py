@@ -49,7 +49,7 @@ def test_storage_policy_is_set_to_hot_alone(names, home):
 
 def test_erasure_coding_is_answered_and_refused_to_be_set(names, home):
     policy = names.ask("GET", home, "GETECPOLICY").json
-    assert (policy["id"], policy["codecName"]) == (63, "replication")
+    assert (policy["id"], policy["codecName"]) == (0, "replication")
     assert names.ask("GET", "/", "GETECPOLICIES").json == {
         "ErasureCodingPolicies": {"ErasureCodingPolicyInfo": []}
     }
