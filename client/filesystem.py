@@ -39,6 +39,7 @@ from .control.values import (
     QuotaUsage,
     SnapshotDifference,
 )
+from .extended_attributes import ExtendedAttributes
 from .file_objects import AppendingSink, FileSink, FileSource
 from .transfer.file_reader import read_whole
 from .transfer.small_writes import SmallWrites, is_small
@@ -52,7 +53,7 @@ _Texts = list[str]
 _Objects = list[dict[str, Any]]
 
 
-class PeaceFileSystem:
+class PeaceFileSystem(ExtendedAttributes):
     """A cluster's files. Thread-safe; owns its connections until `close`, and, once it has waited for a disk of
     this host, threads that do so.
 

@@ -11,6 +11,8 @@
     │   ├── PathLimitExceeded        403  java.io.IOException is HDFS's word for it
     │   │   ├── NameTooLong          403  org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLong...
     │   │   └── DirectoryFull        403  org.apache.hadoop.hdfs.protocol.FSLimitException$MaxDirectoryItems...
+    │   ├── InvalidAcl               403  org.apache.hadoop.hdfs.protocol.AclException
+    │   ├── NoErasureCodingPolicy    403  org.apache.hadoop.hdfs.protocol.NoECPolicySetException
     │   ├── SnapshotRefused          403  org.apache.hadoop.hdfs.protocol.SnapshotException
     │   └── SnapshotIsReadOnly       403  org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException
     ├── QuotaExceeded
@@ -148,6 +150,18 @@ class DirectoryFull(PathLimitExceeded):
     hadoop_class = "org.apache.hadoop.hdfs.protocol.FSLimitException$MaxDirectoryItemsExceededException"
 
 
+class InvalidAcl(PathError):
+    """An ACL that contradicts itself, is too long, or is not for such a path."""
+
+    hadoop_class = "org.apache.hadoop.hdfs.protocol.AclException"
+
+
+class NoErasureCodingPolicy(PathError):
+    """An erasure coding policy is to be taken from what has none."""
+
+    hadoop_class = "org.apache.hadoop.hdfs.protocol.NoECPolicySetException"
+
+
 class SnapshotRefused(PathError):
     """A snapshot that cannot be, or one that stands in the way."""
 
@@ -244,7 +258,7 @@ class InvalidQuery(BadRequest):
 
 
 class IllegalChange(BadRequest):
-    """A truncation or concatenation that HDFS's rules forbid."""
+    """A change that HDFS's rules forbid, such as a truncation to more than there is."""
 
     hadoop_class = "org.apache.hadoop.HadoopIllegalArgumentException"
 

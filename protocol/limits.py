@@ -92,12 +92,19 @@ tombstones_waiting_max: Final = 1000
 scan_headers_window_bytes: Final = 64 * KIB
 scan_data_window_bytes: Final = 1 * MIB
 replication_default: Final = 3
-replication_max: Final = 16
+# HDFS's own limit. A pipeline is no longer than the second; repair makes what a file is to have beyond it.
+replication_max: Final = 512
+pipeline_hops_max: Final = 16
 min_replication: Final = 1
 
 # A file takes no more by APPEND or CONCAT: its layout has to fit a frame's header.
 file_chunks_max: Final = 2000
 concat_sources_max: Final = 1000
+# HDFS's own: extended attributes of one file or directory, name and value of one, and the entries of its ACL, and
+# of its default ACL.
+attributes_per_inode_max: Final = 32
+attribute_bytes_max: Final = 16 * KIB
+acl_entries_max: Final = 32
 # A writer that flushes writes its last pieces anew with what follows, until they are together so long.
 flush_merge_bytes_max: Final = 4 * MIB
 # Pieces that were written anew wait for readers that know them, while their tokens are renewed, up to this many.

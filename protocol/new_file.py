@@ -13,7 +13,8 @@ class NewFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Zero for `replication` or `block_bytes`, which is where the writer cuts chunks, means the cluster's default.
 
     Under one `request_id` the file is created once, however often it is asked for. `permission` is what `chmod`
-    takes; other bits are passed over.
+    takes; other bits are passed over. `unmasked` is the permission before the client's own mask, if it said that:
+    it counts where the parent has a default ACL.
     """
 
     path: str
@@ -24,3 +25,4 @@ class NewFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     block_bytes: int = 0
     create_parent: bool = True
     request_id: str = ""
+    unmasked: int | None = None

@@ -10,8 +10,8 @@ import getpass
 import os
 import socket
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -28,6 +28,7 @@ from peacefs.protocol.messages import (
     Allocated,
     Leased,
 )
+from peacefs.protocol.values.attribute_values import Encoding, decode, encode
 from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_chunk_id
 from peacefs.protocol.values.copied_tree import CopiedTree
@@ -37,6 +38,7 @@ from peacefs.topology.network_view import NetworkView
 
 from .http import CoordinatorHttp
 from .values import (
+    Attribute,
     ContentSummary,
     FileStatus,
     PageReply,
@@ -47,6 +49,9 @@ from .values import (
 )
 
 S = TypeVar("S")
+
+#: An extended attribute may be new, and may be there.
+ATTRIBUTE_FLAGS: Final = ("CREATE", "REPLACE")
 
 
 class ListingPage(msgspec.Struct, frozen=True):
@@ -145,6 +150,25 @@ class CoordinatorApi:
     def set_replication(self, path: str, replication: int) -> bool:
         """False, and nothing is done, for a directory. Raises FileNotFound, AccessDenied, BadRequest."""
         return self._boolean(self._change("PUT", path, "SETREPLICATION", replication=str(replication)))
+
+    def set_attribute(self, path: str, name: str, value: bytes, flags: Collection[str] = ATTRIBUTE_FLAGS) -> None:
+        """Set an extended attribute, such as `user.colour`.
+
+        Raises PathError for one that is there without the flag REPLACE, or is not without CREATE.
+        """
+        encoded = encode(value, Encoding.HEX)
+        self._change(
+            "PUT", path, "SETXATTR", **{"xattr.name": name, "xattr.value": encoded, "flag": ",".join(flags)}
+        )
+
+    def attributes(self, path: str) -> dict[str, bytes]:
+        """Return the extended attributes that we may see. Raises FileNotFound, AccessDenied."""
+        reply = self._read(self._webhdfs("GET", path, "GETXATTRS", encoding="hex"), dict[str, list[Attribute]])
+        return {each.name: decode(each.value or "") for each in reply["XAttrs"]}
+
+    def remove_attribute(self, path: str, name: str) -> None:
+        """Raises PathError for one that is not there, FileNotFound, AccessDenied."""
+        self._change("PUT", path, "REMOVEXATTR", **{"xattr.name": name})
 
     def content_summary(self, path: str) -> ContentSummary:
         """What a tree holds. Raises FileNotFound."""

@@ -78,6 +78,13 @@ class SnapshotDiffReport(msgspec.Struct, frozen=True, rename="camel"):
     diff_list: list[SnapshotDifference]
 
 
+class Attribute(msgspec.Struct, frozen=True):
+    """An extended attribute, its value encoded; None for an empty one."""
+
+    name: str
+    value: str | None
+
+
 class WireStatus(msgspec.Struct, frozen=True, rename="camel"):
     """A status as WebHDFS spells it."""
 

@@ -13,12 +13,13 @@ Words of the schema:
     snapshot    a directory as it was when a transaction had taken effect
     pin         the same for a short while, and for nobody to see
     quota       what a directory may hold, and what it holds: kept with every change
+    attribute   (inode, name) -> value: an extended attribute
     run         the latest run of a query whose checkpoint root a directory is
     credential  keys, tokens and OAuth2 clients: see `credentials`
 
-Inodes, entries and references are valid from one transaction to another. What is superseded goes at once,
-unless a snapshot shows it: then it is retired, until the last that does has gone. That is the store's business
-alone; the namespace sees what is valid now, or, through a reader of the past, what was valid then.
+Inodes, entries, references and attributes are valid from one transaction to another. What is superseded goes at
+once, unless a snapshot shows it: then it is retired, until the last that does has gone. That is the store's
+business alone; the namespace sees what is valid now, or, through a reader of the past, what was valid then.
 
 Knows no path, no HDFS, no SQL. The methods are in `topics`; what an engine is besides is in `engine`.
 """

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, NamespaceUsage
 from peacefs.coordinator.metadata.store import Reader, Transaction
-from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound
+from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound, PathError
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import replication_default, replication_max
+from peacefs.protocol.limits import min_replication, replication_default, replication_max
 from peacefs.protocol.messages import WrittenChunk
 from peacefs.protocol.new_file import NewFile
 
+from .acl_rules import inherited
 from .directories import make_directories, only_mode_bits
 from .paths import NamespacePath, check_creatable, check_name_length, parse_path
 from .quotas import charge, check_room, usage_of_file
@@ -79,11 +80,12 @@ def complete_file(tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk]
         tx.remove_entry(parent.inode, path.name)
     made = NamespaceUsage(len(way.missing), length * file.replication)
     charge(tx, (way.inodes, made), (way.inodes, _freed(replaced)))
+    kept = inherited(parent.acl, only_mode_bits(file.permission), file.unmasked, is_directory=False)
     inode = tx.add_inode(
         Inode(
             inode=0,
             kind=InodeKind.FILE,
-            permission=only_mode_bits(file.permission),
+            permission=kept.permission,
             owner=file.user,
             group=parent.group,
             modified_ms=now_ms,
@@ -91,6 +93,7 @@ def complete_file(tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk]
             length=length,
             block_bytes=file.block_bytes,
             replication=file.replication,
+            acl=kept.acl,
         )
     )
     tx.add_entry(parent.inode, path.name, inode)
@@ -169,8 +172,21 @@ def _request_key(file: NewFile, path: NamespacePath, chunks: Sequence[WrittenChu
     return RequestKey(file.request_id, (str(path), data))
 
 
-def checked_replication(wanted: int) -> int:
-    """The number asked for, the default for zero. Raises BadRequest."""
-    if not 0 <= wanted <= replication_max:
-        raise BadRequest(f"replication {wanted} is out of range: 1 to {replication_max}")
+def checked_replication(wanted: int, path: object) -> int:
+    """Return the number asked for, the default for zero. Raises PathError."""
+    if wanted:
+        check_replication(wanted, path)
     return wanted or replication_default
+
+
+def check_replication(wanted: int, path: object) -> None:
+    """Raises PathError, which is an IOException as in HDFS."""
+    if wanted < min_replication:
+        raise PathError(
+            f"Requested replication factor of {wanted} is less than the required minimum of {min_replication} "
+            f"for {path}"
+        )
+    if wanted > replication_max:
+        raise PathError(
+            f"Requested replication factor of {wanted} exceeds maximum of {replication_max} for {path}"
+        )

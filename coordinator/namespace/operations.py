@@ -23,12 +23,11 @@ from peacefs.coordinator.metadata.model import (
     status_as,
 )
 from peacefs.coordinator.metadata.store import Reader, Transaction
-from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, PathIsNotEmptyDirectory
+from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, PathIsNotEmptyDirectory
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import (
     list_page_entries,
     list_remaining_max,
-    replication_max,
     summary_entries_per_turn,
 )
 
@@ -45,6 +44,7 @@ from .create import (
     Publication,
     check_allocation,
     check_create,
+    check_replication,
     complete_file,
     keep_chunks,
 )
@@ -220,8 +220,13 @@ def chunk_page(reader: Reader, after: ChunkId, limit: int) -> list[ChunkRecord]:
 # -- changing --------------------------------------------------------------------------------------
 
 
-def mkdirs(tx: Transaction, path: NamespacePath, user: str, permission: int, now_ms: int) -> bool:
-    """Makes a directory and its parents; true also if it is there. Raises FileAlreadyExists for a file."""
+def mkdirs(
+    tx: Transaction, path: NamespacePath, user: str, permission: int, now_ms: int, unmasked: int | None = None
+) -> bool:
+    """Makes a directory and its parents; true also if it is there. Raises FileAlreadyExists for a file.
+
+    `unmasked` is the permission before the client's own mask: see `acl_rules.inherited`.
+    """
     check_creatable(path)
     way = find_place(tx, path)
     deepest = way.deepest
@@ -231,8 +236,8 @@ def mkdirs(tx: Transaction, path: NamespacePath, user: str, permission: int, now
         return True
     check_not_full(tx, deepest.inode)
     charge(tx, (way.inodes, NamespaceUsage(len(way.missing), 0)))
-    above = make_directories(tx, deepest, way.missing[:-1], user, permission | 0o300, now_ms)
-    make_directories(tx, above, way.missing[-1:], user, permission, now_ms)
+    above = make_directories(tx, deepest, way.missing[:-1], user, permission | 0o300, now_ms, unmasked)
+    make_directories(tx, above, way.missing[-1:], user, permission, now_ms, unmasked)
     return True
 
 
@@ -285,8 +290,7 @@ def set_replication(tx: Transaction, path: NamespacePath, replication: int) -> R
 
     A chunk that several files share keeps as many as the most demanding has asked for so far.
     """
-    if not 1 <= replication <= replication_max:
-        raise BadRequest(f"replication {replication} is out of range: 1 to {replication_max}")
+    check_replication(replication, path)
     way = find(tx, path)
     inode = way.deepest
     if not way.is_whole or inode.kind is InodeKind.DIRECTORY:

@@ -18,6 +18,7 @@ from peacefs.coordinator.metadata.store import ROOT_GROUP
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.values.account_names import check_account_name
 
+from .acl_rules import allows
 from .paths import NamespacePath
 
 _STICKY: Final = 0o1000
@@ -54,9 +55,16 @@ class Principal:
     is_superuser: bool
 
     def may(self, inode: Inode, access: Access) -> bool:
-        """The first of owner, group and other that fits decides, even where a later one would allow more."""
+        """The first of owner, group and other that fits decides, even where a later one would allow more.
+
+        What has an ACL is another matter: see `acl_rules.allows`.
+        """
         if self.is_superuser:
             return True
+        if inode.acl:
+            return allows(
+                inode.permission, inode.acl, self.user, self.groups, inode.owner, inode.group, int(access)
+            )
         if self.user == inode.owner:
             allowed = inode.permission >> 6
         elif inode.group in self.groups:
@@ -122,7 +130,7 @@ def sticky_refusal(
 
 def _shown(path: NamespacePath, inode: Inode) -> str:
     kind = "d" if inode.kind is InodeKind.DIRECTORY else "-"
-    return f'"{path}":{inode.owner}:{inode.group}:{kind}{symbolic(inode.permission)}'
+    return f'"{path}":{inode.owner}:{inode.group}:{kind}{symbolic(inode.permission)}{"+" if inode.acl else ""}'
 
 
 def symbolic(permission: int) -> str:

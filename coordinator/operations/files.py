@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
+from .acls import AclOperations
 from .append import AppendOperations
+from .attributes import AttributeOperations
 from .chunk_explanation import ChunkExplanations
 from .context import OperationContext
 from .copy import CopyOperations
@@ -51,6 +53,8 @@ class Files:
         self.reshaping = TruncateConcat(context, leases)
         self.schedule = WriteGrantService(context, self.appending)
         self.writing = WriteOperations(context, placer, self.appending, self.schedule)
+        self.acls = AclOperations(context)
+        self.attributes = AttributeOperations(context)
         self.snapshots = SnapshotOperations(context, self.names)
         self.copying = CopyOperations(context, self.names, copied_per_commit)
         self.limiting = QuotaOperations(context, self.names)

@@ -83,12 +83,14 @@ class Names:
             return None
         return snapshots.locate(self._ctx.reader, path)
 
-    async def mkdirs(self, path: str, user: str, permission: int, request_id: str = "") -> bool:
+    async def mkdirs(
+        self, path: str, user: str, permission: int, request_id: str = "", unmasked: int | None = None
+    ) -> bool:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
 
         def change(tx: Transaction) -> Applied[bool]:
             checks.check_mkdirs(tx, parsed, caller)
-            return Applied(namespace.mkdirs(tx, parsed, user, permission, self._ctx.now_ms()))
+            return Applied(namespace.mkdirs(tx, parsed, user, permission, self._ctx.now_ms(), unmasked))
 
         key = RequestKey(request_id, ("mkdirs", str(parsed), user, permission))
         return (await self._ctx.run_once(key, change)).answer
@@ -177,7 +179,7 @@ class Names:
 
     async def set_replication(self, path: str, user: str, replication: int, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
-        wanted = checked_replication(replication)
+        wanted = checked_replication(replication, parsed)
 
         def change(tx: Transaction) -> Applied[bool]:
             checks.check_access(tx, parsed, caller, Access.WRITE)

@@ -8,7 +8,7 @@ from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import chunk_begin_s, write_token_lifetime_s
+from peacefs.protocol.limits import chunk_begin_s, pipeline_hops_max, write_token_lifetime_s
 from peacefs.protocol.messages import Allocated
 from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite, OneTimeChunk
 
@@ -36,7 +36,12 @@ class ChunkPlacer:
         """
         chunk, version = self._ctx.numbering.next(), self._ctx.numbering.next()
         nodes = self._ctx.cluster.place(
-            self._ctx.monotonic(), chunk, writer_host, replication, exclude, write_token_lifetime_s
+            self._ctx.monotonic(),
+            chunk,
+            writer_host,
+            min(replication, pipeline_hops_max),
+            exclude,
+            write_token_lifetime_s,
         )
         self._ctx.cluster.assignments.assign(chunk, writer)
         # Who comes later is given another: this one may be garbage before its writer can say that it is kept.

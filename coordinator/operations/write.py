@@ -310,7 +310,7 @@ class WriteOperations:
 
 def _with_defaults(file: NewFile, path: NamespacePath) -> NewFile:
     """Return the file under its normalised path, with the cluster's defaults where it names none."""
-    replication, block_bytes = checked_replication(file.replication), _block_bytes(file.block_bytes)
+    replication, block_bytes = checked_replication(file.replication, path), _block_bytes(file.block_bytes)
     return replace(file, path=str(path), replication=replication, block_bytes=block_bytes)
 
 

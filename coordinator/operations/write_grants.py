@@ -15,7 +15,7 @@ from peacefs.coordinator.scheduling.statistics import FastLane
 from peacefs.coordinator.scheduling.write_sets import Refuse, WriteSetRequest
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import grant_hold_s
+from peacefs.protocol.limits import grant_hold_s, pipeline_hops_max
 from peacefs.protocol.messages import Done, Scheduled, StateWriteSet, StreamEnded, StreamsFound
 from peacefs.protocol.tokens import FileLease, FileWrite
 
@@ -76,7 +76,7 @@ class WriteGrantService:
             name=name_here(link, wanted.write_set),
             link=link,
             writer=link or self._datanode_at(writer_host, wanted.write_set),
-            replication=token.replication,
+            replication=min(token.replication, pipeline_hops_max),
             chunks=dict(wanted.chunks),
             exclude=frozenset(wanted.exclude),
             abandoned=tuple(wanted.abandoned),

@@ -13,6 +13,7 @@ from peacefs.protocol.errors import (
     FileAlreadyExists,
     FileNotFound,
     ParentNotDirectory,
+    PathError,
     PathIsNotEmptyDirectory,
     PathLimitExceeded,
 )
@@ -197,7 +198,7 @@ def test_replication_is_set_for_files_alone_and_says_which_chunks_it_concerns(sp
     assert space.status("/d/f").replication == 3
     assert set_replication("/d/f", 3) == namespace.ReplicationResult(True, [])
     assert set_replication("/d", 3) == set_replication("/x", 3) == namespace.ReplicationResult(False, [])
-    with pytest.raises(BadRequest):
+    with pytest.raises(PathError, match="Requested replication factor"):
         set_replication("/d/f", 0)
 
 

@@ -100,6 +100,12 @@ _INVARIANTS = (
              WHERE i.inode = r.directory AND i.to_tx = {LIVE} AND i.kind = {DIRECTORY_KIND})""",
     ),
     _Invariant(
+        "an extended attribute is of a file or directory",
+        f"""
+        SELECT a.inode || ': ' || a.name FROM attribute a WHERE a.to_tx = {LIVE} AND NOT EXISTS
+            (SELECT 1 FROM inode i WHERE i.inode = a.inode AND i.to_tx = {LIVE})""",
+    ),
+    _Invariant(
         "a file uses no more of a chunk than there is",
         """
         SELECT r.inode || ' to ' || r.chunk || ': ' || r.length || ' of ' || c.length
@@ -134,11 +140,12 @@ _INVARIANTS = (
 )
 
 
-# A store that has not been opened since there are snapshots, quotas, or runs, lacks these.
+# A store that has not been opened since there are snapshots, quotas, runs or attributes, lacks these.
 _LATER_TABLES = (
     ("staged", "inode INTEGER PRIMARY KEY"),
     ("quota", "directory INTEGER, names_max INTEGER, bytes_max INTEGER, names INTEGER, bytes INTEGER"),
     ("run", "directory INTEGER, user TEXT"),
+    ("attribute", "inode INTEGER, name TEXT, to_tx INTEGER"),
 )
 _STEPS = len(_INVARIANTS) + 2
 

@@ -41,7 +41,7 @@ _KINDS = {FILE_KIND: InodeKind.FILE, DIRECTORY_KIND: InodeKind.DIRECTORY}
 
 _INODE_COLUMNS = (
     "i.inode, i.kind, i.permission, i.owner, i.group_name, i.modified_ms, i.accessed_ms, "
-    "i.length, i.block_bytes, i.replication"
+    "i.length, i.block_bytes, i.replication, i.acl, i.attributes_tx"
 )
 
 
@@ -62,6 +62,7 @@ class _LookUps(NamedTuple):
     count_children: str
     references: str
     references_after: str
+    attributes: str
 
 
 @lru_cache(maxsize=64)
@@ -89,6 +90,7 @@ def _look_ups(valid: str) -> _LookUps:
             SELECT r.position, r.chunk, c.version, r.length FROM reference r
             CROSS JOIN chunk c ON c.chunk = r.chunk
             WHERE r.inode = ? AND r.position > ? AND {of_reference} ORDER BY r.position LIMIT ?""",
+        attributes=f"SELECT name, value FROM attribute WHERE inode = ? AND {of_row} ORDER BY name",
     )
 
 
@@ -157,7 +159,8 @@ _CHUNKS = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk > ? ORDER BY chunk LIM
 
 
 def _inode(row: Sequence[Any]) -> Inode:
-    return Inode(row[0], _KINDS[row[1]], *row[2:])
+    # As `Inode._make` does it: a call with so many arguments takes as long as a look-up of the row.
+    return tuple.__new__(Inode, (row[0], _KINDS[row[1]], *row[2:]))
 
 
 def chunk_record(row: Sequence[Any]) -> ChunkRecord:
@@ -289,6 +292,9 @@ class SqliteReader(Reader):
         end = tuple(last) if last else (LIVE, LIVE, LIVE)
         rows = self._execute(_REFERRERS, (*begin, *end, chunk)).fetchall()
         return [row[0] for row in rows], tuple(last) if last else ()
+
+    def attributes(self, inode: InodeId) -> dict[str, bytes]:
+        return dict(self._execute(self._sql.attributes, (inode,)).fetchall())
 
     def chunk(self, chunk: ChunkId) -> ChunkRecord | None:
         row = self._execute(_CHUNK, (chunk,)).fetchone()

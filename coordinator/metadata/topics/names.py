@@ -61,6 +61,10 @@ class NameReader(ABC):
         """Whether a path leads to an inode: not to one in a deleted tree, nor to one that is to be named yet."""
 
     @abstractmethod
+    def attributes(self, inode: InodeId) -> dict[str, bytes]:
+        """The extended attributes of an inode by name, in order; its `attributes_tx` says if there are any."""
+
+    @abstractmethod
     def next_discarded(self) -> Discarded | None: ...
 
 
@@ -74,6 +78,14 @@ class NameChanges(ABC):
     @abstractmethod
     def change_inode(self, inode: Inode) -> None:
         """Replaces all but the kind of an inode that exists."""
+
+    @abstractmethod
+    def set_attribute(self, inode: InodeId, name: str, value: bytes) -> None:
+        """Give an inode an extended attribute, in place of the one it had; it goes with the inode."""
+
+    @abstractmethod
+    def drop_attribute(self, inode: InodeId, name: str) -> None:
+        """Drop an extended attribute that an inode has."""
 
     @abstractmethod
     def touch(self, directory: InodeId, now_ms: int) -> None:
