@@ -46,7 +46,6 @@ class FileWrite(Token, frozen=True):
     file: NewFile
     #: From where the file was created: whose checkpoint it may be part of.
     client_host: str = ""
-    unmasked: int | None = None
 
     # As the other tokens of files have them.
 

@@ -34,7 +34,7 @@ class DatanodeStatus:
     available_bytes: int
     replicas: int
     #: A value of membership.AdminState.
-    admin_state: str
+    service: str
     #: How many chunks still lack a replica elsewhere before it can leave.
     to_drain: int
     #: How many of these want more replicas than there are datanodes that stay: until then it cannot leave.

@@ -102,7 +102,7 @@ def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
         used_bytes=node.usage.used_bytes,
         available_bytes=node.usage.available_bytes,
         replicas=cluster.chunks.held_by(node.id),
-        admin_state=admin_state.value,
+        service=admin_state.value,
         to_drain=0 if admin_state is AdminState.IN_SERVICE else cluster.chunks.to_drain(node.id),
         without_a_place=cluster.without_a_place(node),
         slow=[part.value for part in cluster.slow_peers.slow_parts(node.id)],

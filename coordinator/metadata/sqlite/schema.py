@@ -64,7 +64,7 @@ _LEASES = (
 
 META_KEYS: Final = ("cluster_id", "epoch", "floor", "floor_held", "last_tx")
 
-#: Values of `gc_floor_held`; 0 is for not held. The second also says that commits are missing, and that nobody has
+#: Values of `floor_held`; 0 is for not held. The second also says that commits are missing, and that nobody has
 #: accepted that yet: an earlier version takes it for the first.
 GC_FLOOR_HELD: Final = 1
 GC_FLOOR_HELD_FOR_LOST_COMMITS: Final = 2
