@@ -1,4 +1,4 @@
-"""Where the replicas are: soft state, rebuilt from reports, never stored. Pure.
+"""Locations of replicas: soft state, rebuilt from reports, never stored. Pure.
 
 The namespace says which chunks exist (`add_chunk`, `forget`), datanodes say what they hold (`add_replica`,
 `remove_replica`). What an event makes of a replica is in the table of `replica_states`; here is where its state
@@ -118,15 +118,15 @@ class ChunkMap:
         return [node for node in state.holders if node not in self._decommissioning] + list(state.awaited)
 
     def to_drain(self, node: NodeId) -> int:
-        """How many of a datanode's chunks still lack the replicas elsewhere that they need before it may go."""
+        """Return how many of a datanode's chunks still lack replicas elsewhere, which it must wait for."""
         return sum(1 for _chunk in self._to_drain(node))
 
     def without_a_place(self, node: NodeId, places: int) -> int:
-        """How many of these want more replicas than there are places: they wait until there are more."""
+        """Return how many of these want more replicas than there are places: they wait until there are more."""
         return sum(1 for chunk in self._to_drain(node) if self._chunks[chunk].replication > places)
 
     def is_drained(self, node: NodeId) -> bool:
-        """Whether there are none: known as soon as one is found."""
+        """Return whether there are none: known as soon as one is found."""
         return next(self._to_drain(node), None) is None
 
     def _to_drain(self, node: NodeId) -> Iterator[ChunkId]:
@@ -280,7 +280,7 @@ class ChunkMap:
         return lost
 
     def is_lost(self, chunk: ChunkId, node: NodeId) -> bool:
-        """Whether a holder of the chunk is named still, and nothing but that."""
+        """Return whether a holder of the chunk is still listed whose datanode is lost."""
         return chunk in self._lost.get(node, ()) or chunk in self._to_await.get(node, ())
 
     def remove_lost(self, limit: int) -> bool:
@@ -307,7 +307,7 @@ class ChunkMap:
         return self._reindex_changed(limit) or more_unreferenced
 
     def is_indexed(self, node: NodeId) -> bool:
-        """Whether all that a datanode holds has been judged by its mode."""
+        """Return whether all that a datanode holds has been judged by its mode."""
         return node not in self._to_reindex
 
     def _reindex_changed(self, limit: int) -> bool:

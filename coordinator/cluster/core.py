@@ -126,18 +126,18 @@ class Cluster:
             note(self._ticked_s, event, record.chunk, node)
 
     def _is_awaited(self, node_id: NodeId) -> bool:
-        """Whether a datanode is away on purpose, since before this coordinator started."""
+        """Return whether a datanode is away on purpose, since before this coordinator started."""
         node = self.members.get(node_id)
         is_here = self._readiness.loaded or (node is not None and node.reported)
         return not is_here and self.members.mode(node_id) is Mode.MAINTENANCE
 
     def loaded(self) -> None:
-        """That was the last page: from now on datanodes are waited for."""
+        """Note that the last page was loaded: from now on datanodes are waited for."""
         self._readiness.wait(self._ticked_s)
 
     @property
     def is_loaded(self) -> bool:
-        """Whether all chunks that the namespace knew at the start are known here."""
+        """Return whether all chunks that the namespace knew at the start are known here."""
         return self._readiness.loaded
 
     def published(self, records: Sequence[ChunkRecord]) -> None:
@@ -330,7 +330,7 @@ class Cluster:
             self.replicas_lost_total += lost
 
     def admin_state_of(self, node: Node) -> AdminState:
-        """How far a datanode has come in leaving."""
+        """Return how far a datanode has come in leaving."""
         is_known = node.reported or node.state is State.DEAD
         is_judged = is_known and self.chunks.is_indexed(node.id)
         is_drained = is_judged and self._readiness.settled and self.chunks.is_drained(node.id)
@@ -398,7 +398,7 @@ class Cluster:
                 yield drop
 
     def ready(self, now_s: float) -> bool:
-        """Whether enough is known to judge replication, place chunks and say that data is missing.
+        """Return whether enough is known to judge replication, place chunks and report data as missing.
 
         Once true, true for the rest of the epoch.
         """
@@ -460,7 +460,7 @@ class Cluster:
         return [list(nodes) for nodes in {**self._pending.pipelines(), **self.granted_pipelines()}.values()]
 
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
-        """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others.
+        """Return the holders of good replicas: alive ones first, on the reader's host, then its rack, then others.
 
         Decommissioning ones come last.
         """

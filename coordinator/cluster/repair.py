@@ -1,4 +1,4 @@
-"""What to copy and what to drop next. Pure: looks at membership and chunk map, gives orders.
+"""Repair: the next replicas to copy and to drop. Pure: reads membership and chunk map, gives orders.
 
 The chunk with the fewest good replicas comes first. A node takes part in a few copies at a time. A copy that
 is refused or overdue is planned again, elsewhere if there is an elsewhere. What a datanode that is to leave holds

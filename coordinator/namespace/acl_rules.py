@@ -23,7 +23,7 @@ Acl = Sequence[AclEntry]
 
 
 class Stored(NamedTuple):
-    """How an ACL is kept: the permission, and the text of what goes beyond it."""
+    """An ACL as it is stored: the permission, and the text of what goes beyond it."""
 
     permission: int
     acl: str
@@ -38,7 +38,7 @@ def stored_entries(acl: str) -> tuple[AclEntry, ...]:
 def allows(
     permission: int, acl: str, user: str, groups: frozenset[str], owner: str, group: str, wanted: int
 ) -> bool:
-    """Whether one who is no superuser may do what the bits of `wanted` say.
+    """Return whether a caller who is no superuser may do what the bits of `wanted` say.
 
     The owner has the owner's rights alone. Of the rest, the user's own entry counts; without one, any entry of his
     groups that grants it; and for whom there is none, those of others. The mask limits the named and the groups.
@@ -95,7 +95,7 @@ def removed(permission: int, acl: str) -> Stored:
 
 
 def inherited(parent_acl: str, masked: int, unmasked: int | None, *, is_directory: bool) -> Stored:
-    """What is made in a directory with a default ACL gets that, as far as the mode goes that is asked for.
+    """Inherit a directory's default ACL, limited by the mode that is asked for.
 
     That mode is `unmasked` where the client says what it is before its own mask, as in HDFS since 3.0.
     """
@@ -215,7 +215,7 @@ class _Change:
                 self._entries.append(access._replace(scope=Scope.DEFAULT))
 
     def _add_masks(self) -> None:
-        """Where entries have names there is a mask: the one that is given, or all that it would limit together."""
+        """Add a mask where entries have names: the one that is given, or the union of what it would limit."""
         for scope in sorted({entry.scope for entry in self._entries}):
             of_scope = [entry for entry in self._entries if entry.scope is scope]
             needed = any(entry.name for entry in of_scope)

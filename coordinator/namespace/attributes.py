@@ -42,7 +42,7 @@ class Namespace(Enum):
 
 
 class SetFlag(Enum):
-    """What a value may be set for: an attribute that is new, or one that is there."""
+    """Conditions of setting an attribute: it is new, or it is there."""
 
     CREATE = "CREATE"
     REPLACE = "REPLACE"

@@ -40,7 +40,7 @@ class CopyToMake:
     now_ms: int
 
     def keeps(self, attribute: str) -> bool:
-        """Whether copies have an extended attribute: a user cannot make what only superusers may set."""
+        """Return whether copies keep an extended attribute: a user cannot make what only superusers may set."""
         return self.caller.is_superuser or attribute.startswith("user.")
 
     @property
@@ -65,7 +65,7 @@ class TreeCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """What was copied, and the chunks that are to have more replicas than before."""
+    """The usage that was copied, and the chunks that need more replicas than before."""
 
     copied: TreeSummary
     changed: list[ChunkRecord]

@@ -31,7 +31,7 @@ class Unread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How far a copy has come: what is left to read, what has been copied, and chunks that need more replicas."""
+    """The progress of a copy: what is left to read, what has been copied, and chunks that need more replicas."""
 
     unread: tuple[Unread, ...]
     copied: TreeSummary
@@ -43,7 +43,7 @@ class Growth:
 
 
 def begun(path: NamespacePath, source: InodeId, copy: InodeId) -> Growth:
-    """Of a directory whose own copy has been made."""
+    """A directory whose own copy has been made."""
     return Growth((Unread(path, source, copy),), TreeSummary(1, 0, 0, 0))
 
 

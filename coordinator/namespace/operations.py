@@ -104,7 +104,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DeleteResult:
-    """Whether there was something to delete, and the chunks that are already free."""
+    """The outcome: whether there was something to delete, and the chunks that are already free."""
 
     done: bool
     freed: list[ChunkRecord]
@@ -112,7 +112,7 @@ class DeleteResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationResult:
-    """Whether the path is a file, and its chunks that are to have more or fewer replicas than before."""
+    """The outcome: whether the path is a file, and its chunks that need more or fewer replicas than before."""
 
     done: bool
     changed: list[ChunkRecord]
@@ -206,7 +206,7 @@ def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, Tre
 
 
 def quota(reader: Reader, path: NamespacePath) -> Quota | None:
-    """That of a directory itself; None also for what is not there."""
+    """Return the quota of the directory itself; None also for a path that does not exist."""
     with reader.view():
         way = follow(reader, path)
         return reader.quota(way.last) if way.is_whole else None
@@ -286,7 +286,7 @@ def set_owner(tx: Transaction, path: NamespacePath, owner: str | None, group: st
 
 
 def set_replication(tx: Transaction, path: NamespacePath, replication: int) -> ReplicationResult:
-    """How many replicas the chunks of a file are to have; false for what is no file.
+    """Set how many replicas the chunks of a file need; return False for a directory.
 
     A chunk that several files share keeps as many as the most demanding has asked for so far.
     """

@@ -1,4 +1,4 @@
-"""Who may do what to an inode: HDFS's owner, group and other bits, its superusers and its words for a refusal.
+"""Permissions of an inode: HDFS's owner, group and other bits, its superusers and its words for a refusal.
 
 Names are believed, as everywhere with Hadoop's simple authentication: this keeps users from each other's
 accidents, not from each other's malice. A user is in the group of its own name and in those that the coordinator
@@ -25,7 +25,7 @@ _STICKY: Final = 0o1000
 
 
 class Access(IntFlag):
-    """What one wants to do, in the bits of a permission."""
+    """An access that is asked for, in the bits of a permission."""
 
     EXECUTE = 1
     WRITE = 2
@@ -33,7 +33,7 @@ class Access(IntFlag):
 
     @classmethod
     def parse(cls, symbol: str) -> Access:
-        """Of the form r-x."""
+        """Return the bits in the form r-x."""
         return cls(sum(bit for bit, letter in zip((4, 2, 1), symbol, strict=True) if letter != "-"))
 
     @property
@@ -76,7 +76,7 @@ class Principal:
         return wanted & allowed == wanted
 
     def is_kept_off_by_sticky_bit(self, directory: Inode, child: Inode) -> bool:
-        """Whether the child may only be removed by its owner or the directory's, and this is neither."""
+        """Return whether the sticky bit keeps the caller from removing the child."""
         return (
             bool(directory.permission & _STICKY)
             and not self.is_superuser

@@ -1,4 +1,4 @@
-"""What differs between a directory as two snapshots show it, or as one does and as it is now.
+"""Differences between two snapshots of a directory, or between one and the present.
 
 Files and directories are known by their inodes, as in HDFS: what was moved within the directory was renamed, what
 was replaced was deleted and created. Of a tree that came or went only the top is named. What was deleted, modified
@@ -28,7 +28,7 @@ class DiffKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of a path relative to the directory, empty for itself. `target` is where it was renamed to.
+    """One difference, of a path relative to the directory, empty for itself; `target` is its new name.
 
     `parent` is the directory that it lay in, or was made in, `new_parent` that of the target.
     """
@@ -92,7 +92,7 @@ def _difference(kind: DiffKind, node: _Node, target: _Node | None = None) -> Dif
 
 
 def _is_moved(was: _Node, node: _Node) -> bool:
-    """Whether its own entry is another; what merely lies in something that was moved is not named."""
+    """Return whether its own entry changed; what merely lies in something that was moved is not named."""
     return was.parent != node.parent or was.path.rpartition("/")[2] != node.path.rpartition("/")[2]
 
 

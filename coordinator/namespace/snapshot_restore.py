@@ -22,7 +22,7 @@ from .snapshots import existing_snapshot, refuse_snapshotted
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """How far a copy of what a snapshot shows has come."""
+    """The progress of a copy of what a snapshot shows."""
 
     path: NamespacePath
     snapshot: str

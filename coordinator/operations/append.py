@@ -34,7 +34,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 @dataclass(frozen=True, slots=True)
 class AppendFile:
-    """What a stock client asks for; `exclude` are datanodes, as host:port, that it could not reach."""
+    """A stock client's request; `exclude` are datanodes, as host:port, that it could not reach."""
 
     path: str
     user: str
@@ -44,7 +44,7 @@ class AppendFile:
 
 @dataclass(frozen=True, slots=True)
 class AppendTicket:
-    """Where to send the data, with a token to take a lease there."""
+    """The address to send the data to, with a token to take a lease there."""
 
     http_host: str
     http_port: int
@@ -190,7 +190,7 @@ class AppendOperations:
         return self.lease_token(token.path, token.inode, lease, token.replication, token.request_id), publication
 
     async def _add(self, wanted: namespace.AppendToComplete) -> namespace.Publication:
-        """What a reader may still read by a layout that it has goes when that has expired."""
+        """Commit the chunks; those that they replace go when the layouts of present readers have expired."""
 
         def change(tx: Transaction) -> namespace.Publication:
             publication = namespace.complete_append(tx, wanted, self._ctx.now_ms())
@@ -212,7 +212,7 @@ class AppendOperations:
 
 
 def writer_of(token: FileWrite | FileLease) -> str:
-    """Whose chunks are his own: the name of the writer that a token was made for."""
+    """Return the name of the writer that a token was made for, to whom its chunks are assigned."""
     return _writer_with(_lease(token)) if isinstance(token, FileLease) else writer_with(token.request_id)
 
 

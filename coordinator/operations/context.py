@@ -93,12 +93,12 @@ class OperationContext:
 
     @property
     def is_ready(self) -> bool:
-        """Whether `until_ready` holds nobody."""
+        """Return whether `until_ready` holds nobody."""
         return self.cluster.ready(self.monotonic())
 
     @property
     def held(self) -> int:
-        """How many requests `until_ready` holds."""
+        """Return how many requests `until_ready` holds."""
         return len(self._waiting)
 
     async def until_ready(self) -> None:

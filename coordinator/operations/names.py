@@ -77,7 +77,7 @@ class Names:
             namespace.status(place.reader, place.path)
 
     def _locate(self, path: NamespacePath, caller: Principal) -> snapshots.SnapshotPlace | None:
-        """Where to look a path up; None for the list of a directory's snapshots."""
+        """Return the state in which to look a path up; None for the list of a directory's snapshots."""
         checks.check_way_to_snapshots(self._ctx.reader, path, caller)
         if snapshots.is_list_of_snapshots(path):
             return None

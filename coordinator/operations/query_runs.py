@@ -68,7 +68,7 @@ class QueryRuns:
             return _latest(self._ctx.reader, runs.location(root, begun.answer))
 
     async def end(self, location: str, user: str, request_id: str = "", *, in_any_case: bool = False) -> None:
-        """What the holder of a location says when it is done. Raises RunSuperseded, AccessDenied, BadRequest."""
+        """End a run at the word of its holder. Raises RunSuperseded, AccessDenied, BadRequest."""
         parsed, caller = changeable_path(location), self._ctx.callers.of(user)
 
         def change(tx: Transaction) -> Applied[None]:
@@ -80,7 +80,7 @@ class QueryRuns:
         await self._ctx.run_once(key, change, in_any_case=in_any_case)
 
     async def latest(self, path: str, user: str) -> list[RunStatus]:
-        """Of every root at or below a path that the caller may see into, in order of their paths.
+        """Return the runs of every root at or below a path that the caller may see into, in order of their paths.
 
         Raises FileNotFound, AccessDenied, BadRequest for more than `limits.runs_listed_max`.
         """

@@ -17,7 +17,7 @@ class ReadGrantService:
         self.reads = context.core.reads
 
     async def state(self, wanted: StateReads) -> ReadsScheduled:
-        """Which of its chunks a reader may read now, and where. Raises AccessDenied, BadRequest, Overloaded."""
+        """Return a reader's permits: chunks, and where. Raises AccessDenied, BadRequest, Overloaded."""
         self._ctx.signer.verify_reader(wanted.token, self._ctx.wall_clock())
         alive = {node.id for node in self._ctx.cluster.members.alive()}
         request = ReadRequest(

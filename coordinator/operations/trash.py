@@ -39,7 +39,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class Step(Enum):
-    """What is to be done with a directory of a trash."""
+    """A step to take with a directory of a trash."""
 
     CLOSE = "make a checkpoint of it"
     DELETE = "delete it"

@@ -62,7 +62,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 @dataclass(frozen=True, slots=True)
 class CreateTicket:
-    """Where to send the data: the HTTP address of the first chunk's head, with all that it needs."""
+    """The address to send the data to: the first chunk's head over HTTP, with all that it needs."""
 
     http_host: str
     http_port: int
@@ -187,7 +187,7 @@ class WriteOperations:
         ahead: str,
         writer_host: str | None,
     ) -> Completed:
-        """Of a new file."""
+        """Complete a new file."""
         if not publication.added:
             self._give_up_repetition(writer, chunks)
         if not ahead:
