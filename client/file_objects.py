@@ -154,7 +154,7 @@ class FileSource(io.BufferedReader):
 
     @property
     def length(self) -> int:
-        """How long the file is, in bytes."""
+        """Return the length of the file in bytes."""
         return self._ranges.length
 
     def read_at(self, offset: int, length: int) -> bytes:

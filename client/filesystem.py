@@ -251,7 +251,7 @@ class PeaceFileSystem(ExtendedAttributes):
         return self._api.status(path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory. Raises AccessDenied where the way there is closed to the user."""
+        """Return whether a path exists. Raises AccessDenied where the way there is closed to the user."""
         try:
             self._api.status(path)
         except FileNotFound:
@@ -259,7 +259,7 @@ class PeaceFileSystem(ExtendedAttributes):
         return True
 
     def list(self, path: str) -> _Entries:
-        """What a directory holds, in byte order of the names; a file lists itself. Raises FileNotFound."""
+        """List a directory, in byte order of the names; a file lists itself. Raises FileNotFound."""
         return [entry for page in self._api.pages(path) for entry in page.entries]
 
     def pages(self, path: str) -> Iterator[ListingPage]:
@@ -316,11 +316,11 @@ class PeaceFileSystem(ExtendedAttributes):
         self._api.exchange(pairs)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Whether there was something to delete. Raises PathIsNotEmptyDirectory unless `recursive`."""
+        """Delete a path; return whether it was there. Raises PathIsNotEmptyDirectory unless `recursive`."""
         return self._api.delete(path, recursive=recursive)
 
     def trash_minutes(self) -> int:
-        """How long the cluster keeps what is moved to the trash, at least; 0: it has none."""
+        """Return how long the cluster keeps what is moved to the trash, at least; 0: it has none."""
         return self._api.trash_minutes()
 
     def move_to_trash(self, path: str) -> str | None:
@@ -339,7 +339,7 @@ class PeaceFileSystem(ExtendedAttributes):
         return ClientTrash(self).expunge(self.trash_minutes(), immediate=immediate)
 
     def set_permission(self, path: str, permission: int) -> None:
-        """What owner, group and others may do, and the sticky bit. Raises FileNotFound, AccessDenied."""
+        """Set the bits of owner, group and others, and the sticky bit. Raises FileNotFound, AccessDenied."""
         self._api.set_permission(path, permission)
 
     def set_owner(self, path: str, owner: str | None = None, group: str | None = None) -> None:
@@ -347,18 +347,18 @@ class PeaceFileSystem(ExtendedAttributes):
         self._api.set_owner(path, owner, group)
 
     def set_replication(self, path: str, replication: int) -> bool:
-        """How many replicas a file is to have; copies are made, or dropped, after this returns.
+        """Set how many replicas a file needs; copies are made, or dropped, after this returns.
 
         False, and nothing is done, for a directory. Raises FileNotFound, AccessDenied, BadRequest.
         """
         return self._api.set_replication(path, replication)
 
     def content_summary(self, path: str) -> ContentSummary:
-        """How much a tree holds. Raises FileNotFound."""
+        """Return how much a tree holds. Raises FileNotFound."""
         return self._api.content_summary(path)
 
     def set_quota(self, path: str, *, names: int | None = None, space: int | None = None) -> None:
-        """How many names (itself among them) and bytes (of all replicas) a directory may hold; for superusers.
+        """Limit the names (itself among them) and bytes (of all replicas) of a directory; for superusers.
 
         None leaves a limit as it is, -1 takes it away. It may hold more already.
         Raises FileNotFound, AccessDenied, BadRequest.
@@ -366,7 +366,7 @@ class PeaceFileSystem(ExtendedAttributes):
         self._api.set_quota(path, names, space)
 
     def quota_usage(self, path: str) -> QuotaUsage:
-        """How much of its quotas a directory uses: known for one that has some, counted for others."""
+        """Return a directory's quotas and its use of them: known for one that has some, counted for others."""
         return self._api.quota_usage(path)
 
     # -- snapshots ---------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ class PeaceFileSystem(ExtendedAttributes):
         self._api.delete_snapshot(path, name)
 
     def snapshot_diff(self, path: str, older: str, newer: str = "") -> _Differences:
-        """What differs between two snapshots; no name is the directory as it is now. Raises SnapshotRefused."""
+        """Return what differs between two snapshots; no name is the present directory. Raises SnapshotRefused."""
         return self._api.snapshot_diff(path, older, newer)
 
     def restore_snapshot(self, path: str, name: str) -> None:
@@ -439,7 +439,7 @@ class PeaceFileSystem(ExtendedAttributes):
         return self._api.cancel_balancing(run)
 
     def schedule(self) -> Schedule:
-        """What waits to be written, what is being written, and under which policy."""
+        """Return what waits to be written, what is being written, and under which policy."""
         return self._api.schedule()
 
     def change_policy(self, policy: str) -> Schedule:
@@ -447,19 +447,19 @@ class PeaceFileSystem(ExtendedAttributes):
         return self._api.change_policy(policy)
 
     def explain_chunk(self, chunk: str) -> ChunkExplanation:
-        """What the coordinator knows of a chunk, by the id that fsck shows, and why. For superusers.
+        """Return what the coordinator knows of a chunk, by the id that fsck shows, and why. For superusers.
 
         Raises FileNotFound, BadRequest, AccessDenied.
         """
         return self._api.explain_chunk(chunk)
 
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
-        """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""
+        """Return the health of files page by page: those with findings, or `every_file`. Raises FileNotFound."""
         return self._api.inspect(path, every_file=every_file)
 
 
 def _tls_of(where: CoordinatorAddress, ca_file: Path | None) -> TlsIdentity | None:
-    """How datanodes are spoken to. The address of a local socket does not say: over TLS, if there is a CA."""
+    """Return the TLS identity for datanodes; behind a local socket's address, if there is a CA."""
     if where.tls or (where.socket is not None and (ca_file is not None or CA_FILE_VARIABLE in os.environ)):
         return TlsIdentity.of_client(ca_file)
     return None

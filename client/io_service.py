@@ -155,7 +155,7 @@ class IOService:
     # -- reading -----------------------------------------------------------------------------------
 
     def sequences(self, unit: str) -> list[int]:
-        """Which checkpoints of a unit there are, ascending."""
+        """Return the checkpoints of a unit, ascending."""
         found = (sequence_of(entry.name, unit) for entry in self._directories())
         return sorted(sequence for sequence in found if sequence is not None)
 

@@ -1,4 +1,4 @@
-"""What a client asks about the balance between the disks of a datanode: `/v1/datanodes/<node>/disks/balance`."""
+"""A client's requests to balance the disks of a datanode: `/v1/datanodes/<node>/disks/balance`."""
 
 from __future__ import annotations
 

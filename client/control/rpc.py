@@ -1,4 +1,4 @@
-"""What writers and readers ask of the coordinator, as frames over the port that serves HTTP too."""
+"""Requests of writers and readers to the coordinator, as frames over the port that serves HTTP too."""
 
 from __future__ import annotations
 

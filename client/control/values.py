@@ -1,4 +1,4 @@
-"""What the coordinator says about a path, as values for people and programs."""
+"""The coordinator's answers about a path, as values for people and programs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ContentSummary(
         "space_quota": "spaceQuota",
     },
 ):
-    """What a tree holds; `space_consumed` counts every replica. Bytes. Quotas are its top's; -1 for none."""
+    """The contents of a tree; `space_consumed` counts every replica. Bytes. Quotas are its top's; -1 for none."""
 
     directories: int
     files: int
@@ -56,7 +56,7 @@ class QuotaUsage(
         "space_quota": "spaceQuota",
     },
 ):
-    """How much of its quotas, -1 for none, a directory uses: names, itself included, and bytes of all replicas."""
+    """A directory's quotas, -1 for none, and its use of them: names with its own, bytes of all replicas."""
 
     names: int
     names_quota: int
@@ -73,7 +73,7 @@ class SnapshotDifference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SnapshotDiffReport(msgspec.Struct, frozen=True, rename="camel"):
-    """What differs between two snapshots."""
+    """The differences between two snapshots."""
 
     diff_list: list[SnapshotDifference]
 

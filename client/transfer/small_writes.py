@@ -44,12 +44,12 @@ from .write_grants import GrantClient
 
 
 def is_small(data: object) -> bool:
-    """Whether a file of these bytes can be written here: they are one chunk, and wait for no grant."""
+    """Return whether a file of these bytes can be written here: they are one chunk, and wait for no grant."""
     return isinstance(data, bytes) and 0 < len(data) <= fast_lane_bytes_max
 
 
 class SmallWrites:
-    """Of one client. Thread-safe. A new file has no request id yet, and chunks no smaller than its data."""
+    """One client's small writes. Thread-safe. A new file has no request id, and chunks no smaller than its data."""
 
     def __init__(
         self,
