@@ -49,7 +49,7 @@ def is_small(data: object) -> bool:
 
 
 class SmallWrites:
-    """One client's small writes. Thread-safe. A new file has no request id, and chunks no smaller than its data."""
+    """One client's small writes. Thread-safe. A new file has no id, and chunks no smaller than its data."""
 
     def __init__(
         self,
