@@ -137,6 +137,7 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
     opened.close()
 
 
+@pytest.mark.evidence("answers-survive-kill", "messages-lost")
 def test_every_change_asked_again_after_kill_9_gets_its_first_answer_and_changes_nothing(client: Client) -> None:
     api, files = client.api, client.files
     api.mkdirs("/r/made")
@@ -195,6 +196,7 @@ def test_the_client_asks_again_by_itself_over_a_kill_and_a_restart(client: Clien
     assert len(requests) > len(set(requests)), "no request was asked twice"
 
 
+@pytest.mark.evidence("answers-survive-kill")
 def test_a_file_that_is_published_at_once_is_published_once_over_a_kill_and_a_restart(client: Client) -> None:
     for name in ("a", "b"):
         client.write_small(f"/u/{name}", b"before")

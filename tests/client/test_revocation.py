@@ -45,6 +45,7 @@ def state_of(files: PeaceFileSystem, node: str) -> str | None:
     return {each["node"]: each["state"] for each in files.cluster_status()["datanodes"]}.get(node)
 
 
+@pytest.mark.evidence("datanode-impersonated")
 def test_a_revoked_datanode_is_out_and_its_replicas_are_made_up_for(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, datanodes=4, port=0) as cluster, PeaceFileSystem(cluster.http_address) as files:
         contents = {f"/f/{number}": os.urandom(5000) for number in range(8)}

@@ -61,6 +61,7 @@ def test_a_datanode_is_enrolled_when_it_first_registers_and_known_by_its_key_fro
     told(story)
 
 
+@pytest.mark.evidence("datanode-impersonated")
 def test_an_id_that_has_a_key_is_not_given_to_another_who_knows_the_secret(told) -> None:
     async def story(port: NodePort, cluster: Cluster) -> None:
         await (await port.datanode()).register("p")

@@ -76,6 +76,7 @@ def test_a_datanode_that_comes_again_after_a_full_disk_still_shows_that_the_meta
     assert epochs.numbering.epoch == 2 and held(metadata)
 
 
+@pytest.mark.evidence("directory-put-back")
 def test_commit_that_a_datanode_has_heard_of_and_we_lack_is_missed_until_that_is_accepted() -> None:
     metadata = SqliteMetadata.in_memory()
     metadata.begin_epoch()

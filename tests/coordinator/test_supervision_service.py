@@ -193,6 +193,7 @@ def test_where_a_checkpoint_is_by_host_and_rack(tmp_path: Path, play: Play) -> N
         assert nothing.value.value.by_host == {}
 
 
+@pytest.mark.evidence("coordinator-disk-full")
 def test_what_was_decided_while_the_disk_was_full_is_committed_later_and_handed_over_then(tmp_path: Path) -> None:
     """The core has decided it and does not decide it again: it must not be lost, nor told of before its commit."""
 

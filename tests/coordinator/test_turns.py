@@ -27,6 +27,7 @@ from peacefs.protocol.service.loop_watchdog import LoopWatchdog
 _FRAMES = 30
 
 
+@pytest.mark.evidence("loop-is-free")
 def test_a_long_report_is_taken_in_whole_and_in_order_while_others_get_their_turn() -> None:
     ticks = itertools.count()
     core = new_core()
@@ -124,6 +125,7 @@ def test_more_than_may_wait_for_readiness_are_told_to_come_again_at_once() -> No
     asyncio.run(story())
 
 
+@pytest.mark.evidence("loop-is-free")
 def test_what_holds_the_loop_is_measured_and_named(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> float:
         watchdog = LoopWatchdog(interval_s=0.005, logged_s=0.05)

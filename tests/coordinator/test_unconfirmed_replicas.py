@@ -32,6 +32,7 @@ def play() -> Play:
     return play
 
 
+@pytest.mark.evidence("chunk-map-is-true")
 def test_a_receipt_whose_replica_was_lost_before_the_file_was_completed_counts_for_a_while_only(
     play: Play,
 ) -> None:

@@ -49,6 +49,7 @@ def log_bytes(store: Path) -> int:
     return store.with_name(store.name + "-wal").stat().st_size
 
 
+@pytest.mark.evidence("everything-is-bounded")
 def test_the_log_begins_anew_however_long_commits_follow_one_another_and_others_read(
     metadata: SqliteMetadata, store: Path
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_directory_is_modified_when_its_entries_change_and_at_no_other_time(sp
     assert space.status("/d").modified_ms == before
 
 
+@pytest.mark.evidence("clocks-jump")
 def test_a_clock_that_goes_back_does_not_make_a_directory_younger(space: Space) -> None:
     space.mkdirs("/d")
     before = space.status("/d").modified_ms
@@ -238,6 +239,7 @@ def test_the_root_is_never_deleted(space: Space) -> None:
     assert space.names("/") == ["d"]
 
 
+@pytest.mark.evidence("loop-is-free")
 def test_a_large_tree_is_counted_in_turns_none_of_which_is_long(
     space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:

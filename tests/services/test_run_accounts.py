@@ -64,6 +64,7 @@ def written(directory: Path, text: str) -> Path:
         ["--command", "{checkpoint}"],
     ],
 )
+@pytest.mark.evidence("hostile-query-names")
 def test_placeholder_in_what_a_shell_may_read_as_a_script_is_refused(tmp_path: Path, arguments: list[str]) -> None:
     path = written(tmp_path, f"[commands.a]\nprogram = '/bin/sh'\narguments = {json.dumps(arguments)}")
     with pytest.raises(StartupError, match=r"has a placeholder in .*PEACEFS_CHECKPOINT"):
@@ -122,6 +123,7 @@ def ended(process: RunProcess) -> bool:
     return process.status is not None
 
 
+@pytest.mark.evidence("hostile-query-names")
 def test_name_of_a_checkpoint_executes_nothing_on_an_agent(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     marker.parent.mkdir(exist_ok=True)
@@ -146,6 +148,7 @@ def test_name_of_a_checkpoint_executes_nothing_on_an_agent(tmp_path: Path) -> No
 
 
 @as_root
+@pytest.mark.evidence("hostile-query-names")
 def test_run_has_an_account_of_its_own_and_reaches_neither_agent_nor_secret() -> None:
     nobody = pwd.getpwnam("nobody")
     # So that the account gets to its own directory, and to the secret and the log but for their modes.

@@ -69,6 +69,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield world
 
 
+@pytest.mark.evidence("query-node-dies")
 def test_a_query_whose_node_dies_goes_on_elsewhere_and_its_old_run_writes_nothing_more(world: World) -> None:
     world.agent("north", commands("north"))
     coordinator = world.cluster.http_address
@@ -100,6 +101,7 @@ def test_a_query_whose_node_dies_goes_on_elsewhere_and_its_old_run_writes_nothin
         assert files.read("/checkpoints/numbers/59") == b"59"
 
 
+@pytest.mark.evidence("query-node-dies")
 def test_drivers_that_die_and_stop_and_what_is_refused(world: World) -> None:
     north = world.agent("north", commands("north"))
     coordinator = world.cluster.http_address

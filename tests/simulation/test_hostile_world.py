@@ -53,6 +53,14 @@ def work(cluster: SimulatedCluster, clients: list[PrivateDirectory], operations:
 
 
 @pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.evidence(
+    "acknowledged-is-durable",
+    "names-are-atomic",
+    "answers-survive-kill",
+    "messages-lost",
+    "partition",
+    "drained-node-lost",
+)
 def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed, trash_minutes=_TRASH_MINUTES)
@@ -95,6 +103,7 @@ def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.evidence("return-is-harmless", "older-backup")
 def test_a_backup_put_back_shows_what_was_there_and_what_follows_is_as_safe(seed: int) -> None:
     """What was changed after the backup is forgotten; what was not is whole, whatever happened to the nodes."""
     print(f"seed {seed}")

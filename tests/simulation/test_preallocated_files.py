@@ -106,6 +106,7 @@ def test_the_third_file_that_follows_at_once_and_all_after_it_are_one_call_each(
     assert cluster.fully_replicated()
 
 
+@pytest.mark.evidence("unused-chunk")
 def test_what_is_not_used_in_time_is_no_load_for_longer_than_others_and_is_not_used_late() -> None:
     cluster, client = started()
     small = with_one_in_hand(cluster, client)
@@ -123,6 +124,7 @@ def test_what_is_not_used_in_time_is_no_load_for_longer_than_others_and_is_not_u
 
 @pytest.mark.parametrize("seed", seeds(8))
 @pytest.mark.parametrize("size", [5000, 300 * 1024])
+@pytest.mark.evidence("unused-chunk")
 def test_preallocated_chunk_whose_pipeline_breaks_is_gone_soon(seed: int, size: int) -> None:
     print(f"seed {seed}")
     cluster, client = started(seed)
@@ -191,6 +193,7 @@ def fenced_off() -> fx.Steps[str]:
     ids=lambda value: value.__name__,
 )
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "by CREATE"])
+@pytest.mark.evidence("create-fails")
 def test_what_is_refused_at_once_is_refused_as_by_create_and_what_was_written_is_gone_soon(
     prepare: Callable[[], fx.Steps[str]], refusal: type[PeacefsError], at_once: bool
 ) -> None:
@@ -253,6 +256,7 @@ def test_one_that_is_published_again_is_published_once_after_a_restart_too() -> 
         run(cluster, client, read("/f"))
 
 
+@pytest.mark.evidence("unused-chunk")
 def test_a_chunk_becomes_part_of_one_file_whoever_publishes_it() -> None:
     cluster, client = started()
     token, chunk = in_hand(cluster, client, "r", b"data")
@@ -267,6 +271,7 @@ def test_a_chunk_becomes_part_of_one_file_whoever_publishes_it() -> None:
     assert cluster.fully_replicated()
 
 
+@pytest.mark.evidence("unused-chunk")
 def test_preallocated_chunk_is_abandoned_by_nobody_else() -> None:
     """A refused publication gives up what is its own, and a CREATE what was placed for it."""
     cluster, client = started()
@@ -282,6 +287,7 @@ def test_preallocated_chunk_is_abandoned_by_nobody_else() -> None:
     assert run(cluster, client, read("/f")) == b"data"
 
 
+@pytest.mark.evidence("acknowledged-is-durable")
 def test_publication_needs_receipts_of_datanodes_and_the_chunks_own_token() -> None:
     cluster, client = started()
     token, chunk = in_hand(cluster, client, "r", b"data")
@@ -304,6 +310,7 @@ def test_publication_needs_receipts_of_datanodes_and_the_chunks_own_token() -> N
     assert run(cluster, client, read("/f")) == b"data"
 
 
+@pytest.mark.evidence("unused-chunk")
 def test_token_ends_and_what_was_written_with_it_is_garbage_then() -> None:
     cluster = cluster_with_short_lived_tokens(1)
     client = cluster.client("client-1")
@@ -316,6 +323,7 @@ def test_token_ends_and_what_was_written_with_it_is_garbage_then() -> None:
 # -- another coordinator ------------------------------------------------------------------------------
 
 
+@pytest.mark.evidence("unused-chunk")
 def test_what_a_coordinator_before_has_placed_is_as_good_after_its_restart() -> None:
     cluster, client = started()
     small = with_one_in_hand(cluster, client)
@@ -331,6 +339,7 @@ def test_what_a_coordinator_before_has_placed_is_as_good_after_its_restart() -> 
 
 
 @pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.evidence("unused-chunk")
 def test_preallocated_chunk_is_published_over_a_restored_backup_and_what_was_is_kept(seed: int) -> None:
     print(f"seed {seed}")
     cluster = cluster_with_short_lived_tokens(seed)

@@ -78,6 +78,7 @@ def numbers(replicas: Held) -> set[int]:
 
 @pytest.mark.parametrize("seed", range(1, 7))
 @pytest.mark.parametrize("restarts", [0, 2], ids=["in the epoch of the backup", "epochs later"])
+@pytest.mark.evidence("return-is-harmless")
 def test_nothing_that_datanodes_hold_is_lost_and_no_number_comes_twice(seed: int, restarts: int) -> None:
     cluster, random = cluster_with_short_lived_tokens(seed), Random(seed)
     known = write_files(cluster, "known", 4, random)
@@ -154,6 +155,7 @@ def test_a_backup_restored_twice_harms_nothing_of_the_first_time_while_a_datanod
         assert content(cluster, path) == data
 
 
+@pytest.mark.evidence("older-backup")
 def test_a_copy_put_back_by_hand_is_found_out_by_what_datanodes_remember() -> None:
     """Nothing is changed until an operator has decided to go on without what is missing."""
     cluster, random = cluster_with_short_lived_tokens(seed=7), Random(7)

@@ -24,6 +24,7 @@ PARTS = 12
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.evidence("query-node-dies")
 def test_a_spark_query_whose_node_dies_is_finished_elsewhere_with_the_exact_result(tmp_path: Path) -> None:
     source, output = tmp_path / "in", tmp_path / "out"
     source.mkdir()

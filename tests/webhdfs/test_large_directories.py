@@ -147,6 +147,7 @@ async def list_whole(names: Names, size: int) -> tuple[list[str], list[int], lis
     return [status["pathSuffix"] for status in listed["FileStatuses"]["FileStatus"]], pieces, turns
 
 
+@pytest.mark.evidence("loop-is-free")
 def test_a_whole_listing_comes_in_pages_between_which_others_are_answered(names: Names) -> None:
     small, large = (run(list_whole(names, size)) for size in (SMALL, LARGE))
     for size, (found, pieces, turns) in ((SMALL, small), (LARGE, large)):
@@ -177,6 +178,7 @@ async def page_cost(names: Names, size: int, after: int) -> int:
     return cost
 
 
+@pytest.mark.evidence("loop-is-free")
 def test_a_page_costs_the_same_wherever_it_is_and_whatever_follows(names: Names) -> None:
     """What follows is counted, up to a limit."""
     usual = run(page_cost(names, SMALL, 0))

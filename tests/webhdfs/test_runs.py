@@ -66,6 +66,7 @@ def _fenced(data: DataSide) -> str:
 
 
 @pytest.mark.parametrize(("method", "below", "op", "query"), CHANGES, ids=lambda value: str(value))
+@pytest.mark.evidence("two-drivers")
 def test_no_change_of_an_older_run_is_done(
     data: DataSide, fenced: str, method: str, below: str, op: str, query: dict[str, Any]
 ) -> None:
