@@ -128,10 +128,11 @@ class SimulatedCoordinator:
             self.quotas.look,
             lambda: self._is_full,
         )
-        self._replicas = ReplicaWatch(lambda: self.cluster)
+        # Bound to the cluster of this start: what still comes for an earlier one concerns that one alone.
+        self._replicas = ReplicaWatch(lambda: parts.core.cluster)
         self._drops = DropWatch(self.liars)
         self._links: dict[str, SimulatedLink] = {}
-        self.parts = Assembly(
+        parts = self.parts = Assembly(
             Surroundings(
                 metadata=self.metadata,
                 reader=writer.reader(),
