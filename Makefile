@@ -5,6 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Tests wait more than they compute: two workers a core. `make test WORKERS=0` runs them in one process.
+WORKERS ?= 4
+# Compiled once, not by each of the hundreds of processes that tests start, whatever the machine's environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 help:
 	@echo 'make demo    install into .venv what is needed, then run the main job: a Spark query that is killed and comes back exact'
 	@echo 'make test    the same set-up, then style, types, architecture and all tests'
@@ -35,12 +40,12 @@ check: $(READY)
 
 check-fast: check
 	@echo '== pure cores, one seed'
-	@PEACEFS_SEEDS=1 $(BIN)/pytest -q -m 'not spark and not cluster' \
+	@PEACEFS_SEEDS=1 $(BIN)/pytest -q -n 2 -m 'not spark and not cluster' \
 	    tests/test_*.py tests/coordinator tests/metadata tests/peace tests/topology tests/store tests/simulation
 
 test: check
 	@echo '== tests'
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n $(WORKERS)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks

@@ -20,11 +20,13 @@ _ALL = (
     "repair",
     "dead_writers",
     "planning",
+    "entered_files",
     "figure10",
     "staggered",
     "snapshots",
     "replay_io",
     "checkpoints",
+    "paged_state",
     "spark_batches",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")

@@ -24,6 +24,7 @@ from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.reclaim import reclaim_step
 from peacefs.protocol.limits import list_page_entries, reclaim_entries_per_commit
 from peacefs.protocol.messages import Receipt, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 
 NOW_MS = 1_700_000_000_000
 DIRECTORY = "/checkpoints/query/state/0/17"
@@ -31,18 +32,15 @@ DIRECTORY = "/checkpoints/query/state/0/17"
 
 def completion(number: int) -> Callable[[Transaction], namespace.Publication]:
     receipts = [Receipt(f"node-{(number + hop) % 9}", b"") for hop in range(3)]
-    file = namespace.FileToComplete(
-        path=parse_path(f"{DIRECTORY}/{number:08}.delta"),
+    file = NewFile(
+        path=f"{DIRECTORY}/{number:08}.delta",
         user="spark",
-        overwrite=False,
-        permission=0o644,
         replication=3,
         block_bytes=1 << 26,
-        create_parent=True,
         request_id=f"{random.getrandbits(128):032x}",
-        chunks=[WrittenChunk(number + 1, number + 1, 1000, 7, receipts)],
     )
-    return lambda tx: namespace.complete_file(tx, file, NOW_MS)
+    chunks = [WrittenChunk(number + 1, number + 1, 1000, 7, receipts)]
+    return lambda tx: namespace.complete_file(tx, file, chunks, NOW_MS)
 
 
 def measure_creates(commits: GroupCommit, first: int, seconds: float, submitters: int) -> int:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace import operations as namespace
-from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import Receipt, Replica, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 
 FILES_PER_DIRECTORY = 100
 OWNER = "bench"
@@ -33,27 +33,27 @@ def load(store: Path, files: int, holders: tuple[str, ...], top: str = "/existin
     receipts = [Receipt(node, b"") for node in holders]
     replicas: list[Replica] = []
 
-    def completions() -> Iterator[namespace.FileToComplete]:
+    def completions() -> Iterator[tuple[NewFile, list[WrittenChunk]]]:
         for number in range(files):
             chunks = []
             if receipts:
                 chunks = [WrittenChunk(numbering.next(), numbering.next(), 1024, 0, receipts)]
                 replicas.append(Replica(chunks[0].chunk, chunks[0].version, 1024))
-            yield namespace.FileToComplete(
-                path=parse_path(existing(number, top)),
+            file = NewFile(
+                path=existing(number, top),
                 user=OWNER,
-                overwrite=False,
-                permission=0o644,
                 replication=max(1, len(holders)),
                 block_bytes=1 << 26,
-                create_parent=True,
                 request_id=f"load-{number}",
-                chunks=chunks,
             )
+            yield file, chunks
 
     waiting = completions()
     while batch := list(itertools.islice(waiting, _FILES_PER_COMMIT)):
-        requests = [lambda tx, file=file: namespace.complete_file(tx, file, _NOW_MS) for file in batch]
+        requests = [
+            lambda tx, file=file, chunks=chunks: namespace.complete_file(tx, file, chunks, _NOW_MS)
+            for file, chunks in batch
+        ]
         for outcome in metadata.commit(requests):
             assert outcome.error is None, outcome.error
     # A coordinator has forgotten what nobody asks for any more.

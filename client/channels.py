@@ -1,4 +1,4 @@
-"""What participants of a client talk through."""
+"""The channels that a client's participants talk through."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class FileSource(io.BufferedReader):
 
     @property
     def length(self) -> int:
-        """How long the file is, in bytes."""
+        """Return the length of the file in bytes."""
         return self._ranges.length
 
     def read_at(self, offset: int, length: int) -> bytes:
@@ -175,13 +175,23 @@ class FileSink(io.BufferedIOBase):
     """
 
     def __init__(
-        self, driver: ThreadDriver, created: Created, block_bytes: int, holder: str, grant_client: GrantClient
+        self,
+        driver: ThreadDriver,
+        created: Created,
+        block_bytes: int,
+        holder: str,
+        grant_client: GrantClient,
+        *,
+        extended_from: int | None = None,
     ) -> None:
+        """`extended_from` is the length of a file that its writer has the lease of already; None for a new one."""
+        has_lease = extended_from is not None
         self._driver = driver
-        self._flusher = FileFlusher(created.token, created.allocated, block_bytes, holder, grant_client)
+        self._flusher = FileFlusher(
+            created.token, created.allocated, block_bytes, holder, grant_client, has_lease=has_lease
+        )
         self._gathered = bytearray()
-        self._position = 0
-        self._flushed_position = 0
+        self._position = self._flushed_position = extended_from or 0
         self._thread: threading.Thread | None = None
         self._fault: BaseException | None = None
         self._stream = ByteStream()
@@ -336,6 +346,5 @@ class AppendingSink(FileSink):
     """A file that is being extended: its writer has the lease from the start. `tell` counts from its beginning."""
 
     def __init__(self, driver: ThreadDriver, leased: Leased, holder: str, grant_client: GrantClient) -> None:
-        super().__init__(driver, Created(leased.token, leased.allocated), leased.block_bytes, holder, grant_client)
-        self._flusher.has_lease = True
-        self._position = self._flushed_position = leased.length
+        created = Created(leased.token, leased.allocated)
+        super().__init__(driver, created, leased.block_bytes, holder, grant_client, extended_from=leased.length)

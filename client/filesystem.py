@@ -15,27 +15,31 @@ from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
+from peacefs.protocol.values.balance_status import BalanceStatus
+from peacefs.protocol.values.chunk_explanation import ChunkExplanation
+from peacefs.protocol.values.copied_tree import CopiedTree
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 
 from .channels import Channels
 from .control.addresses import DEFAULT_ADDRESS, CoordinatorAddress, parse_address
-from .control.api import BalanceStatus, CoordinatorApi, ListingPage, user_of
+from .control.api import CoordinatorApi, ListingPage, user_of
 from .control.http import CoordinatorHttp
 from .control.retry import RetryPolicy
 from .control.rpc import ControlRpc
 from .control.token_source import TokenSource
 from .control.values import (
     ContentSummary,
-    CopiedTree,
     FileStatus,
     QuotaUsage,
     SnapshotDifference,
 )
+from .extended_attributes import ExtendedAttributes
 from .file_objects import AppendingSink, FileSink, FileSource
 from .transfer.file_reader import read_whole
 from .transfer.small_writes import SmallWrites, is_small
@@ -49,7 +53,7 @@ _Texts = list[str]
 _Objects = list[dict[str, Any]]
 
 
-class PeaceFileSystem:
+class PeaceFileSystem(ExtendedAttributes):
     """A cluster's files. Thread-safe; owns its connections until `close`, and, once it has waited for a disk of
     this host, threads that do so.
 
@@ -150,7 +154,7 @@ class PeaceFileSystem:
                 f"a block size of {block_bytes} bytes is out of range: "
                 f"multiples of {checksum_block_bytes} up to {chunk_bytes_max}"
             )
-        file = self._create_request(
+        file = self._new_file(
             path,
             overwrite=overwrite,
             replication=replication,
@@ -159,7 +163,8 @@ class PeaceFileSystem:
             permission=permission,
             request_id=new_request_id(),
         )
-        return FileSink(self._driver, self._calls.create(file), block_bytes, self._api.new_holder(), self._grants)
+        created = self._calls.create(CreateFile(file))
+        return FileSink(self._driver, created, block_bytes, self._api.new_holder(), self._grants)
 
     def open_for_appending(self, path: str) -> FileSink:
         """Begins to extend a file; what is written is part of it when the sink is closed, or with `hflush` before.
@@ -206,18 +211,18 @@ class PeaceFileSystem:
         Of small files that follow one another each costs the coordinator one call.
         """
         if is_small(data):
-            self._write_small(data, self._create_request(path, overwrite=overwrite, replication=replication))
+            self._write_small(data, self._new_file(path, overwrite=overwrite, replication=replication))
             return
         with self.open_for_writing(path, overwrite=overwrite, replication=replication) as sink:
             sink.write(data)
 
-    def _write_small(self, data: bytes, request: CreateFile) -> None:
-        asked = self._driver.run(self._small_writes.publish_at_once(request, data))
+    def _write_small(self, data: bytes, file: NewFile) -> None:
+        asked = self._driver.run(self._small_writes.publish_at_once(file, data))
         if asked is not None:
             created = self._calls.create(asked)
             self._driver.run(self._small_writes.publish_created(asked, created, data))
 
-    def _create_request(
+    def _new_file(
         self,
         path: str,
         *,
@@ -227,8 +232,8 @@ class PeaceFileSystem:
         block_bytes: int = chunk_bytes_max,
         permission: int = 0o644,
         request_id: str = "",
-    ) -> CreateFile:
-        return CreateFile(
+    ) -> NewFile:
+        return NewFile(
             path=path,
             user=self.user,
             overwrite=overwrite,
@@ -246,7 +251,7 @@ class PeaceFileSystem:
         return self._api.status(path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory. Raises AccessDenied where the way there is closed to the user."""
+        """Return whether a path exists. Raises AccessDenied where the way there is closed to the user."""
         try:
             self._api.status(path)
         except FileNotFound:
@@ -254,7 +259,7 @@ class PeaceFileSystem:
         return True
 
     def list(self, path: str) -> _Entries:
-        """What a directory holds, in byte order of the names; a file lists itself. Raises FileNotFound."""
+        """List a directory, in byte order of the names; a file lists itself. Raises FileNotFound."""
         return [entry for page in self._api.pages(path) for entry in page.entries]
 
     def pages(self, path: str) -> Iterator[ListingPage]:
@@ -311,11 +316,11 @@ class PeaceFileSystem:
         self._api.exchange(pairs)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Whether there was something to delete. Raises PathIsNotEmptyDirectory unless `recursive`."""
+        """Delete a path; return whether it was there. Raises PathIsNotEmptyDirectory unless `recursive`."""
         return self._api.delete(path, recursive=recursive)
 
     def trash_minutes(self) -> int:
-        """How long the cluster keeps what is moved to the trash, at least; 0: it has none."""
+        """Return how long the cluster keeps what is moved to the trash, at least; 0: it has none."""
         return self._api.trash_minutes()
 
     def move_to_trash(self, path: str) -> str | None:
@@ -334,7 +339,7 @@ class PeaceFileSystem:
         return ClientTrash(self).expunge(self.trash_minutes(), immediate=immediate)
 
     def set_permission(self, path: str, permission: int) -> None:
-        """What owner, group and others may do, and the sticky bit. Raises FileNotFound, AccessDenied."""
+        """Set the bits of owner, group and others, and the sticky bit. Raises FileNotFound, AccessDenied."""
         self._api.set_permission(path, permission)
 
     def set_owner(self, path: str, owner: str | None = None, group: str | None = None) -> None:
@@ -342,18 +347,18 @@ class PeaceFileSystem:
         self._api.set_owner(path, owner, group)
 
     def set_replication(self, path: str, replication: int) -> bool:
-        """How many replicas a file is to have; copies are made, or dropped, after this returns.
+        """Set how many replicas a file needs; copies are made, or dropped, after this returns.
 
         False, and nothing is done, for a directory. Raises FileNotFound, AccessDenied, BadRequest.
         """
         return self._api.set_replication(path, replication)
 
     def content_summary(self, path: str) -> ContentSummary:
-        """How much a tree holds. Raises FileNotFound."""
+        """Return how much a tree holds. Raises FileNotFound."""
         return self._api.content_summary(path)
 
     def set_quota(self, path: str, *, names: int | None = None, space: int | None = None) -> None:
-        """How many names (itself among them) and bytes (of all replicas) a directory may hold; for superusers.
+        """Limit the names (itself among them) and bytes (of all replicas) of a directory; for superusers.
 
         None leaves a limit as it is, -1 takes it away. It may hold more already.
         Raises FileNotFound, AccessDenied, BadRequest.
@@ -361,7 +366,7 @@ class PeaceFileSystem:
         self._api.set_quota(path, names, space)
 
     def quota_usage(self, path: str) -> QuotaUsage:
-        """How much of its quotas a directory uses: known for one that has some, counted for others."""
+        """Return a directory's quotas and its use of them: known for one that has some, counted for others."""
         return self._api.quota_usage(path)
 
     # -- snapshots ---------------------------------------------------------------------------------
@@ -390,7 +395,7 @@ class PeaceFileSystem:
         self._api.delete_snapshot(path, name)
 
     def snapshot_diff(self, path: str, older: str, newer: str = "") -> _Differences:
-        """What differs between two snapshots; no name is the directory as it is now. Raises SnapshotRefused."""
+        """Return what differs between two snapshots; no name is the present directory. Raises SnapshotRefused."""
         return self._api.snapshot_diff(path, older, newer)
 
     def restore_snapshot(self, path: str, name: str) -> None:
@@ -434,20 +439,27 @@ class PeaceFileSystem:
         return self._api.cancel_balancing(run)
 
     def schedule(self) -> Schedule:
-        """What waits to be written, what is being written, and under which policy."""
+        """Return what waits to be written, what is being written, and under which policy."""
         return self._api.schedule()
 
     def change_policy(self, policy: str) -> Schedule:
         """Lets another scheduling policy decide from now on. Raises BadRequest, Unsupported."""
         return self._api.change_policy(policy)
 
+    def explain_chunk(self, chunk: str) -> ChunkExplanation:
+        """Return what the coordinator knows of a chunk, by the id that fsck shows, and why. For superusers.
+
+        Raises FileNotFound, BadRequest, AccessDenied.
+        """
+        return self._api.explain_chunk(chunk)
+
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
-        """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""
+        """Return the health of files page by page: those with findings, or `every_file`. Raises FileNotFound."""
         return self._api.inspect(path, every_file=every_file)
 
 
 def _tls_of(where: CoordinatorAddress, ca_file: Path | None) -> TlsIdentity | None:
-    """How datanodes are spoken to. The address of a local socket does not say: over TLS, if there is a CA."""
+    """Return the TLS identity for datanodes; behind a local socket's address, if there is a CA."""
     if where.tls or (where.socket is not None and (ca_file is not None or CA_FILE_VARIABLE in os.environ)):
         return TlsIdentity.of_client(ca_file)
     return None

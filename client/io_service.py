@@ -9,7 +9,7 @@ with PeaceFileSystem("http://coordinator:9870") as files:
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,8 @@ from .checkpoint.manifest import (
     sequence_of,
 )
 from .checkpoint.pages import Pages
-from .checkpoint.pending import PendingCheckpoint, Published
+from .checkpoint.pending import PendingCheckpoint as PendingCheckpoint
+from .checkpoint.pending import Published
 from .checkpoint.reader import CheckpointReader
 from .control.values import FileStatus
 from .filesystem import PeaceFileSystem
@@ -107,14 +108,30 @@ class IOService:
         pages: Sequence[Buffer],
         *,
         instead_of: PendingCheckpoint | None = None,
+        files: Mapping[str, bytes] | None = None,
+        references: Mapping[str, str] | None = None,
+        written: Callable[[int, int], None] = lambda begin, end: None,
     ) -> PendingCheckpoint:
         """Begins to write a checkpoint on threads of its own; `pages` must not change until it is done.
+
+        Or until `written` was called, from any thread, with the offsets between which they are not read again. The
+        checkpoint gets some small `files` besides, by name; and what lies at the paths of `references`, by the
+        names that they are to have in it, as copies that share the data.
 
         One that waits too long may be given up for one of another size, `instead_of` it, which keeps its age in
         the coordinator's queue. Raises BadRequest for bad names, FileAlreadyExists if that one was published.
         """
         task = CheckpointTask(
-            self._root, unit, sequence, Pages(pages), self._workers, self._chunk_bytes, self._replication
+            self._root,
+            unit,
+            sequence,
+            Pages(pages),
+            self._workers,
+            self._chunk_bytes,
+            self._replication,
+            files or {},
+            references or {},
+            written,
         )
         # Made before anything is cancelled, so that a bad name is refused first.
         path, asked_s = task.path, None
@@ -138,7 +155,7 @@ class IOService:
     # -- reading -----------------------------------------------------------------------------------
 
     def sequences(self, unit: str) -> list[int]:
-        """Which checkpoints of a unit there are, ascending."""
+        """Return the checkpoints of a unit, ascending."""
         found = (sequence_of(entry.name, unit) for entry in self._directories())
         return sorted(sequence for sequence in found if sequence is not None)
 
@@ -165,6 +182,18 @@ class IOService:
         buffer = memoryview(bytearray(manifest.length))
         CheckpointReader(channels.driver, opened, buffer).run(self._workers)
         return RestoredCheckpoint(unit, sequence, _cut(buffer, manifest.page_sizes()))
+
+    def read_into(self, paths: Sequence[str], target: memoryview) -> None:
+        """Reads files one after the other into a buffer, as `read` reads a checkpoint's.
+
+        Raises CheckpointDamaged when they are not as long as the buffer, FileNotFound, ChunkUnavailable.
+        """
+        channels = self._files.channels
+        opened = [channels.calls.open(path, self._files.user) for path in paths]
+        length = sum(each.layout.length for each in opened)
+        if length != len(target):
+            raise CheckpointDamaged(f"{', '.join(paths)}: {length} bytes are there, not {len(target)}")
+        CheckpointReader(channels.driver, opened, target).run(self._workers)
 
     def _manifest(self, directory: str) -> Manifest:
         path = f"{directory}/{MANIFEST}"

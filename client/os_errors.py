@@ -55,7 +55,7 @@ def as_os_error(error: PeacefsError) -> OSError:
 
 @contextlib.contextmanager
 def os_errors() -> Iterator[None]:
-    """What of ours is raised within leaves as an OSError: FileNotFoundError, PermissionError, ..."""
+    """Turn our errors raised within into OSErrors: FileNotFoundError, PermissionError, ..."""
     try:
         yield
     except PeacefsError as error:

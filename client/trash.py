@@ -31,7 +31,7 @@ _ATTEMPTS: Final = 5
 
 
 class TrashedNames(Protocol):
-    """What is asked of a file system."""
+    """The file system that a trash needs."""
 
     @property
     def user(self) -> str: ...
@@ -59,7 +59,7 @@ class ClientTrash:
         self._current = f"{self._root}/{CURRENT_NAME}"
 
     def move(self, path: str) -> str | None:
-        """Where a file or directory lies now; None, and nothing done, for what lies in the trash already.
+        """Move a path to the trash; return its new path, or None, with nothing done, if it lies there already.
 
         Raises FileNotFound, and RenameRefused for a directory that holds the trash.
         """

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 
 from prometheus_client import Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
@@ -75,14 +73,27 @@ def watch(
         "peacefs_commits_waiting", "Changes of the metadata that wait for a commit", lambda: group_commit.waiting
     )
     _counter("peacefs_commits_made", "Commits of the metadata since the start", lambda: group_commit.commits)
-    taken = Histogram(
+    _counter("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
+
+
+def commit_seconds() -> Histogram:
+    """Publish how long commits took. Once a process."""
+    return Histogram(
         "peacefs_commit_seconds",
         "What commits of the metadata took, their syncs included",
         buckets=_COMMIT_BUCKETS_S,
         registry=registry,
     )
-    group_commit.on_taken = taken.observe
-    _counter("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
+
+
+def grant_waited_seconds() -> Histogram:
+    """Publish how long the sets of granted chunks had waited. Once a process."""
+    return Histogram(
+        "peacefs_grant_waited_seconds",
+        "How long write sets had waited when a chunk of theirs was granted",
+        buckets=_WAITED_BUCKETS_S,
+        registry=registry,
+    )
 
 
 def watch_audit(audit: AuditLog | None) -> None:
@@ -101,13 +112,14 @@ def watch_audit(audit: AuditLog | None) -> None:
 
 def watch_state(
     cluster: Cluster,
-    metadata: Path,
+    metadata_bytes: Callable[[], int],
+    metadata_room: Callable[[], int],
     gc_floor_held: Callable[[], bool],
     lacks_commits: Callable[[], bool],
     held: Callable[[], int],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """The same for how the service itself stands; `metadata` is the store's file. Once a process."""
+    """The same for how the service itself stands, and what its metadata take. Once a process."""
     _gauge("peacefs_requests_held", "Requests that wait until it is ready", held)
     _gauge("peacefs_ready", "Whether it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
     _gauge(
@@ -119,34 +131,17 @@ def watch_state(
         "Whether acknowledged commits are missing, so that nothing is changed until that is accepted",
         lacks_commits,
     )
-    _gauge("peacefs_metadata_bytes", "What the metadata's file and log take", partial(_size_of_store, metadata))
+    _gauge("peacefs_metadata_bytes", "What the metadata's file and log take", metadata_bytes)
     _gauge(
         "peacefs_metadata_room_bytes",
         "What the file system of the metadata has left; without any nothing can be changed",
-        lambda: room_of(metadata),
+        metadata_room,
     )
-
-
-def room_of(metadata: Path) -> int:
-    """What the file system of the metadata has left, in bytes."""
-    return shutil.disk_usage(metadata.parent).free
-
-
-def _size_of_store(metadata: Path) -> int:
-    files = (metadata, metadata.with_name(f"{metadata.name}-wal"))
-    return sum(file.stat().st_size for file in files if file.exists())
 
 
 def watch_schedule(write_grants: WriteGrantService, read_grants: ReadGrantService) -> None:
     """The same for the scheduling service. Once a process."""
     scheduling, lane = write_grants.scheduling, write_grants.fast_lane
-    waited = Histogram(
-        "peacefs_grant_waited_seconds",
-        "How long write sets had waited when a chunk of theirs was granted",
-        buckets=_WAITED_BUCKETS_S,
-        registry=registry,
-    )
-    write_grants.on_waited = waited.observe
     _gauge("peacefs_grants_in_flight", "Chunks that may be written now", lambda: len(scheduling.grants))
     _gauge("peacefs_chunks_queued", "Chunks that wait for a grant", lambda: scheduling.chunks_waiting)
     _counter("peacefs_grants_given", "Grants since the start", lambda: scheduling.times.granted_total)

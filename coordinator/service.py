@@ -9,8 +9,7 @@ import os
 import random
 import secrets
 import sys
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +26,7 @@ from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import (
     bearer_token_min_s,
     checkpoint_look_timeout_s,
+    commit_record_interval_s,
     coordinator_http_port_default,
     coordinator_node_port_default,
     proof_nonce_bytes,
@@ -47,6 +47,7 @@ from peacefs.protocol.secret import (
 from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
+from peacefs.protocol.service.loop_watchdog import LoopWatchdog
 from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event, when_told_to_reload
 from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
@@ -70,18 +71,15 @@ from .api.rest.oauth import add_token_endpoint
 from .api.rest.queries import add_query_routes
 from .api.rest.tokens import no_token_routes, token_routes
 from .api.webhdfs import WebHdfs
+from .assembly import Assembly, Settings, Surroundings
 from .authentication.service import WhoIsWho, who_is_who
-from .background.epoch_floor import EpochService
-from .background.tasks import CoordinatorTasks, is_background_task
-from .cluster.core import Cluster
-from .metadata.epochs import Epochs
+from .background.runner import TaskRunner, nothing_is_garbage
+from .metadata.engines import ENGINE
 from .metadata.group_commit import GroupCommit
-from .metadata.sqlite.file import STORE_NAME
-from .metadata.sqlite.online_backup import OnlineBackup
-from .metadata.sqlite.store import SqliteMetadata
-from .metadata.store import MetadataFault, MetadataFull, Transaction
+from .metadata.store import Metadata, MetadataFault, MetadataFull, Transaction
 from .metrics import (
-    room_of,
+    commit_seconds,
+    grant_waited_seconds,
     watch,
     watch_audit,
     watch_schedule,
@@ -89,15 +87,12 @@ from .metrics import (
     watch_supervision,
 )
 from .namespace.permissions import Callers
-from .operations.context import OperationContext
-from .operations.files import Files
 from .rpc.audited_calls import AuditedRpc
 from .rpc.client_session import ClientLinks
-from .rpc.server import NodeServer
+from .rpc.datanode_links import DatanodeLinks
+from .rpc.server import NodeServer, RunningCalls
 from .scheduling.policies import POLICY_DEFAULT
-from .scheduling.scheduler import Scheduling
 from .side_process.checkpoint_inspector import CheckpointInspector
-from .supervision.service import SupervisionService
 
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")
@@ -172,20 +167,28 @@ def run(options: CoordinatorOptions) -> None:
     tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
     described = _described_network(options.topology)
     _make_directory(options.directory)
-    metadata = SqliteMetadata.open(_store(options.directory), owner=getpass.getuser())
+    metadata = ENGINE.open(options.directory, owner=getpass.getuser())
     try:
         kept = options.directory / SECRET_NAME
         signer = Signer(*(read_secrets(secret_file) if secret_file else read_or_make_secrets(kept)))
         reload = partial(read_again, signer, secret_file or kept)
-        uvloop.run(Coordinator(options, metadata, signer, described, tls).serve(reload))
+        uvloop.run(_serve(options, metadata, signer, described, tls, reload))
     except (MetadataFull, MetadataFault) as fault:
         raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
     finally:
         metadata.close()
 
 
-def _store(directory: Path) -> Path:
-    return directory / STORE_NAME
+async def _serve(
+    options: CoordinatorOptions,
+    metadata: Metadata,
+    signer: Signer,
+    described: Topology | None,
+    tls: TlsIdentity | None,
+    reload: Callable[[], None],
+) -> None:
+    """On the event loop, to which all parts belong from their beginning."""
+    await Coordinator(options, metadata, signer, described, tls).serve(reload)
 
 
 def _described_network(file: Path | None) -> Topology | None:
@@ -198,7 +201,7 @@ def _described_network(file: Path | None) -> Topology | None:
 def _make_directory(directory: Path) -> None:
     try:
         private_files.make_directory(directory)
-        private_files.mend(directory, lambda entry: entry.name.startswith((STORE_NAME, SECRET_NAME)))
+        private_files.mend(directory, lambda entry: entry.name.startswith((ENGINE.file_prefix, SECRET_NAME)))
     except OSError as error:
         raise StartupError(f"cannot use {directory} for the metadata: {error.strerror}") from None
 
@@ -209,7 +212,7 @@ class Coordinator:
     def __init__(
         self,
         options: CoordinatorOptions,
-        metadata: SqliteMetadata,
+        metadata: Metadata,
         signer: Signer,
         described: Topology | None,
         tls: TlsIdentity | None = None,
@@ -220,86 +223,65 @@ class Coordinator:
         self._signer = signer
         self._audit = None if options.audit_log is None else AuditLog(options.audit_log)
         audited = None if self._audit is None else AuditedRpc(self._audit, signer)
-        epochs = Epochs(metadata, time.monotonic(), settled_after_s=options.unreferenced_kept_s)
-        self._cluster = Cluster(
-            time.monotonic(), random.Random(), described, nonce=lambda: secrets.token_bytes(proof_nonce_bytes)
+        self._commits = GroupCommit(
+            metadata,
+            self._stop_at_once,
+            self._tell_of_room,
+            # The loop is woken once for all that one commit brought.
+            deliver=asyncio.get_running_loop().call_soon_threadsafe,
+            on_taken=commit_seconds().observe,
         )
-        self._commits = GroupCommit(metadata, self._stop_at_once, self._tell_of_room)
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
         self._address = ""
-        self._epochs = EpochService(
-            epochs, self._reader, self._commit_anyway, self._cluster.chunks.unreferenced, self._stop_at_once
-        )
         callers = Callers(getpass.getuser() if options.check_permissions else None, options.groups)
         self._who: WhoIsWho | None = None
         if options.asks_for_tokens:
             # Also while commits are lacking: an administrator is to be let in who decides about that.
-            self._who = who_is_who(
-                self._reader, self._commit_anyway, options.directory, metadata.cluster_id, callers
-            )
-        self._nodes = NodeServer(
-            Identity(metadata.cluster_id, "coordinator", "coordinator", signer),
-            self._cluster,
-            epoch=self._epochs.epoch,
-            on_epoch_seen=self._epochs.seen,
-            audited=audited,
-            commit=lambda: metadata.tx_durable,
-            trust=self._trust,
-        )
-        self._workplace = context = OperationContext(
-            self._reader,
-            self._commit,
-            self._cluster,
-            signer,
-            epochs.numbering,
-            self._nodes.send,
-            callers,
-            read_token_lifetime_s=options.read_token_lifetime_s,
-        )
-        self._files = Files(
-            context,
-            Scheduling(
-                epochs.numbering,
-                random.Random(),
+            self._who = who_is_who(self._reader, self._commit, options.directory, metadata.cluster_id, callers)
+        links, calls = DatanodeLinks(), RunningCalls()
+        self._parts = parts = Assembly(
+            Surroundings(
+                metadata=metadata,
+                reader=self._reader,
+                commit=self._commit,
+                signer=signer,
+                links=links,
+                spawn=calls.spawn,
+                on_fault=self._stop_at_once,
+                rng=random.Random(),
+                nonce=lambda: secrets.token_bytes(proof_nonce_bytes),
+                loading=nothing_is_garbage,
+                audited=audited,
+                trust=self._trust,
+                token_of=self._mint if self._who is not None else None,
+                address=lambda: self._address,
+                on_waited=grant_waited_seconds().observe,
+            ),
+            Settings(
+                callers=callers,
+                described=described,
                 policy=options.policy,
                 streams_per_node=options.streams_per_node,
+                trash_minutes=options.trash_minutes,
+                collect_temporary_hours=options.collect_temporary_hours,
+                read_token_lifetime_s=options.read_token_lifetime_s,
+                unreferenced_kept_s=options.unreferenced_kept_s,
             ),
-            options.trash_minutes,
         )
-        self._nodes.files = self._files
-        self._supervision_service = SupervisionService(
-            context,
-            self._files.fencing,
-            lambda: self._address,
-            token_of=self._mint if self._who is not None else None,
-        )
-        self._nodes.supervising = self._supervision_service
-        self._supervision_service.recall()
-        self._cluster.has_room = self._files.schedule.scheduling.has_room
-        self._cluster.granted_pipelines = self._files.schedule.scheduling.pipelines
+        self._links = links
+        me = Identity(metadata.cluster_id, "coordinator", "coordinator", signer)
+        self._nodes = NodeServer(me, parts.datanodes, links, calls)
         self._authenticator = (
             Authenticator(self._who.verifier, self._who.delegation) if self._who is not None else None
         )
         self._clients = ClientLinks(
-            self._nodes.me,
-            self._files,
+            me,
+            parts.files,
             authenticate=self._authenticator.of_client if self._authenticator is not None else None,
             audited=audited,
         )
-        self._files.administration.recall()
-        self._files.credentials.recall()
-        self._tasks = CoordinatorTasks(
-            self._reader,
-            self._cluster,
-            self._files,
-            self._nodes,
-            self._supervision_service,
-            self._epochs,
-            self._sync_record,
-            collect_temporary_hours=options.collect_temporary_hours,
-            tokens=self._who.tokens if self._who is not None else None,
-        )
+        self._tasks = TaskRunner()
 
     async def serve(self, reload: Callable[[], None]) -> None:
         """Until a signal, or the parent's death; `reload` at each SIGHUP.
@@ -311,8 +293,6 @@ class Coordinator:
         when_told_to_reload(reload)
         if self._audit is not None:
             when_told_to_reload(self._audit.reopen)
-        # The loop is woken once for all that one commit brought.
-        self._commits.deliver = asyncio.get_running_loop().call_soon_threadsafe
         if self._who is not None:
             await self._who.tokens.begin()
         local_socket = listen_for_administrators(options.directory)
@@ -335,7 +315,7 @@ class Coordinator:
             self._tls.start_watch()
             when_told_to_reload(self._tls.reload)
         serving = asyncio.gather(server.serve(sockets=[sock]), local_server.serve(sockets=[local_socket.listener]))
-        self._tasks.start(on_failure=stop.set)
+        self._tasks.start(self._background(), on_failure=stop.set)
         self._announce(http_port, node_port)
         await stop.wait()
         server.should_exit = local_server.should_exit = True
@@ -354,54 +334,68 @@ class Coordinator:
         if self._tasks.has_failed:
             raise SystemExit(_EXIT_AFTER_FAILED_WORK)
 
+    def _background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """The tasks of every coordinator, and those that belong to a process with a loop, files and tokens."""
+        yield from self._parts.background.all()
+        yield "watching the loop", LoopWatchdog().watch()
+        yield "keeping the commit record", self._keep_record()
+        if self._who is not None:
+            yield "forgetting tokens", self._who.tokens.keep_tidy()
+
+    async def _keep_record(self) -> None:
+        while True:
+            await asyncio.sleep(commit_record_interval_s)
+            await asyncio.to_thread(self._sync_record)
+
     def _http(self, http_port: int) -> Admission:
         """All that is served over HTTP, and what is told of it at `/metrics`."""
         options = self._options
         rest = build_rest(
-            self._files,
-            self._cluster,
+            self._parts.files,
+            self._parts.core.cluster,
             self._metadata.cluster_id,
-            epoch=self._epochs.epoch,
+            epoch=self._parts.epochs.epoch,
             address=lambda: self._address,
             gc_floor_held=self._reader.gc_floor_held,
             lacks_commits=self._reader.lacks_commits,
-            metadata_room=partial(room_of, _store(options.directory)),
+            metadata_room=partial(ENGINE.room_bytes, options.directory),
         )
-        for_superusers = superusers_only(self._files.callers)
-        backup = OnlineBackup(_store(options.directory))
-        add_metadata_routes(rest, backup, self._epochs, for_superusers)
-        add_reload_route(rest, self._reload_topology, self._cluster, for_superusers)
-        add_balancer_routes(rest, self._cluster, for_superusers)
+        for_superusers = superusers_only(self._parts.files.callers)
+        backup = ENGINE.online_backup(options.directory)
+        add_metadata_routes(rest, backup, self._parts.epochs, for_superusers)
+        add_reload_route(rest, self._reload_topology, self._parts.core.cluster, for_superusers)
+        add_balancer_routes(rest, self._parts.core.cluster, for_superusers)
         add_disk_balance_route(rest, self._nodes.ask, for_superusers)
-        add_credential_routes(rest, self._files.credentials, self._nodes.hang_up, for_superusers)
-        add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
+        add_credential_routes(rest, self._parts.files.credentials, self._links.hang_up, for_superusers)
+        add_checkpoint_routes(rest, self._parts.files.fencing, self._parts.files.reporting)
         here = self._own_address(http_port)
         inspector = CheckpointInspector(
             options.look_at_checkpoints,
             here,
-            self._files.fencing,
-            self._files.reporting,
+            self._parts.files.fencing,
+            self._parts.files.reporting,
             token_of=self._look_token,
             ca_file=None if self._tls is None else self._tls.files.ca,
         )
         add_checkpoint_look_routes(rest, inspector)
-        add_query_routes(rest, self._supervision_service)
+        add_query_routes(rest, self._parts.supervising)
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         app: App = BrowserGuard(self._authenticated(rest, for_superusers), names)
         if self._audit is not None:
             app = AuditedRequests(app, self._audit, self._signer)
         admission = Admission(app)
         watch_audit(self._audit)
-        watch(self._cluster, self._commits, admission, self._files.temporary_files)
+        watch(self._parts.core.cluster, self._commits, admission, self._parts.files.temporary_files)
         watch_state(
-            self._cluster,
-            _store(options.directory),
+            self._parts.core.cluster,
+            partial(ENGINE.size_bytes, options.directory),
+            partial(ENGINE.room_bytes, options.directory),
             self._reader.gc_floor_held,
             self._reader.lacks_commits,
-            lambda: self._workplace.held,
+            lambda: self._parts.context.held,
         )
-        watch_schedule(self._files.schedule, self._files.recovery)
-        watch_supervision(self._supervision_service.core)
+        watch_schedule(self._parts.files.schedule, self._parts.files.recovery)
+        watch_supervision(self._parts.core.supervision)
         return admission
 
     def _own_address(self, http_port: int) -> str:
@@ -417,10 +411,10 @@ class Coordinator:
         who, authenticator = self._who, self._authenticator
         if who is None or authenticator is None:
             rest.include_router(no_token_routes())
-            return WebHdfs(self._files, rest)
+            return WebHdfs(self._parts.files, rest)
         rest.include_router(token_routes(who.tokens, who.clients, for_superusers))
         add_token_endpoint(rest, who.clients)
-        return Authentication(WebHdfs(self._files, rest, delegation=who.delegation), authenticator)
+        return Authentication(WebHdfs(self._parts.files, rest, delegation=who.delegation), authenticator)
 
     def _trust(self) -> Trust:
         return self._who.tokens.book.trust if self._who is not None else _NAMES_ARE_BELIEVED
@@ -446,7 +440,7 @@ class Coordinator:
         log.info(
             "cluster %s, epoch %d: HTTP on %s, datanodes on %s:%d; %s",
             self._metadata.cluster_id,
-            self._epochs.epoch(),
+            self._parts.epochs.epoch(),
             self._address,
             self._options.host,
             node_port,
@@ -465,13 +459,9 @@ class Coordinator:
             },
         )
 
-    async def _commit(self, change: Callable[[Transaction], T]) -> T:
-        self._epochs.refuse_without_commits()
-        return await self._commit_anyway(change)
-
-    async def _commit_anyway(self, change: Callable[[Transaction], T]) -> T:
+    async def _commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        submitted = self._commits.submit(change, in_any_case=is_background_task())
+        submitted = self._commits.submit(change, in_any_case=in_any_case)
         submitted.add_done_callback(partial(_hand_on, answered))
         try:
             return await answered
@@ -491,7 +481,7 @@ class Coordinator:
         file = self._options.topology
         if file is None:
             raise BadRequest("this coordinator was started without --topology: there is no file to read again")
-        self._cluster.describe_network(await asyncio.to_thread(load_topology, file))
+        self._parts.core.cluster.describe_network(await asyncio.to_thread(load_topology, file))
         log.info("the network is that of %s as it is now", file)
 
     def _tell_of_room(self, has_room: bool) -> None:

@@ -1,4 +1,4 @@
-"""What a datanode does by itself, a thread for each: compacting, scrubbing, evening out its disks.
+"""Background tasks of a datanode, a thread for each: compacting, scrubbing, evening out its disks.
 
 What fails is said and tried again: a datanode that does not tidy is still of use. What is to be done is decided by
 the participants that are driven; here is when.

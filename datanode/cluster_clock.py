@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class ClusterClock:
-    """What the coordinator said last, carried on by a clock that does not jump. Thread-safe.
+    """The coordinator's time, carried on by a clock that does not jump. Thread-safe.
 
     Until the coordinator has been heard it is this machine's own. All clocks are in seconds.
     """
@@ -24,7 +24,7 @@ class ClusterClock:
         self._ahead_s: float | None = None
 
     def heard(self, coordinators_s: float) -> None:
-        """What the coordinator's clock shows; the way here is short."""
+        """Note the coordinator's time; the way here is short."""
         with self._lock:
             self._ahead_s = coordinators_s - self._monotonic()
 

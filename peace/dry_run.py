@@ -20,11 +20,11 @@ import msgspec
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import (
     chunk_bytes_max,
+    pipeline_hops_max,
     plan_chunks_max,
     plan_requests_max,
     plan_servers_max,
     plan_switches_max,
-    replication_max,
 )
 from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import PAPER_CLIENT
@@ -149,8 +149,10 @@ def _check_topology(topology: Topology) -> None:
 def _check_request(number: int, request: DryRunRequest, topology: Topology, receivers: int) -> None:
     if request.chunks < 1:
         raise BadRequest(f"request {number}: {request.chunks} chunks are nothing to plan; at least 1 is wanted")
-    if not 1 <= request.replication <= replication_max:
-        raise BadRequest(f"request {number}: replication {request.replication} is not from 1 to {replication_max}")
+    if not 1 <= request.replication <= pipeline_hops_max:
+        raise BadRequest(
+            f"request {number}: replication {request.replication} is not from 1 to {pipeline_hops_max}"
+        )
     if request.replication > receivers:
         raise BadRequest(
             f"request {number}: {request.replication} replicas need as many servers; "

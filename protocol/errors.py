@@ -11,6 +11,8 @@
     │   ├── PathLimitExceeded        403  java.io.IOException is HDFS's word for it
     │   │   ├── NameTooLong          403  org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLong...
     │   │   └── DirectoryFull        403  org.apache.hadoop.hdfs.protocol.FSLimitException$MaxDirectoryItems...
+    │   ├── InvalidAcl               403  org.apache.hadoop.hdfs.protocol.AclException
+    │   ├── NoErasureCodingPolicy    403  org.apache.hadoop.hdfs.protocol.NoECPolicySetException
     │   ├── SnapshotRefused          403  org.apache.hadoop.hdfs.protocol.SnapshotException
     │   └── SnapshotIsReadOnly       403  org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException
     ├── QuotaExceeded
@@ -26,6 +28,7 @@
     │   └── TokenExpired             403  the same: what was allowed is to be asked for again
     ├── BadRequest                   400  java.lang.IllegalArgumentException
     │   ├── InvalidTopology          400  java.lang.IllegalArgumentException
+    │   ├── InvalidQuery             400  java.lang.IllegalArgumentException
     │   └── IllegalChange            400  org.apache.hadoop.HadoopIllegalArgumentException
     ├── Unsupported                  400  java.lang.UnsupportedOperationException
     ├── ServiceUnready               403  org.apache.hadoop.ipc.RetriableException     (try again)
@@ -51,9 +54,15 @@
     ├── CheckpointDamaged            (never on the wire: what a file of a Spark checkpoint should not be)
     │   ├── CheckpointAltered
     │   └── CheckpointTooNew
+    ├── LogDamaged                   (the same of a stream log)
     ├── CheckpointCancelled          (never on the wire: who submitted a checkpoint gave it up)
+    ├── StateError                   (never on the wire: paged state is kept in the memory of one program)
+    │   ├── PagesExhausted
+    │   ├── RecordRefused
+    │   └── SchemaMismatch
     ├── StartupError                 (never on the wire: a service says it and exits)
     └── QueryFailed                  (never on the wire: a streaming query stopped for good)
+        └── OperatorFailed           (the same: an operator of a dataflow raised an error)
 
 A stock Hadoop client looks at `javaClassName` and `message` alone, and takes an unexpected status whose
 JSON names no RemoteException for success: so every error that leaves a service over HTTP goes through
@@ -139,6 +148,18 @@ class DirectoryFull(PathLimitExceeded):
     """A directory with as many entries as `limits.directory_entries_max`."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.FSLimitException$MaxDirectoryItemsExceededException"
+
+
+class InvalidAcl(PathError):
+    """An ACL that contradicts itself, is too long, or is not for such a path."""
+
+    hadoop_class = "org.apache.hadoop.hdfs.protocol.AclException"
+
+
+class NoErasureCodingPolicy(PathError):
+    """An erasure coding policy is to be taken from what has none."""
+
+    hadoop_class = "org.apache.hadoop.hdfs.protocol.NoECPolicySetException"
 
 
 class SnapshotRefused(PathError):
@@ -232,8 +253,12 @@ class InvalidTopology(BadRequest):
     """A description of a network that contradicts itself: the message names the line and the mistake."""
 
 
+class InvalidQuery(BadRequest):
+    """A dataflow that cannot run as it is written; the message says what to change."""
+
+
 class IllegalChange(BadRequest):
-    """A truncation or concatenation that HDFS's rules forbid."""
+    """A change that HDFS's rules forbid, such as a truncation to more than there is."""
 
     hadoop_class = "org.apache.hadoop.HadoopIllegalArgumentException"
 
@@ -364,8 +389,32 @@ class CheckpointTooNew(CheckpointDamaged):
     """A file in a format of a Spark that this program does not know."""
 
 
+class LogDamaged(PeacefsError):
+    """Records of a stream log that are not what was written, or rows that do not follow those that are there."""
+
+
 class CheckpointCancelled(PeacefsError):
     """A checkpoint was given up before it was published; nothing of it is there."""
+
+
+class StateError(PeacefsError):
+    """A fault of paged state: of its use, its memory or its schema."""
+
+
+class PagesExhausted(StateError):
+    """The bound on the memory of a page manager is reached. `applied` records of the batch took effect."""
+
+    def __init__(self, message: str, *, applied: int = 0, culprit: str | None = None) -> None:
+        super().__init__(message, culprit=culprit)
+        self.applied = applied
+
+
+class RecordRefused(StateError):
+    """A record or column that a structure cannot hold: too long, null, or of another type."""
+
+
+class SchemaMismatch(StateError):
+    """A structure was recovered whose kind or schema is not the one that was asked for."""
 
 
 class StartupError(PeacefsError):
@@ -374,6 +423,10 @@ class StartupError(PeacefsError):
 
 class QueryFailed(PeacefsError):
     """A streaming query that stops again and again, or does nothing any more."""
+
+
+class OperatorFailed(QueryFailed):
+    """An operator of a dataflow raised an error; the message names it and the rows that it was given."""
 
 
 def _tree(root: type[PeacefsError]) -> dict[str, type[PeacefsError]]:

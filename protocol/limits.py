@@ -92,12 +92,19 @@ tombstones_waiting_max: Final = 1000
 scan_headers_window_bytes: Final = 64 * KIB
 scan_data_window_bytes: Final = 1 * MIB
 replication_default: Final = 3
-replication_max: Final = 16
+# HDFS's own limit. A pipeline is no longer than the second; repair makes what a file is to have beyond it.
+replication_max: Final = 512
+pipeline_hops_max: Final = 16
 min_replication: Final = 1
 
 # A file takes no more by APPEND or CONCAT: its layout has to fit a frame's header.
 file_chunks_max: Final = 2000
 concat_sources_max: Final = 1000
+# HDFS's own: extended attributes of one file or directory, name and value of one, and the entries of its ACL, and
+# of its default ACL.
+attributes_per_inode_max: Final = 32
+attribute_bytes_max: Final = 16 * KIB
+acl_entries_max: Final = 32
 # A writer that flushes writes its last pieces anew with what follows, until they are together so long.
 flush_merge_bytes_max: Final = 4 * MIB
 # Pieces that were written anew wait for readers that know them, while their tokens are renewed, up to this many.
@@ -264,6 +271,15 @@ preallocated_chunk_kept_s: Final = 5.0
 preallocated_chunks_max: Final = 64
 # How long a replica counts that its datanode has not reported itself: longer than its heartbeat can be under way.
 unconfirmed_replica_kept_s: Final = 10.0
+# Remembered events of single replicas, of usual ones and of others alike, and of whole datanodes; and how many of
+# them are told of one chunk.
+replica_events_kept_max: Final = 20_000
+datanode_events_kept_max: Final = 1_000
+replica_events_shown_max: Final = 50
+# How many of the files that refer to a chunk are told, and how many references are read through for that in a turn
+# of the event loop.
+chunk_files_shown_max: Final = 20
+chunk_references_per_turn: Final = 5_000
 # A completion waits so long for a datanode that gave a receipt to register with a coordinator that has restarted.
 receipt_holder_timeout_s: Final = 20.0
 # Chunks of which the coordinator remembers who alone may write them, and those that were abandoned.
@@ -716,3 +732,56 @@ wrong_secrets_memory_s: Final = 60.0
 guessing_addresses_max: Final = 10_000
 secret_checks_max: Final = 2
 secret_checks_waiting_max: Final = 64
+
+# -- dataflows -------------------------------------------------------------------------------------
+# A consumer lets a producer send so much before it has processed any of it.
+dataflow_credit_bytes: Final = 4 * MIB
+# Rows that an output keeps for replay; its unit waits when there are more.
+dataflow_buffer_bytes_max: Final = 256 * MIB
+dataflow_heartbeat_s: Final = 0.2
+# Units wait so long for all nodes that were wanted; then they are placed on those that are there.
+dataflow_start_wait_s: Final = 10.0
+# A node may be silent so long before its units begin elsewhere.
+dataflow_node_timeout_s: Final = 0.8
+# A producer that does not answer is asked again after so long.
+dataflow_subscribe_retry_s: Final = 1.0
+# A node looks at the time so often.
+dataflow_tick_s: Final = 0.05
+# Of one message between nodes: its head, and its rows.
+dataflow_head_bytes_max: Final = 1 * MIB
+dataflow_rows_bytes_max: Final = 256 * MIB
+# Rows of one batch that a source offers; larger ones are cut.
+dataflow_batch_rows_max: Final = 65_536
+# A stream log begins another segment when one has so many bytes.
+stream_log_segment_bytes: Final = 64 * MIB
+# Streams of a commit that are flushed at once.
+stream_log_flushes_max: Final = 16
+# Spark ends a job whose task has failed so often (spark.task.maxFailures, 4 unless it is set).
+dataflow_task_failures_min: Final = 100
+
+# -- paged state -----------------------------------------------------------------------------------
+state_page_bytes_default: Final = 64 * KIB
+state_page_bytes_choices: Final = (8 * KIB, 64 * KIB)
+# Page sets of one page manager, and pages of one set: both halves of a page id.
+state_page_sets_max: Final = 65_536
+state_pages_per_set_max: Final = 2**31 - 1
+# Share of the machine's memory that a page manager may use unless it is told a bound.
+state_memory_share_default: Final = 0.5
+# Records of a batch that are looked up before they are changed: what they touch stays in the processor's cache.
+state_block_records: Final = 4096
+# Rows of a batch that a scan yields, at most, unless the caller says otherwise.
+state_scan_records: Final = 65_536
+# Checkpoints that one restore reads from. A checkpoint beyond that writes the pages of another one again.
+state_generations_max: Final = 8
+# An older checkpoint of whose pages a smaller share is still needed is written again with the next one.
+state_live_share_min: Final = 0.5
+# How much of a checkpoint is written, or read, in one go by one thread; pages are let go piece by piece.
+state_piece_bytes: Final = 4 * MIB
+state_workers_default: Final = 2
+# Chunks of a checkpoint of pages in peacefs: pages can be changed again when their chunk has been written.
+state_chunk_bytes_default: Final = 8 * MIB
+# How many checkpoints of a unit are kept.
+state_checkpoints_kept_default: Final = 2
+# How often a checkpoint that waits for its turn looks whether it is wanted still.
+state_turn_poll_s: Final = 0.05
+state_index_bytes_max: Final = 512 * MIB

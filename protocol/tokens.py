@@ -25,6 +25,7 @@ from .decoding import UNREADABLE
 from .errors import AccessDenied, TokenExpired
 from .ids import ChunkId, NodeId, Version
 from .messages import ChunkLayout, Hop, Receipt
+from .new_file import NewFile
 
 _MAC_BYTES = 16
 _HASH_BLOCK_BYTES = 64
@@ -42,16 +43,31 @@ class Token(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class FileWrite(Token, frozen=True):
     """Permits to write one new file: all that its completion needs, so that CREATE commits nothing."""
 
-    path: str
-    user: str
-    overwrite: bool
-    permission: int
-    replication: int
-    block_bytes: int
-    create_parent: bool
-    request_id: str
+    file: NewFile
     #: From where the file was created: whose checkpoint it may be part of.
     client_host: str = ""
+
+    # As the other tokens of files have them.
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @property
+    def user(self) -> str:
+        return self.file.user
+
+    @property
+    def block_bytes(self) -> int:
+        return self.file.block_bytes
+
+    @property
+    def replication(self) -> int:
+        return self.file.replication
+
+    @property
+    def request_id(self) -> str:
+        return self.file.request_id
 
 
 class FileAppend(Token, frozen=True):

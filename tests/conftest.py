@@ -1,7 +1,10 @@
 """Property tests try the same examples in every run; `--hypothesis-profile=explore` tries new ones."""
 
+import os
 import signal
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, print_blob=True)
@@ -11,3 +14,18 @@ settings.load_profile("repeatable")
 # A shell's background job is started with SIGINT ignored, and what the tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A JVM of a test runs for seconds: the optimising compiler would take more processor time than it saves, and
+# Spark's classes need no verification each time.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from support.parallel import Spread
+
+    return Spread(config, log)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support import parallel
 from typer.testing import CliRunner
 
 import peacefs
@@ -19,7 +20,17 @@ from peacefs.protocol.tls_variables import CA_VARIABLE, CERTIFICATE_VARIABLE, KE
 from peacefs.spark_connector.supervision.command_list import read_command_list
 
 _ROOT = Path(__file__).parent.parent
-_PACKAGES = ("protocol", "topology", "peace", "coordinator", "datanode", "client", "spark_connector")
+_PACKAGES = (
+    "protocol",
+    "topology",
+    "peace",
+    "coordinator",
+    "datanode",
+    "client",
+    "state",
+    "dataflow",
+    "spark_connector",
+)
 _SOURCES = sorted(path for package in _PACKAGES for path in (_ROOT / package).rglob("*.py"))
 
 
@@ -63,7 +74,10 @@ def test_a_module_says_what_it_is_for(source: Path) -> None:
 
 
 def test_pure_cores_have_no_clock_and_no_chance_of_their_own() -> None:
-    folders = ("coordinator/cluster", "coordinator/scheduling", "peace")
+    folders = ["coordinator/cluster", "coordinator/scheduling", "peace"]
+    folders += [
+        f"dataflow/{folder}" for folder in ("core", "model", "operators", "query", "techniques", "unit_state")
+    ]
     cores = [path for folder in folders for path in (_ROOT / folder).rglob("*.py")]
     cores += [_ROOT / "coordinator/metadata/epochs.py", _ROOT / "coordinator/supervision/core.py"]
     cores += [_ROOT / "coordinator/supervision/locality.py"]
@@ -168,3 +182,10 @@ def test_nothing_that_is_locked_has_an_address() -> None:
 
 def test_the_version_is_told() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", peacefs.__version__)
+
+
+@pytest.mark.parametrize(
+    "beginning", sorted({*parallel.SESSION_FILES, *parallel.JVM, *parallel.LONG} - {parallel.SESSION})
+)
+def test_parallel_workers_begin_with_files_that_exist(beginning: str) -> None:
+    assert list(_ROOT.glob(f"{beginning}*"))

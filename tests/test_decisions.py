@@ -12,10 +12,15 @@ import pytest
 _PAGES = sorted((Path(__file__).parent.parent / "docs" / "decisions").glob("0*.md"))
 
 
-@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)
+def _marked(page: Path) -> object:
+    marks = [pytest.mark.spark, pytest.mark.timeout(400)] if "SparkSession.builder" in page.read_text() else []
+    return pytest.param(page, marks=marks, id=page.stem)
+
+
+@pytest.mark.parametrize("page", [_marked(page) for page in _PAGES])
 def test_the_tracer_of_a_decision_runs(page: Path) -> None:
     (tracer,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
-    done = subprocess.run([sys.executable, "-c", tracer], capture_output=True, text=True, timeout=180)
+    done = subprocess.run([sys.executable, "-c", tracer], capture_output=True, text=True, timeout=380)
     assert done.returncode == 0, done.stderr
 
 

@@ -1,4 +1,4 @@
-"""The page of invariants and faults names only what there is, and a test for each."""
+"""The page of invariants and faults links each to tests that bear its name, and says what to do."""
 
 from __future__ import annotations
 
@@ -6,28 +6,35 @@ import re
 from pathlib import Path
 
 import pytest
+from support.evidence import PAGE, evidence, page
 
-_ROOT = Path(__file__).parent.parent
-_PAGE = (_ROOT / "docs" / "faults.md").read_text()
 _ROWS = [
-    line for line in _PAGE.splitlines() if line.startswith("| ") and not line.startswith(("| ---", "| fault |"))
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for line in (Path(__file__).parent.parent / "docs" / "faults.md").read_text().splitlines()
+    if line.startswith("| [")
 ]
-_TESTS = {
-    name
-    for path in (_ROOT / "tests").rglob("test_*.py")
-    for name in re.findall(r"def (test_\w+)\(", path.read_text())
-}
+_LINK = re.compile(r"\[[^]]+\]\(faults-tests\.md#([a-z0-9-]+)\)")
 
 
-@pytest.mark.parametrize("row", _ROWS[1:], ids=lambda row: row.split("|")[1].strip()[:40])
-def test_what_a_row_names_exists_and_it_names_a_test(row: str) -> None:
-    named = re.findall(r"`([^`]+)`", row)
-    tests = {name for name in named if name.startswith("test_")}
-    assert tests, "a row without a test"
-    assert tests <= _TESTS, f"no such tests: {sorted(tests - _TESTS)}"
-    files = [name for name in named if name.endswith(".py")]
-    assert [name for name in files if not (_ROOT / name).exists()] == []
+def _about(row: list[str]) -> str:
+    found = _LINK.fullmatch(row[0])
+    assert found, f"{row[0]} links to no tests"
+    return found[1]
 
 
-def test_there_are_rows() -> None:
-    assert len(_ROWS) > 25
+@pytest.mark.parametrize("row", _ROWS, ids=lambda row: _about(row))
+def test_row_of_the_page_has_tests_and_full_columns(row: list[str]) -> None:
+    assert evidence()[_about(row)]
+    assert len(row) in (2, 3) and all(row)
+
+
+def test_markers_name_rows_of_the_page() -> None:
+    assert sorted(evidence()) == sorted(_about(row) for row in _ROWS)
+
+
+def test_page_of_tests_is_what_the_markers_say() -> None:
+    assert PAGE.read_text() == page(), "run `python tests/support/evidence.py`"
+
+
+def test_page_has_rows() -> None:
+    assert len(_ROWS) > 60

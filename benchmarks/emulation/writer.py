@@ -26,6 +26,7 @@ from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
@@ -88,11 +89,13 @@ class Writer:
         _wait_until(order.at_s)
         created = self._calls.create(
             CreateFile(
-                request_id=new_request_id(),
-                path=order.path,
-                user=self._api.user,
-                replication=order.replication,
-                block_bytes=max(order.chunks),
+                NewFile(
+                    path=order.path,
+                    user=self._api.user,
+                    replication=order.replication,
+                    block_bytes=max(order.chunks),
+                    request_id=new_request_id(),
+                )
             )
         )
         grants = GrantedSet(

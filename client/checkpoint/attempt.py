@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import fast_lane_bytes_max
 from peacefs.protocol.messages import CreateFile
+from peacefs.protocol.new_file import NewFile
 
 from .manifest import (
     MANIFEST,
@@ -38,6 +40,12 @@ class CheckpointTask:
     workers: int
     chunk_bytes: int
     replication: int | None
+    #: Small files besides the parts, by name.
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    #: Files that are there already and belong to this checkpoint as well: paths by the names that they get in it.
+    references: Mapping[str, str] = field(default_factory=dict)
+    #: Called when the bytes from one offset to another are on datanodes, and not read again.
+    written: Callable[[int, int], None] = lambda begin, end: None
 
     @property
     def path(self) -> str:
@@ -88,7 +96,11 @@ class CheckpointAttempt:
                 self._write_granted()
             else:
                 self._write_small()
+            for name, data in self._task.files.items():
+                self._files.write(f"{self._directory}/{name}", data)
             self._files.write(f"{self._directory}/{MANIFEST}", encode(self._manifest))
+            for name, path in self._task.references.items():
+                self._files.copy(path, f"{self._directory}/{name}")
             self._stop.check()
             self._files.rename(self._directory, self._task.path)
         except BaseException:
@@ -112,12 +124,13 @@ class CheckpointAttempt:
                 f"{self._directory}/{part.name}", replication=self._task.replication
             ) as sink:
                 sink.write(pages.bytes_at(chunk.offset, chunk.length))
+            self._task.written(chunk.offset, chunk.offset + chunk.length)
 
     # -- under grants ------------------------------------------------------------------------------
 
     def _write_granted(self) -> None:
         channels = self._files.channels
-        created = [channels.calls.create(self._wanted(part.name)) for part in self._manifest.parts]
+        created = [channels.calls.create(CreateFile(self._new_file(part.name))) for part in self._manifest.parts]
         self._parts = parts = GrantedParts(
             channels.grants,
             self._task.pages,
@@ -128,6 +141,7 @@ class CheckpointAttempt:
             # The first allocation of each file: its first bytes wait for their grant, too.
             abandoned=[each.allocated.chunk for each in created],
             asked_s=self._asked_s,
+            when_written=self._task.written,
         )
         try:
             # Whoever gave up before the parts existed has told nobody else.
@@ -150,14 +164,11 @@ class CheckpointAttempt:
             parts.give_up(PeacefsError("a worker of the checkpoint failed"))
             raise
 
-    def _wanted(self, name: str) -> CreateFile:
-        return CreateFile(
+    def _new_file(self, name: str) -> NewFile:
+        return NewFile(
             request_id=new_request_id(),
             path=f"{self._directory}/{name}",
             user=self._files.user,
-            overwrite=False,
-            create_parent=True,
             replication=self._task.replication or 0,
             block_bytes=self._task.chunk_bytes,
-            permission=0o644,
         )

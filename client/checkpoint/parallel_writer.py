@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from peacefs.client.transfer.chunk_keeper import ChunkKeeper, KeptPackets
@@ -38,8 +38,13 @@ class GrantedParts:
         abandoned: Sequence[ChunkId] = (),
         asked_s: float | None = None,
         hop_timeout_s: float = default_hop_timeout_s,
+        when_written: Callable[[int, int], None] = lambda begin, end: None,
     ) -> None:
-        """`tokens` permit to write each part. `abandoned` and `asked_s` as in `GrantedSet`."""
+        """`tokens` permit to write each part. `abandoned` and `asked_s` as in `GrantedSet`.
+
+        `when_written` is called with the offsets between which pages are not read again.
+        """
+        self._when_written = when_written
         self._grant_client = grant_client
         self._pages = pages
         self._planned = planned
@@ -105,6 +110,7 @@ class GrantedParts:
         written = yield from write_chunk(granted.allocated, source, again, [], hop_timeout_s=self._hop_timeout_s)
         with self._lock:
             self._written[chunk] = written
+        self._when_written(chunk.offset, chunk.offset + chunk.length)
         for number in self._next(1):
             self.grants.want(number, self._planned[number].length)
         self.grants.written(granted.index)

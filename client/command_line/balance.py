@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from peacefs.client.control.api import BalanceStatus
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.limits import balance_renewal_s
+from peacefs.protocol.values.balance_status import BalanceStatus
 
 from .listing import print_line
 from .presentation import human_size

@@ -23,6 +23,7 @@ from .options import DEFAULT_COORDINATOR, Authentication, Coordinator, TrashMinu
 datanodes = typer.Typer(
     help="Show datanodes, take them out of service and back.", no_args_is_help=True, rich_markup_mode=None
 )
+chunks = typer.Typer(help="Explain a chunk.", no_args_is_help=True, rich_markup_mode=None)
 _Datanodes = Annotated[
     list[str],
     typer.Argument(
@@ -196,6 +197,24 @@ def balance(
 
         raise typer.Exit(balance_disks(coordinator, nodes or (), style))
     raise typer.Exit(balance(coordinator, style))
+
+
+@chunks.command()
+def explain(
+    chunk: Annotated[
+        str, typer.Argument(metavar="ID", show_default=False, help="Its id, such as 1-2a, as fsck shows it.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Show what is known of a chunk, and why.
+
+    The files that refer to it, the state of each replica and the event that brought it there, what is pending, and
+    what happened lately.
+    """
+    from .chunks import explain_chunk
+
+    explain_chunk(coordinator, chunk, as_json=as_json)
 
 
 @datanodes.command("ls")

@@ -15,7 +15,7 @@ from peacefs.protocol.limits import bearer_token_default_s, granted_token_defaul
 from .options import DEFAULT_COORDINATOR, Coordinator
 
 if TYPE_CHECKING:
-    import msgspec
+    pass
 
 tokens = typer.Typer(
     help="Create, list and revoke bearer tokens.",
@@ -186,7 +186,7 @@ def _when(at_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at_ms / 1000))
 
 
-def _print_json(content: msgspec.Struct | Sequence[msgspec.Struct]) -> None:
+def _print_json(content: object) -> None:
     import msgspec
 
     sys.stdout.write(msgspec.json.encode(content).decode() + "\n")

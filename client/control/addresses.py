@@ -1,4 +1,4 @@
-"""Where a coordinator is, in the forms that people write it in."""
+"""Addresses of a coordinator, in the forms in which people write them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CoordinatorAddress:
 
 
 def nobody_at(address: CoordinatorAddress) -> PeerUnreachable:
-    """What is said to a user whose coordinator cannot be reached."""
+    """Return the message for a user whose coordinator cannot be reached."""
     if address.socket is not None:
         return PeerUnreachable(
             f"no coordinator listens on {address.socket}, or another user's does: is its directory the one of its "
@@ -83,7 +83,7 @@ def split_uri(text: str) -> tuple[CoordinatorAddress, str]:
 
 
 def is_uri(text: str) -> bool:
-    """Whether a path names its coordinator too."""
+    """Return whether a path names its coordinator too."""
     return text.partition("://")[0].lower() in (*_SCHEMES, *_TLS_SCHEMES) and "://" in text
 
 

@@ -1,4 +1,4 @@
-"""What a client asks of the coordinator: names over WebHDFS, chunks over REST.
+"""A client's requests to the coordinator: names over WebHDFS, chunks over REST.
 
 Knows no datanode and moves no file data. Everything here is safe to repeat, and is repeated (`coordinator_http`).
 """
@@ -10,15 +10,15 @@ import getpass
 import os
 import socket
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
-from peacefs.protocol.ids import new_request_id
+from peacefs.protocol.ids import new_request_id, show
 from peacefs.protocol.limits import (
     copy_timeout_s,
     plan_queue_timeout_s,
@@ -28,14 +28,18 @@ from peacefs.protocol.messages import (
     Allocated,
     Leased,
 )
+from peacefs.protocol.values.attribute_values import Encoding, decode, encode
+from peacefs.protocol.values.balance_status import BalanceStatus
+from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_chunk_id
+from peacefs.protocol.values.copied_tree import CopiedTree
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 from peacefs.topology.network_view import NetworkView
 
 from .http import CoordinatorHttp
 from .values import (
+    Attribute,
     ContentSummary,
-    CopiedTree,
     FileStatus,
     PageReply,
     QuotaUsage,
@@ -46,17 +50,8 @@ from .values import (
 
 S = TypeVar("S")
 
-
-class BalanceStatus(msgspec.Struct, frozen=True):
-    """A run of the balancer, as `/v1/balancer` has it."""
-
-    run: str
-    phase: str
-    bytes_moved: int
-    bytes_left: int
-    replicas_moved: int
-    moves_failed: int
-    moves_under_way: int
+#: An extended attribute may be new, and may be there.
+ATTRIBUTE_FLAGS: Final = ("CREATE", "REPLACE")
 
 
 class ListingPage(msgspec.Struct, frozen=True):
@@ -67,7 +62,7 @@ class ListingPage(msgspec.Struct, frozen=True):
 
 
 def current_user() -> str:
-    """Who we are to the coordinator: HADOOP_USER_NAME, else the name of the operating system's user."""
+    """Return our name for the coordinator: HADOOP_USER_NAME, else that of the operating system's user."""
     named = os.environ.get("HADOOP_USER_NAME")
     if named:
         return named
@@ -141,7 +136,7 @@ class CoordinatorApi:
         self._http.ask("POST", "/v1/exchanges", body=msgspec.json.encode(request))
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Whether there was something to delete. Raises PathIsNotEmptyDirectory."""
+        """Delete a path; return whether it was there. Raises PathIsNotEmptyDirectory."""
         return self._boolean(self._change("DELETE", path, "DELETE", recursive=str(recursive).lower()))
 
     def set_permission(self, path: str, permission: int) -> None:
@@ -156,13 +151,32 @@ class CoordinatorApi:
         """False, and nothing is done, for a directory. Raises FileNotFound, AccessDenied, BadRequest."""
         return self._boolean(self._change("PUT", path, "SETREPLICATION", replication=str(replication)))
 
+    def set_attribute(self, path: str, name: str, value: bytes, flags: Collection[str] = ATTRIBUTE_FLAGS) -> None:
+        """Set an extended attribute, such as `user.colour`.
+
+        Raises PathError for one that is there without the flag REPLACE, or is not without CREATE.
+        """
+        encoded = encode(value, Encoding.HEX)
+        self._change(
+            "PUT", path, "SETXATTR", **{"xattr.name": name, "xattr.value": encoded, "flag": ",".join(flags)}
+        )
+
+    def attributes(self, path: str) -> dict[str, bytes]:
+        """Return the extended attributes that we may see. Raises FileNotFound, AccessDenied."""
+        reply = self._read(self._webhdfs("GET", path, "GETXATTRS", encoding="hex"), dict[str, list[Attribute]])
+        return {each.name: decode(each.value or "") for each in reply["XAttrs"]}
+
+    def remove_attribute(self, path: str, name: str) -> None:
+        """Raises PathError for one that is not there, FileNotFound, AccessDenied."""
+        self._change("PUT", path, "REMOVEXATTR", **{"xattr.name": name})
+
     def content_summary(self, path: str) -> ContentSummary:
-        """What a tree holds. Raises FileNotFound."""
+        """Return what a tree holds. Raises FileNotFound."""
         reply = self._read(self._webhdfs("GET", path, "GETCONTENTSUMMARY"), dict[str, ContentSummary])
         return reply["ContentSummary"]
 
     def trash_minutes(self) -> int:
-        """How long the cluster keeps what is moved to the trash; 0: it has none."""
+        """Return how long the cluster keeps what is moved to the trash; 0: it has none."""
         answer = self._read(self._webhdfs("GET", "/", "GETSERVERDEFAULTS"), dict[str, dict[str, int]])
         return answer["FsServerDefaults"].get("trashInterval", 0)
 
@@ -275,7 +289,7 @@ class CoordinatorApi:
         return self._boolean(self._http.ask("POST", "/v1/files/recover-lease", body=body))
 
     def new_holder(self) -> str:
-        """What a writer is called as the holder of a lease; nobody else is called so."""
+        """Return a unique name for a writer as the holder of a lease."""
         return f"{self.user}@{socket.gethostname()} {uuid.uuid4().hex}"
 
     # -- the cluster -------------------------------------------------------------------------------
@@ -294,7 +308,7 @@ class CoordinatorApi:
         return self._read(answer, dict[str, Any])
 
     def datanode_credentials(self) -> list[dict[str, Any]]:
-        """Which credential each datanode id belongs to, and when it was revoked, if it is."""
+        """Return the credential of each datanode id, and when it was revoked, if it is."""
         return self._read(self._http.ask("GET", "/v1/credentials", params=self._me), list[dict[str, Any]])
 
     def decide_about_credential(self, node: str, decision: str) -> dict[str, Any]:
@@ -309,7 +323,7 @@ class CoordinatorApi:
         return self._read(answer, BalanceStatus)
 
     def renew_balancing(self, run: str) -> BalanceStatus:
-        """How it goes, and that it is still wanted."""
+        """Renew a run; return its progress."""
         return self._read(self._http.ask("POST", f"/v1/balancer/{run}/renew", params=self._me), BalanceStatus)
 
     def cancel_balancing(self, run: str) -> BalanceStatus:
@@ -317,7 +331,7 @@ class CoordinatorApi:
         return self._read(self._http.ask("POST", f"/v1/balancer/{run}/cancel", params=self._me), BalanceStatus)
 
     def schedule(self) -> Schedule:
-        """What waits to be written, and what is being written."""
+        """Return what waits to be written, and what is being written."""
         return self._read(self._http.ask("GET", "/v1/schedule"), Schedule)
 
     def change_policy(self, policy: str) -> Schedule:
@@ -326,7 +340,7 @@ class CoordinatorApi:
         return self._read(self._http.ask("PUT", "/v1/schedule/policy", params=self._me, body=body), Schedule)
 
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
-        """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""
+        """Return the health of files page by page: those with findings, or `every_file`. Raises FileNotFound."""
         parameters = {"path": path, "every_file": str(every_file).lower(), "user": self.user}
         while True:
             page = self._read(self._http.ask("GET", "/v1/fsck", params=parameters), FsckPage)
@@ -335,8 +349,16 @@ class CoordinatorApi:
                 return
             parameters["after"] = page.after
 
+    def explain_chunk(self, chunk: str) -> ChunkExplanation:
+        """Return what is known of a chunk, by the id that fsck shows, and why.
+
+        Raises FileNotFound, BadRequest, AccessDenied.
+        """
+        path = f"/v1/chunks/{show(parse_chunk_id(chunk))}"
+        return self._read(self._http.ask("GET", path, params=self._me), ChunkExplanation)
+
     def plan(self, task: Mapping[str, Any], kind: type[S]) -> S:
-        """What a policy would do, as `POST /v1/plan` has it. Raises BadRequest, NoDatanodes, Overloaded, ..."""
+        """Return a policy's plan, as `POST /v1/plan` has it. Raises BadRequest, NoDatanodes, Overloaded, ..."""
         answer = self._http.ask(
             "POST",
             "/v1/plan",

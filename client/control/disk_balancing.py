@@ -1,4 +1,4 @@
-"""What a client asks about the balance between the disks of a datanode: `/v1/datanodes/<node>/disks/balance`."""
+"""A client's requests to balance the disks of a datanode: `/v1/datanodes/<node>/disks/balance`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,11 @@ import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
+from peacefs.protocol.values.balance_status import DiskBalanceStatus
 
 from .addresses import CoordinatorAddress
 from .api import user_of
 from .http import CoordinatorHttp
-
-
-class DiskBalanceStatus(msgspec.Struct, frozen=True):
-    """A run on a datanode: the one under way, or the last."""
-
-    node: str
-    run: str
-    phase: str
-    bytes_moved: int
-    bytes_left: int
-    replicas_moved: int
-    moves_failed: int
 
 
 class DiskBalancing:

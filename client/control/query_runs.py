@@ -23,7 +23,7 @@ S = TypeVar("S")
 
 
 class CheckpointRuns:
-    """Of one cluster. Thread-safe; owns its connections until `close`. Raises classes of `errors`."""
+    """The runs of one cluster. Thread-safe; owns its connections until `close`. Raises classes of `errors`."""
 
     def __init__(
         self, address: CoordinatorAddress, user: str | None = None, token: TokenSource | None = None
@@ -54,12 +54,12 @@ class CheckpointRuns:
         self._http.ask("POST", "/v1/checkpoints/runs/end", body=msgspec.json.encode(request))
 
     def latest(self, path: str) -> list[RunStatus]:
-        """Of every root at or below a path. Raises FileNotFound, AccessDenied."""
+        """Return the runs of every root at or below a path. Raises FileNotFound, AccessDenied."""
         answer = self._http.ask("GET", "/v1/checkpoints/runs", params={"path": path, "user": self.user})
         return self._read(answer, dict[str, list[RunStatus]])["runs"]
 
     def report(self, said: QueryReport) -> None:
-        """How a query fares; not tried for long. Raises RunSuperseded, AccessDenied, PeerUnreachable, ..."""
+        """Report a query's progress; try not for long. Raises RunSuperseded, AccessDenied, PeerUnreachable."""
         body = msgspec.json.encode(said)
         self._http.ask(
             "POST", "/v1/checkpoints/reports", body=body, retry_s=0.0, answer_timeout_s=report_timeout_s

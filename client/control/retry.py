@@ -1,4 +1,4 @@
-"""How a client asks a coordinator again: with growing pauses, for as long as that may help."""
+"""Retries of requests to a coordinator: with growing pauses, for as long as that may help."""
 
 from __future__ import annotations
 

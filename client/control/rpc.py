@@ -1,4 +1,4 @@
-"""What writers and readers ask of the coordinator, as frames over the port that serves HTTP too."""
+"""Requests of writers and readers to the coordinator, as frames over the port that serves HTTP too."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class ControlRpc:
         #: What the connections that lie idle have shown.
         self._shown = token.current() if token is not None else ""
 
-    def create(self, file: CreateFile) -> Created:
+    def create(self, request: CreateFile) -> Created:
         """Ask for a token to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
-        return self._ask(file, Created)
+        return self._ask(request, Created)
 
     def open(self, path: str, user: str) -> Opened:
         """Raises FileNotFound, PathIsDirectory, ChunkUnavailable."""

@@ -1,4 +1,4 @@
-"""What a client asks of the coordinator about queries that it keeps going: `/v1/queries`."""
+"""A client's requests about queries that the coordinator keeps going: `/v1/queries`."""
 
 from __future__ import annotations
 

@@ -10,62 +10,17 @@ import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
+from peacefs.protocol.values.token_status import (
+    ClientStatus,
+    MadeClient,
+    MadeToken,
+    TokenList,
+)
 
 from .addresses import parse_address
 from .http import CoordinatorHttp
 
 S = TypeVar("S")
-
-
-class MadeToken(msgspec.Struct, frozen=True):
-    """A token, shown this one time; times are milliseconds since 1970."""
-
-    token: str
-    id: str
-    user: str
-    administrator: bool
-    ends_ms: int
-
-
-class TokenStatus(msgspec.Struct, frozen=True):
-    """A token that counts."""
-
-    id: str
-    kind: str
-    user: str
-    administrator: bool
-    ends_ms: int
-
-
-class KeyStatus(msgspec.Struct, frozen=True):
-    """A key; `ends_ms` is None for the one that signs."""
-
-    id: str
-    made_ms: int
-    ends_ms: int | None
-
-
-class TokenList(msgspec.Struct, frozen=True):
-    """Tokens that count, ids that are revoked, and the keys that verify."""
-
-    tokens: list[TokenStatus]
-    revoked: list[str]
-    keys: list[KeyStatus]
-
-
-class ClientStatus(msgspec.Struct, frozen=True):
-    """An OAuth2 client."""
-
-    id: str
-    user: str
-    token_seconds: float
-    made_ms: int
-
-
-class MadeClient(ClientStatus, frozen=True, kw_only=True):
-    """A client and its secret, shown this one time."""
-
-    secret: str
 
 
 class TokenAdministration:

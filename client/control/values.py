@@ -1,4 +1,4 @@
-"""What the coordinator says about a path, as values for people and programs."""
+"""The coordinator's answers about a path, as values for people and programs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ContentSummary(
         "space_quota": "spaceQuota",
     },
 ):
-    """What a tree holds; `space_consumed` counts every replica. Bytes. Quotas are its top's; -1 for none."""
+    """The contents of a tree; `space_consumed` counts every replica. Bytes. Quotas are its top's; -1 for none."""
 
     directories: int
     files: int
@@ -56,21 +56,12 @@ class QuotaUsage(
         "space_quota": "spaceQuota",
     },
 ):
-    """How much of its quotas, -1 for none, a directory uses: names, itself included, and bytes of all replicas."""
+    """A directory's quotas, -1 for none, and its use of them: names with its own, bytes of all replicas."""
 
     names: int
     names_quota: int
     space_consumed: int
     space_quota: int
-
-
-class CopiedTree(msgspec.Struct, frozen=True):
-    """What a copy holds; `space_consumed` counts every replica, which it shares with the source. Bytes."""
-
-    directories: int
-    files: int
-    length: int
-    space_consumed: int
 
 
 class SnapshotDifference(msgspec.Struct, frozen=True, rename="camel"):
@@ -82,9 +73,16 @@ class SnapshotDifference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SnapshotDiffReport(msgspec.Struct, frozen=True, rename="camel"):
-    """What differs between two snapshots."""
+    """The differences between two snapshots."""
 
     diff_list: list[SnapshotDifference]
+
+
+class Attribute(msgspec.Struct, frozen=True):
+    """An extended attribute, its value encoded; None for an empty one."""
+
+    name: str
+    value: str | None
 
 
 class WireStatus(msgspec.Struct, frozen=True, rename="camel"):

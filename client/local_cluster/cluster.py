@@ -70,7 +70,7 @@ class LocalCluster:
 
     @property
     def directory(self) -> Path:
-        """Where its data is."""
+        """The directory of its data."""
         assert self._claimed is not None, "the cluster is not running"
         return self._claimed.path
 

@@ -65,7 +65,7 @@ class ClusterDirectory:
         return cls(path, wanted, descriptor)
 
     def member(self, name: str) -> Path:
-        """Where a member keeps its data."""
+        """Return the directory of a member's data."""
         return self.path / name
 
     def new_log(self, name: str) -> Path:
@@ -96,7 +96,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _recognise(path: Path) -> int | None:
-    """How many datanodes the directory has; None when it is new."""
+    """Return how many datanodes the directory has; None when it is new."""
     mark = path / "cluster.json"
     try:
         found = json.loads(mark.read_bytes())

@@ -33,7 +33,7 @@ _OTHERS_VARIABLES = (SECRET_FILE_VARIABLE, *SERVICE_VARIABLES)
 
 
 class MemberReady(msgspec.Struct, frozen=True):
-    """What a member says once it is ready; fields of other roles keep their defaults."""
+    """A member's message once it is ready; fields of other roles keep their defaults."""
 
     role: str
     pid: int
@@ -83,7 +83,7 @@ class Member:
 
     @property
     def readiness(self) -> MemberReady:
-        """What it said when it became ready."""
+        """Return its message of when it became ready."""
         assert self._readiness is not None, f"{self.name} has not been ready yet"
         return self._readiness
 
@@ -107,7 +107,7 @@ class Member:
 
     @property
     def end(self) -> str:
-        """How it ended, in words."""
+        """Return in words how it ended."""
         status = self._process.poll() if self._process else None
         if status is None:
             return "is running"
@@ -180,7 +180,7 @@ class Member:
             self._process.terminate()
 
     def await_end(self, deadline: float) -> bool:
-        """Whether it has ended by `deadline` (monotonic seconds)."""
+        """Wait until `deadline` (monotonic seconds); return whether it has ended."""
         if self._process is None:
             return True
         try:

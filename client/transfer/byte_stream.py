@@ -86,12 +86,12 @@ class ByteStream:
 
     @property
     def ended(self) -> bool:
-        """Whether every byte has been taken and no more will come."""
+        """Return whether every byte has been taken and no more will come."""
         with self._lock:
             return self._ended()
 
     def take(self, bytes_max: int) -> memoryview:
-        """What is there, up to `bytes_max`, in one piece; empty when nothing is. Raises the producer's error."""
+        """Take what is there, up to `bytes_max`, in one piece, or nothing. Raises the producer's error."""
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -118,12 +118,12 @@ class ByteStream:
 
     @property
     def waiting_bytes(self) -> int:
-        """What lies here to be taken."""
+        """Return how much lies here to be taken."""
         return self._waiting_bytes
 
     @property
     def finished(self) -> bool:
-        """Whether all that will come is here."""
+        """Return whether all that will come is here."""
         return self._finished
 
     def holds(self, count: int, *, timeout_s: float) -> fx.Steps[bool]:

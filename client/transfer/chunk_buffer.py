@@ -25,7 +25,7 @@ class OutgoingPacket(NamedTuple):
 
 
 class PacketSource(Protocol):
-    """Where a sender takes a chunk's packets from, in order."""
+    """The source from which a sender takes a chunk's packets, in order."""
 
     def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:
         """The packet with this number, from 0; None when there is none yet after `wait_s`.

@@ -253,6 +253,6 @@ class _ReplicaStream:
 
 
 def _whole_blocks(into: memoryview | None) -> int:
-    """How many bytes to take at once if they may be laid there; what does not fit has to be copied."""
+    """Return how many bytes to take at once if they may be laid there; what does not fit has to be copied."""
     room = min(len(into), read_piece_bytes) if into is not None else 0
     return max(room // checksum_block_bytes * checksum_block_bytes, packet_bytes)

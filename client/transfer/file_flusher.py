@@ -76,7 +76,7 @@ class FileFlusher:
         yield from fx.call(CompleteFile(self._token, written.chunks, replaced), Completed)
 
     def abandon(self) -> fx.Steps[None]:
-        """What was published stays; others may extend it. Raises nothing."""
+        """Abandon the rest; what was published stays, and others may extend it. Raises nothing."""
         if self.has_lease:
             yield from abandon(self._token)
         else:
@@ -146,5 +146,5 @@ class FlushedTail:
             self._pieces.append(_Piece(chunks[0].chunk, data))
 
     def forget(self) -> None:
-        """What has been flushed is let alone."""
+        """Let what has been flushed alone."""
         self._pieces.clear()

@@ -21,14 +21,14 @@ from .write_grants import GrantClient, GrantedSet
 
 @dataclass(frozen=True)
 class WriteStats:
-    """How a file was written. `replicas` are those that each chunk got, in the order of the chunks."""
+    """Statistics of a written file. `replicas` are those that each chunk got, in the order of the chunks."""
 
     length: int
     replicas: tuple[int, ...]
     failed_nodes: tuple[NodeId, ...]
 
     def short_chunks(self, replication: int) -> int:
-        """How many chunks have fewer replicas than were asked for, until they are repaired."""
+        """Return how many chunks have fewer replicas than were asked for, until they are repaired."""
         return sum(replicas < replication for replicas in self.replicas)
 
 
@@ -165,7 +165,7 @@ class _FileWriter:
         return (yield from self._through(allocated, buffer, self._allocate))
 
     def _is_large(self) -> fx.Steps[bool]:
-        """Whether there is more to write than the fast lane takes: known when so much has come, or the end."""
+        """Return whether there is more than the fast lane takes: known when so much has come, or the end."""
         for _ in range(int(source_silence_s / lease_renewal_s)):
             if (yield from self._source.holds(fast_lane_bytes_max + 1, timeout_s=lease_renewal_s)):
                 if self._source.error is not None:

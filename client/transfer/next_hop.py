@@ -23,7 +23,7 @@ from peacefs.protocol.runtime import effects as fx
 
 
 def link_timeout_s(position: int, nodes: int, hop_timeout_s: float) -> float:
-    """How long the participant at `position` waits for its successor; the writer is at -1, the head at 0.
+    """Return how long the participant at `position` waits for its successor; the writer is -1, the head 0.
 
     Each gives up earlier than the one before it, so that the one nearest to the fault names it.
     """

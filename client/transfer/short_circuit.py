@@ -34,7 +34,7 @@ class ShortCircuitFailed(Exception):
 
 
 def can_be_shared(layout: ChunkLayout) -> bool:
-    """Whether a chunk has a file of its own."""
+    """Return whether a chunk has a file of its own."""
     return layout.length > small_chunk_bytes_max
 
 

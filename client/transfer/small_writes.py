@@ -1,6 +1,6 @@
 """Small files whose bytes are all known: one call to the coordinator for each, where a chunk was preallocated.
 
-    asked = yield from writes.publish_at_once(request, data)        # None: it is done
+    asked = yield from writes.publish_at_once(file, data)           # None: it is done
     if asked is not None:
         created = ...                                               # CREATE, sent in whatever way
         yield from writes.publish_created(asked, created, data)
@@ -33,6 +33,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Allocated, Completed, Created, CreateFile, PublishFile
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime import effects as fx
 
 from .byte_stream import ByteStream
@@ -43,12 +44,12 @@ from .write_grants import GrantClient
 
 
 def is_small(data: object) -> bool:
-    """Whether a file of these bytes can be written here: they are one chunk, and wait for no grant."""
+    """Return whether a file of these bytes can be written here: they are one chunk, and wait for no grant."""
     return isinstance(data, bytes) and 0 < len(data) <= fast_lane_bytes_max
 
 
 class SmallWrites:
-    """Of one client. Thread-safe. A request has no id yet, and its chunks are no smaller than its data."""
+    """One client's small writes. Thread-safe. A new file has no id, and chunks no smaller than its data."""
 
     def __init__(
         self,
@@ -62,54 +63,54 @@ class SmallWrites:
         self._new_id = new_id
         self._preallocated = PreallocatedChunks(new_id)
 
-    def publish_at_once(self, request: CreateFile, data: bytes) -> fx.Steps[CreateFile | None]:
+    def publish_at_once(self, wanted: NewFile, data: bytes) -> fx.Steps[CreateFile | None]:
         """Writes and publishes a file of a preallocated chunk. None when that is done; else the request to
         send with CREATE, and nothing has been asked of the coordinator.
 
         Raises what CREATE would be refused with, and what a completion may be.
         """
         now_s = yield from fx.now()
-        placed = self._preallocated.take(now_s, request.replication)
+        placed = self._preallocated.take(now_s, wanted.replication)
         if placed is None:
-            return replace(request, request_id=self._new_id())
-        file, allocated = replace(request, request_id=placed.request_id), placed.allocated
+            return CreateFile(replace(wanted, request_id=self._new_id()))
+        file, allocated = replace(wanted, request_id=placed.request_id), placed.allocated
         try:
             try:
                 written = yield from send_chunk(allocated, _Packets(data), hop_timeout_s=self._hop_timeout_s)
             except PeacefsError as fault:
                 self._preallocated.clear()
                 failed = [] if fault.culprit is None else [fault.culprit]
-                return replace(file, abandoned=allocated.chunk, exclude=failed)
-            ahead = self._preallocated.next_request_id(now_s, request.replication)
+                return CreateFile(file, allocated.chunk, failed)
+            ahead = self._preallocated.next_request_id(now_s, wanted.replication)
             completed = yield from fx.call(PublishFile(file, written, allocated.token, ahead), Completed)
         except (PeacefsError, KeyboardInterrupt) as error:
             # Of what is refused for good the coordinator knows what to do.
             if not isinstance(error, PeacefsError) or error.retriable:
-                yield from _abandon(replace(file, abandoned=allocated.chunk))
+                yield from _abandon(CreateFile(file, allocated.chunk))
             raise
-        self._preallocated.put(now_s, request.replication, ahead, completed.ahead)
+        self._preallocated.put(now_s, wanted.replication, ahead, completed.ahead)
         return None
 
     def publish_created(self, asked: CreateFile, created: Created, data: bytes) -> fx.Steps[None]:
         """Write and publish the ordinary way, after a CREATE."""
         now_s = yield from fx.now()
-        ahead = self._preallocated.next_request_id(now_s, asked.replication)
+        ahead = self._preallocated.next_request_id(now_s, asked.file.replication)
         completed, _stats = yield from write_file(
             created.token,
             created.allocated,
             ByteStream.of(data),
-            chunk_bytes=asked.block_bytes,
+            chunk_bytes=asked.file.block_bytes,
             grant_client=self._grant_client,
             hop_timeout_s=self._hop_timeout_s,
             ahead=ahead,
         )
-        self._preallocated.put(now_s, asked.replication, ahead, completed.ahead)
+        self._preallocated.put(now_s, asked.file.replication, ahead, completed.ahead)
 
 
-def _abandon(file: CreateFile) -> fx.Steps[None]:
-    """The chunk that `file` abandons will be part of no file. Raises nothing, as `GrantClient.abandon`."""
+def _abandon(asked: CreateFile) -> fx.Steps[None]:
+    """The chunk that `asked` abandons will be part of no file. Raises nothing, as `GrantClient.abandon`."""
     with contextlib.suppress(PeacefsError):
-        yield from fx.call(file, Created, timeout_s=last_word_timeout_s)
+        yield from fx.call(asked, Created, timeout_s=last_word_timeout_s)
 
 
 class _Packets:

@@ -205,7 +205,7 @@ class GrantedSet:
             self._tell()
 
     def refuse(self, error: PeacefsError) -> None:
-        """What is still wanted will never be granted."""
+        """Refuse what is still wanted: it will never be granted."""
         with self._lock:
             self._refusal = error
             self._tell()

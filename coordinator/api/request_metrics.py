@@ -16,6 +16,7 @@ _ROUTES = frozenset(
     (
         "balancer",
         "checkpoints",
+        "chunks",
         "copies",
         "datanodes",
         "exchanges",

@@ -7,10 +7,11 @@ request's body: a client that sends one with CREATE is redirected all the same.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from peacefs.coordinator.authentication.delegation import DelegationTokens
 from peacefs.coordinator.metadata.model import ListPage, RenameMode
@@ -18,7 +19,6 @@ from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.operations.append import AppendFile
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.read import FileLocations
-from peacefs.coordinator.operations.write import CreateFile
 from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
 from peacefs.protocol.callers.caller import Via, caller_of
 from peacefs.protocol.callers.requests import delegation_of
@@ -45,38 +45,29 @@ from peacefs.protocol.webhdfs.query import is_webhdfs
 from peacefs.protocol.webhdfs.redirects import ExtendFile, ReadFile, SumFile, Wanted, WriteFile, location
 from peacefs.protocol.webhdfs.request import Request
 from peacefs.protocol.webhdfs.requests import (
-    AllowSnapshots,
     Append,
     CheckAccess,
     Concatenate,
     Create,
-    CreateSnapshot,
     Delete,
-    DeleteSnapshot,
-    DisallowSnapshots,
-    GetAcl,
-    GetAttributes,
     GetBlockLocations,
     GetChecksum,
     GetContentSummary,
     GetHomeDirectory,
+    GetLinkTarget,
     GetLocatedBlocks,
     GetQuotaUsage,
     GetServerDefaults,
-    GetSnapshotDiff,
-    GetSnapshots,
-    GetSnapshottableDirectories,
     GetSpace,
     GetStatus,
     GetTrashRoot,
-    ListAttributes,
+    GetTrashRoots,
     ListStatus,
     ListStatusBatch,
     MakeDirectories,
     Open,
     Redirected,
     Rename,
-    RenameSnapshot,
     SetOwner,
     SetPermission,
     SetQuota,
@@ -86,24 +77,25 @@ from peacefs.protocol.webhdfs.requests import (
     parse_request,
 )
 
+from .webhdfs_acls import AclHandlers
+from .webhdfs_attributes import AttributeHandlers
+from .webhdfs_handlers import Handler
 from .webhdfs_json import (
-    acl_json,
     block_locations_json,
     content_summary_json,
     located_blocks_json,
     page_json,
     quota_usage_json,
     server_defaults_json,
-    snapshot_diff_json,
-    snapshots_json,
-    snapshottable_directories_json,
     space_json,
     status_json,
     statuses_json,
+    trash_roots_json,
 )
+from .webhdfs_policies import PolicyHandlers
+from .webhdfs_snapshots import SnapshotHandlers
 
 _encode_json = msgspec.json.Encoder().encode
-Handler = Callable[[Any, Scope], Awaitable[Answer | JsonStream]]
 
 
 class WebHdfs:
@@ -123,6 +115,10 @@ class WebHdfs:
         self._delegation = delegation
         self._server_defaults = json_answer(server_defaults_json(files.trash.kept_minutes))
         self._handlers: dict[type[Request], Handler] = {
+            **AclHandlers(files.acls, files.names).handlers,
+            **AttributeHandlers(files.attributes).handlers,
+            **SnapshotHandlers(files.snapshots).handlers,
+            **PolicyHandlers(files.names).handlers,
             GetStatus: self._get_status,
             ListStatus: self._list_status,
             ListStatusBatch: self._list_status_batch,
@@ -131,12 +127,11 @@ class WebHdfs:
             GetBlockLocations: self._get_block_locations,
             GetLocatedBlocks: self._get_located_blocks,
             GetSpace: self._get_space,
-            GetAcl: self._get_acl,
-            GetAttributes: self._get_attributes,
-            ListAttributes: self._list_attributes,
             GetServerDefaults: self._get_server_defaults,
             GetHomeDirectory: self._get_home_directory,
             GetTrashRoot: self._get_trash_root,
+            GetTrashRoots: self._get_trash_roots,
+            GetLinkTarget: self._get_link_target,
             CheckAccess: self._check_access,
             GetChecksum: self._get_checksum,
             Open: self._open,
@@ -152,14 +147,6 @@ class WebHdfs:
             SetOwner: self._set_owner,
             SetReplication: self._set_replication,
             SetQuota: self._set_quota,
-            AllowSnapshots: self._allow_snapshots,
-            DisallowSnapshots: self._disallow_snapshots,
-            CreateSnapshot: self._create_snapshot,
-            RenameSnapshot: self._rename_snapshot,
-            DeleteSnapshot: self._delete_snapshot,
-            GetSnapshottableDirectories: self._get_snapshottable_directories,
-            GetSnapshots: self._get_snapshots,
-            GetSnapshotDiff: self._get_snapshot_diff,
             GetDelegationToken: self._get_delegation_token,
             RenewDelegationToken: self._renew_delegation_token,
             CancelDelegationToken: self._cancel_delegation_token,
@@ -229,19 +216,6 @@ class WebHdfs:
     async def _get_space(self, _asked: GetSpace, _scope: Scope) -> Answer:
         return json_answer(space_json(self._files.reading.space()))
 
-    async def _get_acl(self, asked: GetAcl, _scope: Scope) -> Answer:
-        return json_answer(acl_json(await self._files.names.status(asked.path, asked.user)))
-
-    async def _get_attributes(self, asked: GetAttributes, _scope: Scope) -> Answer:
-        await self._files.names.status(asked.path, asked.user)
-        if asked.name is not None:
-            raise PathError("At least one of the attributes provided was not found.")
-        return json_answer({"XAttrs": []})
-
-    async def _list_attributes(self, asked: ListAttributes, _scope: Scope) -> Answer:
-        await self._files.names.status(asked.path, asked.user)
-        return json_answer({"XAttrNames": "[]"})
-
     async def _get_server_defaults(self, _asked: GetServerDefaults, _scope: Scope) -> Answer:
         return self._server_defaults
 
@@ -250,6 +224,13 @@ class WebHdfs:
 
     async def _get_trash_root(self, asked: GetTrashRoot, _scope: Scope) -> Answer:
         return json_answer({"Path": trash_of(asked.user)})
+
+    async def _get_trash_roots(self, asked: GetTrashRoots, _scope: Scope) -> Answer:
+        return json_answer(trash_roots_json(await self._files.trash.roots(asked.user, all_users=asked.all_users)))
+
+    async def _get_link_target(self, asked: GetLinkTarget, _scope: Scope) -> Answer:
+        await self._files.names.status(asked.path, asked.user)
+        raise PathError(f"Path {asked.path} is not a symbolic link")
 
     async def _check_access(self, asked: CheckAccess, _scope: Scope) -> Answer:
         await self._files.names.check_access(asked.path, asked.user, Access.parse(asked.action))
@@ -274,20 +255,8 @@ class WebHdfs:
         return _redirect(asked, scope, wanted, ticket)
 
     async def _create(self, asked: Create, scope: Scope) -> Answer:
-        wanted = CreateFile(
-            path=asked.path,
-            user=asked.user,
-            overwrite=asked.overwrite,
-            permission=asked.permission,
-            replication=asked.replication,
-            block_bytes=asked.block_bytes,
-            create_parent=asked.create_parent,
-            client_host=client_host(scope),
-            exclude=asked.exclude,
-            request_id=self._new_request_id(),
-            is_shown=True,
-        )
-        ticket = await self._files.writing.create(wanted)
+        file = replace(asked.file, request_id=self._new_request_id())
+        ticket = await self._files.writing.create(file, client_host(scope), exclude=asked.exclude, is_shown=True)
         written = WriteFile(asked.path, ticket.token, ticket.allocated.token, header(scope, b"host") or "")
         return _redirect(asked, scope, written, ticket)
 
@@ -300,7 +269,8 @@ class WebHdfs:
     # -- changing ----------------------------------------------------------------------------------
 
     async def _make_directories(self, asked: MakeDirectories, _scope: Scope) -> Answer:
-        done = await self._files.names.mkdirs(asked.path, asked.user, asked.permission, asked.request_id)
+        names = self._files.names
+        done = await names.mkdirs(asked.path, asked.user, asked.permission, asked.request_id, asked.unmasked)
         return boolean_answer(done)
 
     async def _rename(self, asked: Rename, _scope: Scope) -> Answer:
@@ -344,39 +314,6 @@ class WebHdfs:
     async def _set_quota(self, asked: SetQuota, _scope: Scope) -> Answer:
         await self._files.limiting.set_quota(asked.path, asked.user, asked.names, asked.space, asked.request_id)
         return empty_answer()
-
-    # -- snapshots ---------------------------------------------------------------------------------
-
-    async def _allow_snapshots(self, asked: AllowSnapshots, _scope: Scope) -> Answer:
-        await self._files.snapshots.allow(asked.path, asked.user, asked.request_id)
-        return empty_answer()
-
-    async def _disallow_snapshots(self, asked: DisallowSnapshots, _scope: Scope) -> Answer:
-        await self._files.snapshots.disallow(asked.path, asked.user, asked.request_id)
-        return empty_answer()
-
-    async def _create_snapshot(self, asked: CreateSnapshot, _scope: Scope) -> Answer:
-        path = await self._files.snapshots.create(asked.path, asked.user, asked.name, asked.request_id)
-        return json_answer({"Path": path})
-
-    async def _rename_snapshot(self, asked: RenameSnapshot, _scope: Scope) -> Answer:
-        await self._files.snapshots.rename(asked.path, asked.user, asked.name, asked.new_name, asked.request_id)
-        return empty_answer()
-
-    async def _delete_snapshot(self, asked: DeleteSnapshot, _scope: Scope) -> Answer:
-        await self._files.snapshots.delete(asked.path, asked.user, asked.name, asked.request_id)
-        return empty_answer()
-
-    async def _get_snapshottable_directories(self, asked: GetSnapshottableDirectories, _scope: Scope) -> Answer:
-        return json_answer(snapshottable_directories_json(await self._files.snapshots.directories(asked.user)))
-
-    async def _get_snapshots(self, asked: GetSnapshots, _scope: Scope) -> Answer:
-        found = await self._files.snapshots.listing(asked.path, asked.user)
-        return json_answer(snapshots_json(asked.path, found))
-
-    async def _get_snapshot_diff(self, asked: GetSnapshotDiff, _scope: Scope) -> Answer:
-        found = await self._files.snapshots.diff(asked.path, asked.user, asked.older, asked.newer)
-        return json_answer(snapshot_diff_json(asked.path, asked.older, asked.newer, found))
 
     # -- delegation tokens -------------------------------------------------------------------------
 

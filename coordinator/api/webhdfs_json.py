@@ -10,21 +10,17 @@ import msgspec
 from peacefs.coordinator.cluster.membership import Node
 from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, ListPage, Quota, TreeSummary
 from peacefs.coordinator.namespace.quotas import NO_LIMIT
-from peacefs.coordinator.namespace.snapshot_diff import Difference
-from peacefs.coordinator.namespace.snapshots import ListedSnapshot, SnapshottableDirectory
 from peacefs.coordinator.operations.read import BlockLocation, FileLocations
 from peacefs.protocol.limits import (
     checksum_block_bytes,
     chunk_bytes_max,
     replication_default,
-    snapshots_per_directory_max,
 )
 from peacefs.protocol.messages import Usage
 
 #: HDFS's numbers for what it calls CRC32C, and for the storage policy of who has not chosen one.
 _CRC32C = 2
 _UNSPECIFIED_POLICY = 0
-_STICKY = 0o1000
 #: How Hadoop writes a token that has no content: four empty fields.
 _NO_TOKEN = "AAAAAA"
 
@@ -44,6 +40,8 @@ class StatusJson(msgspec.Struct, frozen=True, rename="camel"):
     replication: int
     file_id: int
     storage_policy: int = _UNSPECIFIED_POLICY
+    #: Only said where it is true, as in HDFS.
+    acl_bit: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 def status_json(status: InodeStatus) -> StatusJson:
@@ -59,6 +57,7 @@ def status_json(status: InodeStatus) -> StatusJson:
         block_size=0 if status.kind is InodeKind.DIRECTORY else status.block_bytes,
         replication=0 if status.kind is InodeKind.DIRECTORY else status.replication,
         file_id=status.inode,
+        acl_bit=True if status.acl else msgspec.UNSET,
     )
 
 
@@ -79,6 +78,8 @@ def content_summary_json(summary: TreeSummary) -> dict[str, Any]:
     return {
         "ContentSummary": {
             "directoryCount": summary.directories,
+            # HDFS's name for a file that is not erasure coded; a directory without a policy has none.
+            "ecPolicy": "" if summary.directories else "Replicated",
             "fileCount": summary.files,
             "length": summary.length,
             "quota": _limit(summary.names_max),
@@ -109,34 +110,6 @@ def space_json(space: Usage) -> dict[str, Any]:
             "capacity": space.capacity_bytes,
             "remaining": space.available_bytes,
             "used": space.used_bytes,
-        }
-    }
-
-
-def acl_json(status: InodeStatus) -> dict[str, Any]:
-    """There are no entries beside owner, group and others."""
-    return {
-        "AclStatus": {
-            "entries": [],
-            "group": status.group,
-            "owner": status.owner,
-            "permission": f"{status.permission:o}",
-            "stickyBit": bool(status.permission & _STICKY),
-        }
-    }
-
-
-def snapshot_diff_json(path: str, older: str, newer: str, differences: Sequence[Difference]) -> dict[str, Any]:
-    return {
-        "SnapshotDiffReport": {
-            "diffList": [
-                {"sourcePath": difference.path, "type": difference.kind.value}
-                | ({} if difference.target is None else {"targetPath": difference.target})
-                for difference in differences
-            ],
-            "fromSnapshot": older,
-            "snapshotRoot": path,
-            "toSnapshot": newer,
         }
     }
 
@@ -202,34 +175,6 @@ def _datanode_json(node: Node) -> dict[str, Any]:
     }
 
 
-def snapshottable_directories_json(found: Sequence[SnapshottableDirectory]) -> dict[str, Any]:
-    return {
-        "SnapshottableDirectoryList": [
-            {
-                "dirStatus": status_json(one.status),
-                "parentFullPath": one.parent,
-                "snapshotNumber": one.snapshots,
-                "snapshotQuota": snapshots_per_directory_max,
-            }
-            for one in found
-        ]
-    }
-
-
-def snapshots_json(path: str, found: Sequence[ListedSnapshot]) -> dict[str, Any]:
-    return {
-        "SnapshotList": [
-            {
-                "deletionStatus": "ACTIVE",
-                "dirStatus": status_json(one.status),
-                "parentFullPath": path,
-                "snapshotID": one.at_tx,
-            }
-            for one in found
-        ]
-    }
-
-
 def server_defaults_json(trash_minutes: int) -> dict[str, Any]:
     """What a client takes for files that it does not say more about, and for how long there is a trash."""
     return {
@@ -242,4 +187,25 @@ def server_defaults_json(trash_minutes: int) -> dict[str, Any]:
             "trashInterval": trash_minutes,
             "writePacketSize": 65536,
         }
+    }
+
+
+def trash_roots_json(roots: Sequence[tuple[str, InodeStatus]]) -> dict[str, Any]:
+    """Statuses with their paths, in the words that Hadoop's client wants for these alone."""
+    return {
+        "Paths": [
+            {
+                "access_time": status.accessed_ms,
+                "block_replication": 0,
+                "blocksize": 0,
+                "group": status.group,
+                "isdir": status.kind is InodeKind.DIRECTORY,
+                "length": status.length,
+                "modification_time": status.modified_ms,
+                "owner": status.owner,
+                "path": path,
+                "permission": f"{status.permission:o}",
+            }
+            for path, status in roots
+        ]
     }

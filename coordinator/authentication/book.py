@@ -53,21 +53,29 @@ class CredentialBook:
         ]
         return [each for each in ending if each.ends_ms is not None and each.ends_ms <= now_ms]
 
-    async def change(self, record: Sequence[TokenRecord] = (), forget: Iterable[TokenRecord] = ()) -> None:
+    async def change(
+        self,
+        record: Sequence[TokenRecord] = (),
+        forget: Iterable[TokenRecord] = (),
+        *,
+        in_any_case: bool = False,
+    ) -> None:
         """Commits all of it or nothing, and lets it count then. Raises ServiceUnready.
 
         It is carried through although whoever asked has gone: what is committed has to be known here.
         """
-        await asyncio.shield(asyncio.ensure_future(self._carry_through(record, list(forget))))
+        await asyncio.shield(asyncio.ensure_future(self._carry_through(record, list(forget), in_any_case)))
 
-    async def _carry_through(self, record: Sequence[TokenRecord], forget: list[TokenRecord]) -> None:
+    async def _carry_through(
+        self, record: Sequence[TokenRecord], forget: list[TokenRecord], in_any_case: bool
+    ) -> None:
         def change(tx: Transaction) -> None:
             for each in forget:
                 tx.forget_token(each)
             for each in record:
                 tx.record_token(each)
 
-        await self._commit(change)
+        await self._commit(change, in_any_case=in_any_case)
         for each in forget:
             self._take_out(each)
         for each in record:

@@ -202,4 +202,4 @@ class Tokens:
         """Forgets what is over. Raises ServiceUnready where nothing can be committed."""
         over = self.book.over(self.now_ms())
         if over:
-            await self.book.change(forget=over)
+            await self.book.change(forget=over, in_any_case=True)

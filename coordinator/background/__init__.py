@@ -1,4 +1,4 @@
-"""The coordinator's background tasks: load chunks, tick the cores, reclaim, advance the GC floor.
+"""The coordinator's background tasks: load chunks, tick the core, reclaim, advance the GC floor.
 
-Begin with `tasks.py`. Runs on the event loop; what it does per tick is decided in the cores.
+Begin with `tasks.py`; `runner.py` runs them on the event loop. The core decides what a tick does.
 """

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
-from peacefs.coordinator.cluster.garbage import Garbage
-from peacefs.coordinator.cluster.unreferenced_chunks import UnreferencedChunks, UnreferencedCounts
-from peacefs.coordinator.metadata.epochs import Epochs
+from peacefs.coordinator.cluster.unreferenced_chunks import UnreferencedCounts
+from peacefs.coordinator.core import CoordinatorCore
+from peacefs.coordinator.metadata.epochs import accept
 from peacefs.coordinator.metadata.group_commit import Commit, no_room
-from peacefs.coordinator.metadata.store import MetadataFault, MetadataFull, Reader
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull, Reader, Transaction
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import unreferenced_chunk_kept_s
 
 log = logging.getLogger("peacefs.coordinator")
+T = TypeVar("T")
 
 _ADVICE = (
     "Restore a backup (`peacefs metadata restore`), or go on without them (`peacefs metadata accept-loss`); until "
@@ -28,17 +29,18 @@ class EpochService:
 
     def __init__(
         self,
-        epochs: Epochs,
+        core: CoordinatorCore,
+        metadata: Metadata,
         reader: Reader,
         commit: Commit,
-        unreferenced: UnreferencedChunks,
         on_fault: Callable[[MetadataFault], NoReturn],
     ) -> None:
         """`on_fault` is called when the metadata can no longer be written; `commit` asks nobody."""
-        self._epochs = epochs
+        self._core = core
+        self._epochs = core.epochs
+        self._metadata = metadata
         self._reader = reader
         self._commit = commit
-        self._unreferenced = unreferenced
         self._on_fault = on_fault
         #: Whether commits are missing, and nobody has accepted that yet: nothing may be changed then.
         self.lacks_commits = reader.lacks_commits()
@@ -47,6 +49,11 @@ class EpochService:
 
     def epoch(self) -> int:
         return self._epochs.numbering.epoch
+
+    async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
+        """Commit a change of the namespace, but none while commits are missing. Raises ServiceUnready."""
+        self.refuse_without_commits()
+        return await self._commit(change, in_any_case=in_any_case)
 
     def refuse_without_commits(self) -> None:
         """Raise ServiceUnready while commits are missing: whatever is changed now would go another way."""
@@ -59,7 +66,7 @@ class EpochService:
         """A datanode, which is to be told our epoch, has seen these. Raises ServiceUnready on a full disk."""
         before, lacked = self.epoch(), self.lacks_commits
         try:
-            is_older = self._epochs.accept(node, epoch, commit)
+            is_older = accept(self._epochs, self._metadata, node, epoch, commit)
         except MetadataFull:
             raise no_room() from None
         except MetadataFault as fault:
@@ -83,23 +90,19 @@ class EpochService:
                 self.epoch(),
             )
 
-    def garbage(self) -> Garbage:
-        """Return which chunks that no file refers to may be deleted."""
-        return self._epochs.garbage
-
     async def raise_gc_floor(self, now_s: float) -> None:
         """Commit, where it is time, that what was drawn a while ago is settled; to be called at every tick."""
         self.refuse_without_commits()
         change = self._epochs.advance(now_s)
         if change is not None:
-            self._epochs.advanced(await self._commit(change))
+            self._epochs.advanced(await self._commit(change, in_any_case=True))
 
     async def release_gc_floor(self) -> UnreferencedCounts | None:
         """What may be deleted from now on; None when the floor was not held. Raises ServiceUnready."""
         self.refuse_without_commits()
         if not await self._commit(lambda tx: tx.release_gc_floor()):
             return None
-        counts = self._unreferenced.counts(self.epoch())
+        counts = self._core.cluster.chunks.unreferenced.counts(self.epoch())
         log.warning(
             "the floor was released: %d chunks of earlier epochs that no file refers to will be deleted in %.0f "
             "minutes, but for those that writers say that they hold",

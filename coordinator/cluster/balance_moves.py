@@ -91,7 +91,7 @@ class MoveFinder:
     def _look_at(
         self, chunk: ChunkId, source: NodeId, walk: ChunkWalk, load: Counter[NodeId]
     ) -> NodeId | _Wait | None:
-        """Where a chunk goes; None if it stays where it is."""
+        """Return the target of a chunk; None if it stays where it is."""
         state = self._chunks.get(chunk)
         if state is None or state.length == 0 or not self._is_well(chunk, state, source):
             return None
@@ -149,12 +149,12 @@ class MoveFinder:
 
 
 def weight(size: int) -> int:
-    """What the move of a chunk counts among those that a datanode takes part in."""
+    """Return the weight of a chunk's move among those that a datanode takes part in."""
     return 1 if size <= small_chunk_bytes_max else _LARGE_WEIGHT
 
 
 def may_drop(chunk: ChunkId, state: ChunkState, copy: ReplicaCopy, chunks: ChunkMap, members: Membership) -> bool:
-    """Whether, the target holding its copy, the source's replica can go."""
+    """Return whether the source's replica can go, now that the target holds its copy."""
     staying = chunks.staying(state)
     racks = {node: found.rack for node in staying if (found := members.get(node)) is not None}
     if copy.source not in racks or copy.target not in racks or len(staying) <= state.replication:

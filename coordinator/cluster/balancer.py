@@ -52,7 +52,7 @@ class Balancer:
 
     @property
     def under_way(self) -> int:
-        """How many replicas are being moved."""
+        """Return how many replicas are being moved."""
         return len(self._moves) + len(self._arrived)
 
     @property
@@ -80,18 +80,18 @@ class Balancer:
 
     @staticmethod
     def _take_over(move: _Move, run: BalanceRun) -> None:
-        """What an earlier run left under way is this one's."""
+        """Have a run take over a move that an earlier one left under way."""
         if run.plan.has(move.copy.source, move.copy.target):
             move.run = run
             run.plan.move(move.copy.source, move.copy.target, move.length)
 
     def renew(self, now_s: float, name: str) -> None:
-        """Who started the run still wants it."""
+        """Renew a run that whoever started it still wants."""
         if self.run is not None and self.run.name == name:
             self.run.renewed_s = now_s
 
     def cancel(self, name: str) -> None:
-        """No more copies are ordered."""
+        """Order no more copies."""
         if self.run is not None and self.run.name == name and self.run.phase is BalancePhase.RUNNING:
             self.run.phase = BalancePhase.CANCELLED
 
@@ -170,7 +170,7 @@ class Balancer:
     def judge(
         self, evidence: Evidence, chunks: ChunkMap, members: Membership, possession: Possession
     ) -> Drop | None:
-        """What may be dropped for a copy, both of whose ends have answered."""
+        """Return the replica to drop for a copy, both of whose ends have answered."""
         chunk = evidence.chunk
         copy, state = self._arrived.pop(chunk), chunks.get(chunk)
         if state is None or state.version != evidence.version or not may_drop(chunk, state, copy, chunks, members):

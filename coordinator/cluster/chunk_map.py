@@ -1,15 +1,16 @@
-"""Where the replicas are: soft state, rebuilt from reports, never stored. Pure.
+"""Locations of replicas: soft state, rebuilt from reports, never stored. Pure.
 
 The namespace says which chunks exist (`add_chunk`, `forget`), datanodes say what they hold (`add_replica`,
-`remove_replica`). What a datanode holds and the namespace does not know is *unreferenced*: a write under way, or
-garbage of one that failed. Unreferenced chunks below the GC floor are garbage for certain, because no token to
-complete them can be valid. Replicas on a datanode that is *decommissioning* can be read and copied, and count for
-nothing else. Those on one *in maintenance* count, even while it is down, but never as the only ones.
+`remove_replica`). What an event makes of a replica is in the table of `replica_states`; here is where its state
+is found. What a datanode holds and the namespace does not know is *unreferenced*: a write under way, or garbage of
+one that failed. Unreferenced chunks below the GC floor are garbage for certain, because no token to complete them
+can be valid. Replicas on a datanode that is *decommissioning* can be read and copied, and count for nothing else.
+Those on one *in maintenance* count, even while it is down, but never as the only ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -20,9 +21,17 @@ from peacefs.protocol.limits import holder_tuples_max, lost_replicas_per_turn
 from peacefs.protocol.messages import Replica
 
 from .repair_queue import LowRedundancyQueue
+from .replica_states import TRANSITIONS, ReplicaEvent, ReplicaState
+from .unconfirmed_replicas import UnconfirmedReplicas
 from .unreferenced_chunks import UnreferencedChunks
 
-_ABSENT = object()
+_MISSING = object()
+# They are looked up for every replica that is reported.
+_ABSENT, _UNCONFIRMED, _LIVE = ReplicaState.ABSENT, ReplicaState.UNCONFIRMED, ReplicaState.LIVE
+_CORRUPT, _LOST, _AWAITED = ReplicaState.CORRUPT, ReplicaState.LOST, ReplicaState.AWAITED
+_ATTESTED, _REFERENCED = ReplicaEvent.ATTESTED, ReplicaEvent.REFERENCED
+_REPORTED, _REPORTED_NEWER = ReplicaEvent.REPORTED, ReplicaEvent.REPORTED_NEWER
+_REPORTED_UNREFERENCED = ReplicaEvent.REPORTED_UNREFERENCED
 
 
 class ChunkState(msgspec.Struct, gc=False):
@@ -63,6 +72,8 @@ class ChunkMap:
         self._to_reindex: dict[NodeId, list[ChunkId]] = {}
         self._tuples: dict[tuple[NodeId, ...], tuple[NodeId, ...]] = {}
         self.unreferenced = UnreferencedChunks()
+        #: Holders that others have named.
+        self.unconfirmed = UnconfirmedReplicas()
         #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
         self.under = LowRedundancyQueue()
         #: With replicas in excess or corrupt, those first that have not been looked at for longest.
@@ -74,6 +85,18 @@ class ChunkMap:
 
     def get(self, chunk: ChunkId) -> ChunkState | None:
         return self._chunks.get(chunk)
+
+    def replica_state(self, state: ChunkState, node: NodeId) -> ReplicaState:
+        """Return where in the lists a datanode stands for a chunk."""
+        if node in state.holders:
+            if (self._lost or self._to_await) and self.is_lost(state.chunk, node):
+                return _LOST if state.chunk in self._lost.get(node, ()) else _AWAITED
+            return _UNCONFIRMED if self.unconfirmed.has(node, state.chunk) else _LIVE
+        if state.corrupt and node in state.corrupt:
+            return _CORRUPT
+        if state.awaited and node in state.awaited:
+            return _LOST if state.chunk in self._awaited_no_more.get(node, ()) else _AWAITED
+        return _ABSENT
 
     def held_by(self, node: NodeId) -> int:
         return len(self._held_by.get(node, ()))
@@ -95,15 +118,15 @@ class ChunkMap:
         return [node for node in state.holders if node not in self._decommissioning] + list(state.awaited)
 
     def to_drain(self, node: NodeId) -> int:
-        """How many of a datanode's chunks still lack the replicas elsewhere that they need before it may go."""
+        """Return how many of a datanode's chunks still lack replicas elsewhere, which it must wait for."""
         return sum(1 for _chunk in self._to_drain(node))
 
     def without_a_place(self, node: NodeId, places: int) -> int:
-        """How many of these want more replicas than there are places: they wait until there are more."""
+        """Return how many of these want more replicas than there are places: they wait until there are more."""
         return sum(1 for chunk in self._to_drain(node) if self._chunks[chunk].replication > places)
 
     def is_drained(self, node: NodeId) -> bool:
-        """Whether there are none: known as soon as one is found."""
+        """Return whether there are none: known as soon as one is found."""
         return next(self._to_drain(node), None) is None
 
     def _to_drain(self, node: NodeId) -> Iterator[ChunkId]:
@@ -137,12 +160,7 @@ class ChunkMap:
 
     def expect(self, node: NodeId, chunk: ChunkId) -> None:
         """A datanode that is away for a while is to come back with a good replica."""
-        state = self._chunks[chunk]
-        if self.is_lost(chunk, node) or chunk in self._awaited_no_more.get(node, ()):
-            self._remove_replica(chunk, state, node)
-        if node not in state.holders and node not in state.awaited:
-            self._await(state, node)
-            self._reindex(chunk, state)
+        self._apply(self._chunks[chunk], node, ReplicaEvent.EXPECTED)
 
     def await_no_more(self, node: NodeId) -> int:
         """A datanode has come back and said what it holds, or has been away for too long.
@@ -157,76 +175,89 @@ class ChunkMap:
 
     # -- what the namespace says -------------------------------------------------------------------
 
-    def add_chunk(self, record: ChunkRecord, holders: Iterable[NodeId] = ()) -> Iterable[NodeId]:
+    def add_chunk(
+        self, record: ChunkRecord, holders: Sequence[NodeId] = (), now_s: float = 0.0
+    ) -> list[tuple[NodeId, ReplicaEvent]]:
         """A chunk exists, or its wanted replication changed; `holders` gave receipts for it.
 
-        Gives those that had said before that they hold something of it.
+        Return what has happened to which of its replicas.
         """
         state = self._chunks.get(record.chunk)
         if state is None:
             state = ChunkState(record.chunk, record.version, record.length, record.replication)
             self._chunks[record.chunk] = state
         state.replication = record.replication
-        for node in holders:
-            self._add(state, node)
         taken = self.unreferenced.take(record.chunk)
-        for node, replica in taken.items():
-            self.add_replica(node, replica)
+        happened = [(node, _REFERENCED if node in taken else _ATTESTED) for node in holders]
+        if taken:
+            happened += self._claimed_by_others(state, taken, holders)
+        for node, event in happened:
+            if event is _ATTESTED:
+                self._attest(now_s, state, node)
+            elif event is _REFERENCED:
+                self._add(state, node)
         self._reindex(record.chunk, state)
-        return taken
+        return happened
+
+    @staticmethod
+    def _claimed_by_others(
+        state: ChunkState, taken: dict[NodeId, Replica], holders: Container[NodeId]
+    ) -> Iterator[tuple[NodeId, ReplicaEvent]]:
+        for node, replica in taken.items():
+            if node not in holders:
+                fits = (replica.version, replica.length) == (state.version, state.length)
+                yield node, _REFERENCED if fits else ReplicaEvent.MISMATCHED
 
     def forget(self, chunk: ChunkId) -> list[NodeId]:
         """A chunk is gone from the namespace; who still holds something of it."""
-        state = self._chunks.pop(chunk, None)
+        state = self._chunks.get(chunk)
+        left = [] if state is None else [node for node in state.holders if not self.is_lost(chunk, node)]
+        self._chunks.pop(chunk, None)
         self.under.discard(chunk)
         self.over.pop(chunk, None)
         self.missing.discard(chunk)
         if state is None:
             return []
-        for node in state.holders:
+        for node in (*state.holders, *state.awaited):
             self._unlist(chunk, node)
-        for node in state.awaited:
-            self._unlist(chunk, node)
-        return [*state.holders, *state.corrupt]
+            self.unconfirmed.confirm(node, chunk)
+        return [*left, *state.corrupt]
 
     # -- what datanodes say ------------------------------------------------------------------------
 
-    def add_replica(self, node: NodeId, replica: Replica) -> bool:
-        """A datanode holds a replica. False when it is stale or torn and should be dropped."""
+    def add_replica(self, node: NodeId, replica: Replica) -> ReplicaEvent:
+        """A datanode holds a replica. Return what that means; one that is MISMATCHED should be dropped."""
         state = self._chunks.get(replica.chunk)
         if state is None:
             self.unreferenced.add_replica(node, replica)
-            return True
+            return _REPORTED_UNREFERENCED
         if replica.version < state.version or (
             replica.version == state.version and replica.length != state.length
         ):
-            return False
-        if replica.version > state.version:
-            # A newer pipeline wrote it and its completion is not in; the old content is what counts now.
-            return True
-        self._add(state, node)
-        self._reindex(state.chunk, state)
-        return True
+            return ReplicaEvent.MISMATCHED
+        # Of a newer one the completion is not in; the old content is what counts now.
+        event = _REPORTED_NEWER if replica.version > state.version else _REPORTED
+        self._apply(state, node, event)
+        return event
 
-    def remove_replica(self, node: NodeId, chunk: ChunkId) -> None:
-        """A datanode holds it no more."""
+    def attest(self, now_s: float, node: NodeId, state: ChunkState) -> None:
+        """Somebody else says that a datanode holds a replica; it counts until the datanode must have said so."""
+        self._attest(now_s, state, node)
+        self._reindex(state.chunk, state)
+
+    def remove_replica(self, node: NodeId, chunk: ChunkId, event: ReplicaEvent = ReplicaEvent.REMOVED) -> None:
+        """A datanode holds it no more, or is told to drop it, or cannot be believed to hold it."""
         self.unreferenced.remove_replica(node, chunk)
         state = self._chunks.get(chunk)
-        if state is None:
-            return
-        self._remove_replica(chunk, state, node)
-        if node in state.corrupt:
-            state.corrupt = _without(state.corrupt, node)
-        self._reindex(state.chunk, state)
+        if state is not None:
+            self._apply(state, node, event)
 
-    def mark_corrupt(self, node: NodeId, chunk: ChunkId) -> None:
-        """A datanode found its own replica to be corrupt."""
+    def mark_corrupt(self, node: NodeId, chunk: ChunkId) -> bool:
+        """A datanode found its own replica to be corrupt. Return whether that is a replica of a file's chunk."""
         state = self._chunks.get(chunk)
-        if state is None or node in state.corrupt:
-            return
-        self._remove_replica(chunk, state, node)
-        state.corrupt += (node,)
-        self._reindex(state.chunk, state)
+        if state is not None:
+            self._apply(state, node, ReplicaEvent.FOUND_CORRUPT)
+        return state is not None
 
     def first_over(self, limit: int) -> list[ChunkId]:
         """Up to `limit` of those in `over`, which then stand behind all others."""
@@ -249,7 +280,7 @@ class ChunkMap:
         return lost
 
     def is_lost(self, chunk: ChunkId, node: NodeId) -> bool:
-        """Whether a holder of the chunk is named still, and nothing but that."""
+        """Return whether a holder of the chunk is still listed whose datanode is lost."""
         return chunk in self._lost.get(node, ()) or chunk in self._to_await.get(node, ())
 
     def remove_lost(self, limit: int) -> bool:
@@ -268,6 +299,7 @@ class ChunkMap:
                     chunk = chunks.pop()
                     state = self._chunks[chunk]
                     self._remove_replica(chunk, state, node)
+                    self.unconfirmed.confirm(node, chunk)
                     if due is self._to_await:
                         self._await(state, node)
                     self._reindex(chunk, state)
@@ -275,7 +307,7 @@ class ChunkMap:
         return self._reindex_changed(limit) or more_unreferenced
 
     def is_indexed(self, node: NodeId) -> bool:
-        """Whether all that a datanode holds has been judged by its mode."""
+        """Return whether all that a datanode holds has been judged by its mode."""
         return node not in self._to_reindex
 
     def _reindex_changed(self, limit: int) -> bool:
@@ -292,6 +324,35 @@ class ChunkMap:
         return False
 
     # ----------------------------------------------------------------------------------------------
+
+    def _apply(self, state: ChunkState, node: NodeId, event: ReplicaEvent) -> None:
+        """Have the table decide what becomes of a replica, and list it there."""
+        before = self.replica_state(state, node)
+        after = TRANSITIONS[before].get(event)
+        assert after is not None, f"{event.name} of a replica that is {before.name}"
+        if after is before:
+            return
+        chunk = state.chunk
+        if before is not _ABSENT:
+            self.unconfirmed.confirm(node, chunk)
+            if before is _UNCONFIRMED and after is _LIVE:
+                return
+            if before is _CORRUPT:
+                state.corrupt = _without(state.corrupt, node)
+            else:
+                self._remove_replica(chunk, state, node)
+        if after is _LIVE:
+            self._add(state, node)
+        elif after is _CORRUPT:
+            state.corrupt += (node,)
+        elif after is _AWAITED:
+            self._await(state, node)
+        self._reindex(chunk, state)
+
+    def _attest(self, now_s: float, state: ChunkState, node: NodeId) -> None:
+        if TRANSITIONS[self.replica_state(state, node)].get(_ATTESTED) is _UNCONFIRMED:
+            self._add(state, node)
+            self.unconfirmed.add(now_s, node, state.chunk)
 
     def _add(self, state: ChunkState, node: NodeId) -> None:
         chunk = state.chunk
@@ -340,7 +401,7 @@ class ChunkMap:
             _discard(self.missing, chunk)
         if staying > state.replication or (good > 0 and state.corrupt):
             self.over.setdefault(chunk)
-        elif self.over and self.over.pop(chunk, _ABSENT) is None and not self.over:
+        elif self.over and self.over.pop(chunk, _MISSING) is None and not self.over:
             # One that has become empty keeps the memory of what was in it.
             self.over.clear()
 

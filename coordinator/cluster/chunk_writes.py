@@ -25,7 +25,7 @@ from peacefs.protocol.limits import abandoned_chunks_max, assigned_chunks_max
 
 
 class ChunkAssignments:
-    """Which chunk is assigned to which writer, and which were abandoned. A writer has a name of its own."""
+    """Assignments of chunks to writers, and those that were abandoned. A writer has a name of its own."""
 
     def __init__(self) -> None:
         self._writers: dict[ChunkId, str] = {}
@@ -110,7 +110,7 @@ class WriteStreams:
             self._deadlines = deque(entry for entry in self._deadlines if entry[1] in self._chunks)
 
     def close(self, chunk: ChunkId) -> None:
-        """That it has ended already is fine."""
+        """Close a stream; one that has ended already is passed over."""
         self._chunks.discard(chunk)
 
     def close_overdue(self, now_s: float) -> None:

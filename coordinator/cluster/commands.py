@@ -1,4 +1,4 @@
-"""What the coordinator's core wants datanodes told. Pure."""
+"""Messages that the coordinator's core wants sent to datanodes. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The coordinator's view of its datanodes: membership, chunk map, repair and placement as one pure core.
 
-Events and `now` go in; orders (messages for datanodes) come out. No clock, no socket, no SQL, no log. The shell
-(`node_server`, `tasks`) and the simulated cluster of the tests drive the same class.
+Events and `now` go in; orders (messages for datanodes) come out. No clock, no socket, no SQL, no log. A part of
+`CoordinatorCore`, which says how it is driven.
 """
 
 from __future__ import annotations
@@ -41,11 +41,17 @@ from .pending_load import PendingLoad
 from .placement import ChunkPlacement
 from .possession import Possession, Question
 from .repair import Repair, ReplicaCopy
+from .replica_history import ReplicaHistory
+from .replica_lookup import ReplicaLookup
+from .replica_states import ReplicaEvent
 from .safe_mode import Readiness
 from .slow_peers import Slowness, SlowPeers
 from .surplus import Drop, Surplus
 from .transient_chunks import TransientChunks
-from .unconfirmed_replicas import UnconfirmedReplicas
+
+#: Hears that something has happened to a replica: now, what, of which chunk, on which datanode.
+Note = Callable[[float, ReplicaEvent, ChunkId, NodeId], None]
+_REPORTED_UNREFERENCED, _MISMATCHED = ReplicaEvent.REPORTED_UNREFERENCED, ReplicaEvent.MISMATCHED
 
 
 @dataclass(slots=True)
@@ -70,11 +76,18 @@ class Cluster:
         described: Topology | None = None,
         *,
         nonce: Callable[[], bytes] | None = None,
+        has_room: Callable[[NodeId], bool] = lambda node: True,
+        granted_pipelines: Callable[[], Mapping[ChunkId, Sequence[NodeId]]] = dict,
+        history: ReplicaHistory | None = None,
     ) -> None:
         """`described` is the network as an administrator has it.
 
-        `nonce` draws what no datanode can foresee; without it `rng` does, which is for simulations.
+        `nonce` draws what no datanode can foresee; without it `rng` does, which is for simulations. `has_room`
+        tells whether chunks that clients write leave something of a datanode for copies, `granted_pipelines`
+        those of grants in flight. `history` hears what happens to replicas.
         """
+        self.history = history or ReplicaHistory()
+        self._note = self.history.note
         self._readiness = Readiness(now_s)
         self._streams = WriteStreams()
         self._pending = PendingLoad()
@@ -88,39 +101,43 @@ class Cluster:
         self.slow_peers = SlowPeers()
         self._placement = ChunkPlacement(self.members, self.slow_peers, self._pending, rng)
         self.replicas_lost_total = 0
-        self._unconfirmed = UnconfirmedReplicas()
         self.assignments = ChunkAssignments()
         self.transient = TransientChunks()
+        self.replicas = ReplicaLookup(self.chunks, self.transient, self.repair)
         self._ticked_s = now_s
-        #: Whether chunks that clients write leave something of a datanode for copies.
-        self.has_room: Callable[[NodeId], bool] = lambda node: True
+        self._has_room = has_room
         #: The pipelines of grants in flight.
-        self.granted_pipelines: Callable[[], Mapping[ChunkId, Sequence[NodeId]]] = dict
+        self.granted_pipelines = granted_pipelines
 
     # -- what the namespace says -------------------------------------------------------------------
 
     def load(self, records: Sequence[ChunkRecord]) -> None:
         """A page of the chunks that the namespace knew at the start."""
         for record in records:
-            self.chunks.add_chunk(record)
+            self._know(record, note=self.history.note_listed)
             self._readiness.expect(record.hint)
             for node in record.hint:
                 if self._is_awaited(node):
                     self.chunks.expect(node, record.chunk)
+                    self._note(self._ticked_s, ReplicaEvent.EXPECTED, record.chunk, node)
+
+    def _know(self, record: ChunkRecord, holders: Sequence[NodeId] = (), *, note: Note) -> None:
+        for node, event in self.chunks.add_chunk(record, holders, self._ticked_s):
+            note(self._ticked_s, event, record.chunk, node)
 
     def _is_awaited(self, node_id: NodeId) -> bool:
-        """Whether a datanode is away on purpose, since before this coordinator started."""
+        """Return whether a datanode is away on purpose, since before this coordinator started."""
         node = self.members.get(node_id)
         is_here = self._readiness.loaded or (node is not None and node.reported)
         return not is_here and self.members.mode(node_id) is Mode.MAINTENANCE
 
     def loaded(self) -> None:
-        """That was the last page: from now on datanodes are waited for."""
+        """Note that the last page was loaded: from now on datanodes are waited for."""
         self._readiness.wait(self._ticked_s)
 
     @property
     def is_loaded(self) -> bool:
-        """Whether all chunks that the namespace knew at the start are known here."""
+        """Return whether all chunks that the namespace knew at the start are known here."""
         return self._readiness.loaded
 
     def published(self, records: Sequence[ChunkRecord]) -> None:
@@ -135,27 +152,32 @@ class Cluster:
                 for name in record.hint
                 if (node := self.members.get(name)) is not None and node.state is not State.DEAD
             ]
-            for node_id in holders:
-                self._unconfirmed.add(self._ticked_s, node_id, record.chunk)
-            for node_id in self.chunks.add_chunk(record, holders):
-                self._unconfirmed.confirm(node_id, record.chunk)
+            self._know(record, holders, note=self._note)
 
     def freed(self, now_s: float, records: Sequence[ChunkRecord]) -> list[Order]:
         """No file refers to these chunks any more. Their replicas stay for a while: see `transient_chunks`."""
         for record in records:
             state = self.chunks.get(record.chunk)
             corrupt = () if state is None else state.corrupt
+            named = () if state is None else (*state.holders, *corrupt, *state.awaited)
             holders = [node for node in self.chunks.forget(record.chunk) if node not in corrupt]
             replica = Replica(record.chunk, record.version, record.length)
             self.transient.free(now_s, replica, holders, corrupt)
-        return delete_orders(self.transient.take_excess())
+            for node in named:
+                self._note(now_s, ReplicaEvent.DEREFERENCED, record.chunk, node)
+        return self._release(now_s, self.transient.take_excess())
+
+    def _release(self, now_s: float, freed: dict[NodeId, list[Replica]]) -> list[Order]:
+        for node, replicas in freed.items():
+            for replica in replicas:
+                self._note(now_s, ReplicaEvent.RELEASED, replica.chunk, node)
+        return delete_orders(freed)
 
     # -- what datanodes say ------------------------------------------------------------------------
 
     def register(self, now_s: float, registration: Register) -> None:
         """A datanode comes or comes back; what it held is forgotten until its report says it again."""
-        self.chunks.remove_node(registration.node)
-        self._forget_copies(registration.node)
+        self._lose(now_s, registration.node)
         self.members.register(now_s, registration, self.network.rack_of(registration))
 
     def report(self, now_s: float, node_id: NodeId, part: ReportChunks) -> list[Order]:
@@ -163,10 +185,11 @@ class Cluster:
         node = self.members.get(node_id)
         if node is None or not self.members.heard(now_s, node_id):
             return [Order(node_id, ReportAgain())]
-        orders = self._take_in(now_s, node_id, part.replicas)
+        orders = self._take_in(now_s, node_id, part.replicas, self.history.note_listed)
         if part.last:
             node.reported = True
             self.chunks.await_no_more(node_id)
+            self.history.note_datanode(now_s, ReplicaEvent.NODE_GIVEN_UP, node_id)
         return orders
 
     def heartbeat(self, now_s: float, node_id: NodeId, beat: Heartbeat) -> list[Order]:
@@ -175,15 +198,17 @@ class Cluster:
             return [Order(node_id, ReportAgain())]
         self.slow_peers.tell(node_id, beat.samples)
         self.members.tell_disks(node_id, beat.disks)
-        orders = self._take_in(now_s, node_id, beat.added)
+        orders = self._take_in(now_s, node_id, beat.added, self._note)
         for replica in beat.removed:
             self.chunks.remove_replica(node_id, replica.chunk)
             self.transient.remove_replica(node_id, replica.chunk)
             self.repair.dropped(replica.chunk, node_id)
+            self._note(now_s, ReplicaEvent.REMOVED, replica.chunk, node_id)
         for replica in beat.corrupt:
-            self._unconfirmed.confirm(node_id, replica.chunk)
-            self.transient.remove_replica(node_id, replica.chunk)
-            self.chunks.mark_corrupt(node_id, replica.chunk)
+            if self.transient.mark_corrupt(node_id, replica.chunk) or self.chunks.mark_corrupt(
+                node_id, replica.chunk
+            ):
+                self._note(now_s, ReplicaEvent.FOUND_CORRUPT, replica.chunk, node_id)
         return orders
 
     def suspect_replica(self, node_id: NodeId, replica: Replica) -> list[Order]:
@@ -202,40 +227,57 @@ class Cluster:
         copy = self.repair.finished(chunk, copied=copied)
         state = self.chunks.get(chunk)
         if copied and copy is not None and state is not None:
-            if copy.target not in state.holders:
-                self._unconfirmed.add(self._ticked_s, copy.target, chunk)
-            self.chunks.add_replica(copy.target, Replica(chunk, copy.version, state.length))
+            if copy.version == state.version:
+                self.chunks.attest(self._ticked_s, copy.target, state)
+                self._note(self._ticked_s, ReplicaEvent.ATTESTED, chunk, copy.target)
+        elif copy is not None and not copied:
+            self._note(self._ticked_s, ReplicaEvent.COPY_FAILED, chunk, copy.target)
 
     def proven(self, question: Question, answer: Message) -> None:
         """A datanode answered what it was asked, or did not, which is a Failure."""
         self.possession.answered(question, answer)
 
-    def _take_in(self, now_s: float, node_id: NodeId, replicas: Sequence[Replica]) -> list[Order]:
+    def _take_in(self, now_s: float, node_id: NodeId, replicas: Sequence[Replica], note: Note) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
         for replica in replicas:
-            if self.transient.add_replica(node_id, replica.chunk):
-                self._unconfirmed.confirm(node_id, replica.chunk)
+            event = self._reported(node_id, replica)
+            note(now_s, event, replica.chunk, node_id)
+            if event is _REPORTED_UNREFERENCED and replica.chunk in self.assignments:
+                self.chunks.remove_replica(node_id, replica.chunk)
+                note(now_s, ReplicaEvent.ABANDONED, replica.chunk, node_id)
+            elif event is not _MISMATCHED:
                 self.balancer.reported(node_id, replica)
                 continue
-            if not self.chunks.add_replica(node_id, replica):
-                doomed.setdefault(node_id, []).append(replica)
-                continue
-            if replica.chunk in self.assignments and self.chunks.get(replica.chunk) is None:
-                self.chunks.remove_replica(node_id, replica.chunk)
-                doomed.setdefault(node_id, []).append(replica)
-                continue
-            self._unconfirmed.confirm(node_id, replica.chunk)
-            self.balancer.reported(node_id, replica)
+            doomed.setdefault(node_id, []).append(replica)
         return delete_orders(doomed)
+
+    def _reported(self, node_id: NodeId, replica: Replica) -> ReplicaEvent:
+        """List a replica that its datanode has; return what that is of."""
+        if self.transient.add_replica(node_id, replica.chunk):
+            return ReplicaEvent.REPORTED_FREED
+        return self.chunks.add_replica(node_id, replica)
 
     def _drop_unconfirmed(self, now_s: float) -> None:
         """Drop replicas that the datanode itself, whose heartbeats come, has not confirmed in time."""
-        for node_id, chunk in self._unconfirmed.take_overdue(now_s):
+        unconfirmed = self.chunks.unconfirmed
+        for node_id, chunk in unconfirmed.overdue(now_s):
             node = self.members.get(node_id)
             if node is not None and node.state is State.SUSPECT:
-                self._unconfirmed.add(now_s, node_id, chunk)
-            elif node is not None and node.state is State.ALIVE:
-                self.chunks.remove_replica(node_id, chunk)
+                unconfirmed.add(now_s, node_id, chunk)
+                continue
+            if node is not None and node.state is State.ALIVE:
+                self.chunks.remove_replica(node_id, chunk, ReplicaEvent.OVERDUE)
+                self._note(now_s, ReplicaEvent.OVERDUE, chunk, node_id)
+            unconfirmed.confirm(node_id, chunk)
+
+    def _lose(self, now_s: float, node_id: NodeId) -> int:
+        """Nothing that a datanode held counts any more. Return how many replicas are lost by that."""
+        is_away = self.members.mode(node_id) is Mode.MAINTENANCE
+        lost = self.chunks.remove_node(node_id)
+        self._forget_copies(node_id)
+        event = ReplicaEvent.NODE_AWAY if is_away else ReplicaEvent.NODE_LOST
+        self.history.note_datanode(now_s, event, node_id)
+        return lost
 
     def _forget_copies(self, node_id: NodeId) -> None:
         self.repair.node_lost(node_id)
@@ -273,8 +315,7 @@ class Cluster:
             # Nobody waits for it any more.
             self.set_mode(node_id, Mode.IN_SERVICE)
         self.members.revoke(node_id)
-        self.replicas_lost_total += self.chunks.remove_node(node_id)
-        self._forget_copies(node_id)
+        self.replicas_lost_total += self._lose(self._ticked_s, node_id)
 
     def readmit(self, node_id: NodeId) -> None:
         """It may come again, and then says what it holds."""
@@ -282,12 +323,14 @@ class Cluster:
 
     def _treat(self, node_id: NodeId, mode: Mode) -> None:
         lost = self.chunks.set_mode(node_id, mode)
+        if mode is not Mode.MAINTENANCE:
+            self.history.note_datanode(self._ticked_s, ReplicaEvent.NODE_GIVEN_UP, node_id)
         node = self.members.get(node_id)
         if node is not None and node.state is State.DEAD:
             self.replicas_lost_total += lost
 
     def admin_state_of(self, node: Node) -> AdminState:
-        """How far a datanode has come in leaving."""
+        """Return how far a datanode has come in leaving."""
         is_known = node.reported or node.state is State.DEAD
         is_judged = is_known and self.chunks.is_indexed(node.id)
         is_drained = is_judged and self._readiness.settled and self.chunks.is_drained(node.id)
@@ -314,19 +357,20 @@ class Cluster:
             self._treat(node, Mode.IN_SERVICE)
         for transition in ticked.transitions:
             if transition.after is State.DEAD:
-                self.replicas_lost_total += self.chunks.remove_node(transition.node)
-                self._forget_copies(transition.node)
+                self.replicas_lost_total += self._lose(now_s, transition.node)
         self.chunks.remove_lost(lost_replicas_per_turn)
         self._drop_unconfirmed(now_s)
         self._streams.close_overdue(now_s)
         self._pending.forget_old(now_s)
         ticked.slowness = self.slow_peers.judge(now_s)
-        ticked.orders = delete_orders(self.transient.take_due(now_s))
+        ticked.orders = self._release(now_s, self.transient.take_due(now_s))
         if self.ready(now_s):
             ticked.copies = self.repair.plan(
-                now_s, self.chunks, self.members, self._placement.target_chooser(), self.has_room
+                now_s, self.chunks, self.members, self._placement.target_chooser(), self._has_room
             )
             ticked.copies += self.balancer.tick(now_s, self.chunks, self.members, self.repair)
+            for copy in ticked.copies:
+                self._note(now_s, ReplicaEvent.COPY_ORDERED, copy.chunk, copy.target)
             ticked.orders += self._clean_up(now_s, garbage)
             self.balancer.ask(now_s, self.chunks, self.members, self.possession)
             self._surplus.ask(now_s, self.balancer.arrived)
@@ -335,14 +379,15 @@ class Cluster:
 
     def _clean_up(self, now_s: float, garbage: Garbage) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
-        for node, replica in self.chunks.unreferenced.below(garbage, garbage_chunks_per_tick):
+        for node, replica in list(self.chunks.unreferenced.below(garbage, garbage_chunks_per_tick)):
             doomed.setdefault(node, []).append(replica)
-        for drop in self._proven_drops(now_s):
+            self.chunks.remove_replica(node, replica.chunk)
+            self._note(now_s, ReplicaEvent.GARBAGE, replica.chunk, node)
+        for drop in list(self._proven_drops(now_s)):
             self.repair.drop_ordered(now_s, drop.chunk, drop.node)
             doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
-        for node, replicas in doomed.items():
-            for replica in replicas:
-                self.chunks.remove_replica(node, replica.chunk)
+            self.chunks.remove_replica(drop.node, drop.chunk, ReplicaEvent.EXCESS)
+            self._note(now_s, ReplicaEvent.EXCESS, drop.chunk, drop.node)
         return delete_orders(doomed)
 
     def _proven_drops(self, now_s: float) -> Iterator[Drop]:
@@ -353,7 +398,7 @@ class Cluster:
                 yield drop
 
     def ready(self, now_s: float) -> bool:
-        """Whether enough is known to judge replication, place chunks and say that data is missing.
+        """Return whether enough is known to judge replication, place chunks and report data as missing.
 
         Once true, true for the rest of the epoch.
         """
@@ -404,6 +449,7 @@ class Cluster:
             if self.chunks.get(chunk) is None and self.assignments.abandon(chunk, writer):
                 for node_id, replica in self.chunks.unreferenced.take(chunk).items():
                     doomed.setdefault(node_id, []).append(replica)
+                    self._note(self._ticked_s, ReplicaEvent.ABANDONED, chunk, node_id)
         return delete_orders(doomed)
 
     def pipelines(self) -> list[list[NodeId]]:
@@ -414,7 +460,7 @@ class Cluster:
         return [list(nodes) for nodes in {**self._pending.pipelines(), **self.granted_pipelines()}.values()]
 
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
-        """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others.
+        """Return the holders of good replicas: alive ones first, on the reader's host, then its rack, then others.
 
         Decommissioning ones come last.
         """

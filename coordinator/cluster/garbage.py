@@ -1,4 +1,4 @@
-"""What is certain to be garbage among the chunks that no file refers to. Pure."""
+"""The chunks without a file that are certain to be garbage. Pure."""
 
 from __future__ import annotations
 

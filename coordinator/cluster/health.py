@@ -1,4 +1,4 @@
-"""How a chunk fares, judged from who holds replicas of it. Pure."""
+"""The health of a chunk, judged from who holds replicas of it. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RackOf = Callable[[NodeId], str | None]
 
 
 def judge_chunk(state: ChunkState, lasting: Sequence[NodeId], rack_of: RackOf, racks: int) -> list[Finding]:
-    """What is wrong with a chunk, the worst last.
+    """Faults of a chunk, the worst last.
 
     `lasting` are the holders that are not decommissioning, `racks` is how many have datanodes in service.
     """
@@ -62,7 +62,7 @@ class HealthCheck:
 
 
 class FileJudgement:
-    """What comes together about a file while its chunks are looked at."""
+    """Findings about a file, collected while its chunks are checked."""
 
     def __init__(self, path: str, length: int, replication: int) -> None:
         self._path = path
@@ -120,7 +120,7 @@ class FileJudgement:
 
 
 def judge_cluster(cluster: Cluster) -> ClusterFindings:
-    """What is to be said apart from files."""
+    """Return the findings that belong to no file."""
     alive = cluster.members.alive()
     unreferenced, being_written = list(cluster.chunks.unreferenced.replicas()), cluster.chunks_being_written
     orphans = [replica for _node, replica in unreferenced if replica.chunk not in being_written]

@@ -1,4 +1,4 @@
-"""Which datanodes there are, how they fare and whether they serve. Pure: events and `now` in, transitions out.
+"""The datanodes, their state and whether they serve. Pure: events and `now` in, transitions out.
 
     (unknown) --register--> ALIVE --3 s of silence--> SUSPECT --10 s--> DEAD --register--> ALIVE
                               ^-------heartbeat----------'
@@ -22,7 +22,7 @@ from peacefs.protocol.messages import DiskReport, Hop, Register, Usage
 
 
 class State(Enum):
-    """How a datanode fares."""
+    """The state of a datanode."""
 
     ALIVE = "alive"
     SUSPECT = "suspect"
@@ -118,7 +118,7 @@ class Membership:
         return True
 
     def tell_disks(self, node_id: NodeId, disks: list[DiskReport]) -> None:
-        """How the disks of a datanode fare."""
+        """Return the state of a datanode's disks."""
         self._nodes[node_id].disks = disks
 
     def tick(self, now_s: float) -> list[Transition]:
@@ -148,7 +148,7 @@ class Membership:
                 node.heard_s += gap_s
 
     def set_mode(self, node_id: NodeId, mode: Mode, ends_s: float = inf) -> None:
-        """What an operator decided; stands until `ends_s` whether the datanode is there or not."""
+        """Note an operator's decision; it stands until `ends_s` whether the datanode is there or not."""
         self._modes[node_id] = mode, ends_s
         self._in_service = None
 
@@ -181,7 +181,7 @@ class Membership:
         return self._by_host.get(host, ())
 
     def space(self) -> Usage:
-        """What those that are not dead may hold, hold and can take, together."""
+        """Return the capacity, use and room of all datanodes that are not dead."""
         living = [node.usage for node in self._nodes.values() if node.state is not State.DEAD]
         return Usage(
             sum(usage.capacity_bytes for usage in living),
@@ -201,7 +201,7 @@ class Membership:
 
 
 class AdminState(Enum):
-    """How far a datanode has come in leaving service: HDFS's AdminStates."""
+    """A datanode's progress in leaving service: HDFS's AdminStates."""
 
     IN_SERVICE = "in service"
     DECOMMISSIONING = "decommissioning"

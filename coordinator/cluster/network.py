@@ -27,7 +27,7 @@ DEFAULT_RACK = "/default-rack"
 
 
 class Network:
-    """Where datanodes stand, and the links and disks that they have."""
+    """The places of datanodes, and their links and disks."""
 
     def __init__(self, described: Topology | None = None) -> None:
         self._described = described or Topology()
@@ -43,7 +43,7 @@ class Network:
         self.revision += 1
 
     def is_known(self, registration: Register) -> bool:
-        """Whether the description names this datanode."""
+        """Return whether the description names this datanode."""
         return self._server_of(registration) is not None
 
     def rack_of(self, registration: Register) -> str:
@@ -91,7 +91,7 @@ def _spelled(rack: str) -> str:
 
 @dataclass(frozen=True)
 class NetworkLoad:
-    """How many chunks are on their way: to each server, and over each link in each direction."""
+    """The number of chunks on their way: to each server, and over each link in each direction."""
 
     servers: Counter[NodeId] = field(default_factory=Counter)
     links: Counter[Hop] = field(default_factory=Counter)

@@ -43,11 +43,11 @@ class PendingLoad:
             self.end(chunk)
 
     def through(self, node: NodeId) -> int:
-        """How many go through a node."""
+        """Return how many go through a node."""
         return self._of_node.get(node, 0)
 
     def through_all(self, nodes: Iterable[NodeId]) -> int:
-        """How many go through each of the nodes, summed up."""
+        """Return the sum of how many go through each of the nodes."""
         return sum(map(self._of_node.__getitem__, nodes))
 
     def pipelines(self) -> Mapping[ChunkId, Sequence[NodeId]]:

@@ -1,4 +1,4 @@
-"""Where new replicas go, and from where existing ones are best read, as HDFS has it. Pure.
+"""Placement of new replicas, and the best order to read existing ones, as in HDFS. Pure.
 
 Large chunks are placed by the scheduling service; this is for the others, and for copies.
 """

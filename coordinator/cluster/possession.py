@@ -1,4 +1,4 @@
-"""Which datanodes have shown that they hold what they say: by a digest of the content under a nonce. Pure.
+"""Proofs of datanodes that they hold what they say: a digest of the content under a nonce. Pure.
 
     wanted --room at its datanodes--> asked --all have answered, or are overdue--> evidence
 
@@ -48,7 +48,7 @@ class Question:
 
 @dataclass(slots=True)
 class Evidence:
-    """What the holders of a chunk answered; those that did not, or could not, are missing."""
+    """The answers of a chunk's holders; those that did not, or could not, are missing."""
 
     chunk: ChunkId
     version: int
@@ -67,7 +67,7 @@ class Evidence:
         return max(by_content.values(), key=len, default=[])
 
     def outlives(self, corrupt: NodeId, good: Sequence[NodeId]) -> bool:
-        """Whether a good replica holds what a corrupt one did, as far as that can still be told.
+        """Return whether a good replica holds what a corrupt one did, as far as that can still be told.
 
         What is left of it tells its checksums, as a rule; what tells nothing is nothing to be kept.
         """
@@ -99,7 +99,7 @@ class Possession:
         self.refused_total = 0
 
     def __contains__(self, chunk: ChunkId) -> bool:
-        """Whether the holders of a chunk are being asked."""
+        """Return whether the holders of a chunk are being asked."""
         return chunk in self._asked
 
     @property
@@ -108,7 +108,7 @@ class Possession:
         return len(self._refused)
 
     def may_ask(self, now_s: float, chunk: ChunkId) -> bool:
-        """Whether it is time to ask about a chunk."""
+        """Return whether it is time to ask about a chunk."""
         return chunk not in self._asked and self._refused.get(chunk, (0, now_s))[1] <= now_s
 
     def ask(self, now_s: float, state: ChunkState, nodes: Sequence[NodeId]) -> bool:

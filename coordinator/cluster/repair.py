@@ -1,4 +1,4 @@
-"""What to copy and what to drop next. Pure: looks at membership and chunk map, gives orders.
+"""Repair: the next replicas to copy and to drop. Pure: reads membership and chunk map, gives orders.
 
 The chunk with the fewest good replicas comes first. A node takes part in a few copies at a time. A copy that
 is refused or overdue is planned again, elsewhere if there is an elsewhere. What a datanode that is to leave holds
@@ -153,6 +153,15 @@ class Repair:
         due_s = now_s + repair_timeout_s
         self._being_dropped.setdefault(chunk, {})[node] = due_s
         self._drops_due.append((due_s, chunk, node))
+
+    def dropping(self, chunk: ChunkId) -> list[NodeId]:
+        """Return who was told to drop a replica and has not said that it is gone."""
+        return list(self._being_dropped.get(chunk, ()))
+
+    def copy_of(self, chunk: ChunkId) -> ReplicaCopy | None:
+        """Return the copy of a chunk that is under way."""
+        entry = self._under_way.get(chunk)
+        return None if entry is None else entry[0]
 
     def is_being_dropped(self, chunk: ChunkId, node: NodeId) -> bool:
         return node in self._being_dropped.get(chunk, ())

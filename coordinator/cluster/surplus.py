@@ -16,6 +16,7 @@ from peacefs.protocol.limits import surplus_chunks_per_tick, surplus_misses_per_
 from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State
 from .possession import Evidence, Possession
+from .replica_states import ReplicaEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Surplus:
         for node in state.corrupt:
             found = self._members.get(node)
             if found is None or found.state is State.DEAD:
-                self._chunks.remove_replica(node, chunk)
+                self._chunks.remove_replica(node, chunk, ReplicaEvent.SWEPT)
 
     def _holders_to_ask(self, chunk: ChunkId, state: ChunkState) -> list[NodeId]:
         """None while what is to go cannot be told."""

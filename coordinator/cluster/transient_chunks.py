@@ -95,10 +95,34 @@ class TransientChunks:
         return True
 
     def remove_replica(self, node: NodeId, chunk: ChunkId) -> None:
-        """Take note that a datanode has no good replica of it."""
+        """Take note that a datanode has no replica of it."""
+        freed = self._freed.get(chunk)
+        if freed is not None:
+            freed.holders = [each for each in freed.holders if each != node]
+            freed.corrupt = tuple(each for each in freed.corrupt if each != node)
+
+    def mark_corrupt(self, node: NodeId, chunk: ChunkId) -> bool:
+        """Take note that a datanode has a bad replica of it. Return whether the chunk is one that was freed."""
         freed = self._freed.get(chunk)
         if freed is not None and node in freed.holders:
             freed.holders.remove(node)
+            freed.corrupt += (node,)
+        return freed is not None
+
+    def keeps(self, node: NodeId, chunk: ChunkId) -> bool:
+        """Return whether a datanode has a replica of a chunk that was freed."""
+        freed = self._freed.get(chunk)
+        return freed is not None and (node in freed.holders or node in freed.corrupt)
+
+    def freed_s(self, chunk: ChunkId) -> float | None:
+        """Return when a chunk was freed, if it was and is still kept."""
+        freed = self._freed.get(chunk)
+        return None if freed is None else freed.freed_s
+
+    def nodes(self, chunk: ChunkId) -> list[NodeId]:
+        """Return who has a replica, good or bad, of a chunk that was freed."""
+        freed = self._freed.get(chunk)
+        return [] if freed is None else [*freed.holders, *freed.corrupt]
 
     def take_due(self, now_s: float) -> dict[NodeId, list[Replica]]:
         """Return what was kept for long enough, by datanode, and forget it."""

@@ -22,6 +22,10 @@ class UnconfirmedReplicas:
     def __len__(self) -> int:
         return len(self._reported_s)
 
+    def has(self, node: NodeId, chunk: ChunkId) -> bool:
+        """Return whether the datanode is still to say it itself."""
+        return (node, chunk) in self._reported_s
+
     def add(self, now_s: float, node: NodeId, chunk: ChunkId) -> None:
         self._reported_s.pop((node, chunk), None)
         self._reported_s[node, chunk] = now_s
@@ -30,13 +34,11 @@ class UnconfirmedReplicas:
         """Forget a replica that its datanode has reported itself."""
         self._reported_s.pop((node, chunk), None)
 
-    def take_overdue(self, now_s: float) -> list[UnconfirmedReplica]:
-        """Remove and return the replicas that their datanodes should have confirmed by now."""
+    def overdue(self, now_s: float) -> list[UnconfirmedReplica]:
+        """Return the replicas that their datanodes should have confirmed by now."""
         overdue = []
         for replica, reported_s in self._reported_s.items():
             if now_s - reported_s < unconfirmed_replica_kept_s:
                 break
             overdue.append(replica)
-        for replica in overdue:
-            del self._reported_s[replica]
         return overdue

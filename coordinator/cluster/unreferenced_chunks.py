@@ -51,6 +51,11 @@ class UnreferencedChunks:
     def __contains__(self, chunk: ChunkId) -> bool:
         return any(not self._is_lost(node, chunk) for node in self._replicas.get(chunk, ()))
 
+    def of_chunk(self, chunk: ChunkId) -> dict[NodeId, Replica]:
+        """Return who holds what of a chunk."""
+        held = self._replicas.get(chunk, {})
+        return {node: replica for node, replica in held.items() if not self._is_lost(node, chunk)}
+
     def add_replica(self, node: NodeId, replica: Replica) -> None:
         """A datanode holds it; what it held of the chunk before counts no more."""
         holders = self._replicas.get(replica.chunk)
@@ -90,9 +95,10 @@ class UnreferencedChunks:
 
     def take(self, chunk: ChunkId) -> dict[NodeId, Replica]:
         """The namespace knows the chunk now: who holds what of it."""
-        held = dict(self._replicas.get(chunk, {}))
-        taken = {node: replica for node, replica in held.items() if not self._is_lost(node, chunk)}
-        for node in held:
+        if chunk not in self._replicas:
+            return {}
+        taken = self.of_chunk(chunk)
+        for node in list(self._replicas.get(chunk, ())):
             self.remove_replica(node, chunk)
         return taken
 

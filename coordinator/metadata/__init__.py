@@ -1,5 +1,5 @@
 """Committed metadata: the interface of the store, its records, group commit and epochs.
 
-Begin with `store.py`, the interface, and `model.py`, the records. All SQL is in `sqlite/`; nothing here knows a
-wire.
+Begin with `store.py`, the interface, whose methods are in `topics/`, and `model.py`, the records. `engine.py` is
+the interface of an engine; all SQL is in `sqlite/`. Nothing here knows a wire.
 """

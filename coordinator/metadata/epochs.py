@@ -5,7 +5,7 @@ accepted yet, an epoch that is not below ours tells that somebody else had it: t
 an older backup. Then our numbers move above all that were ever drawn, and the floor is held, so that what
 datanodes hold from the time after the backup is kept. It also remembers the last commit that it has heard of: a
 later one than the metadata had when this coordinator began is missing, and that is kept until an operator accepts
-it. No clock inside: `now_s` is monotonic.
+it. Pure: `now_s` is monotonic, and what has to be durable is handed out. `begin_epoch` and `accept` write it.
 
 The floor follows what was drawn a while ago, in time that coordinators have served (decision 27): the marks are
 committed, so that it goes on where the coordinator before this one stopped. A writer that lives has its chunks
@@ -15,6 +15,7 @@ kept from the floor; so what is below it and not kept is garbage for good, in wh
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
@@ -23,43 +24,63 @@ from peacefs.protocol.limits import gc_floor_mark_interval_s, gc_floor_step_s_ma
 from .store import Metadata, Transaction
 
 
+@dataclass(frozen=True, slots=True)
+class HoldFloor:
+    """Make this durable before the datanode is told our epoch, then call `Epochs.gc_floor_held`.
+
+    `above` asks for an epoch above that one; None where ours is already.
+    """
+
+    commits_are_missing: bool
+    above: int | None
+
+
 class Epochs:
     """The numbering of the epoch that this coordinator begins, and the floor that follows it."""
 
     def __init__(
-        self, metadata: Metadata, now_s: float, *, settled_after_s: float = unreferenced_chunk_kept_s
+        self,
+        numbering: Numbering,
+        now_s: float,
+        *,
+        found_tx: int = 0,
+        floor: ChunkId = 0,
+        is_needed: Callable[[ChunkId], bool] = lambda chunk: False,
+        settled_after_s: float = unreferenced_chunk_kept_s,
     ) -> None:
-        self._metadata = metadata
+        """`found_tx` is the last commit of those before us.
+
+        `is_needed` tells whether a chunk is kept, or is part of a file of which nobody was told yet.
+        """
+        self.numbering = numbering
         self._settled_after_s = settled_after_s
         self._interval_s = min(gc_floor_mark_interval_s, settled_after_s / 4)
         self._advanced_s = now_s
-        #: The last commit of those before us.
-        self._found_tx = metadata.tx_durable
-        self.numbering = Numbering(metadata.begin_epoch())
+        self._found_tx = found_tx
         self._accepted: set[NodeId] = set()
-        self._reader = metadata.reader()
-        self.garbage = Garbage(self._reader.floor(), self._is_needed)
+        self._is_needed = is_needed
+        self.garbage = Garbage(floor, is_needed)
 
-    def accept(self, node: NodeId, epoch_seen: int, commit_seen: int = 0) -> bool:
-        """To be called before a datanode is told our epoch. True when it shows that the metadata is older.
-
-        Where it shows a commit that is missing, `Reader.lacks_commits` says so from then on.
-        Raises MetadataFull, and is to be called again then; MetadataFault.
-        """
+    def shown(self, node: NodeId, epoch_seen: int, commit_seen: int = 0) -> HoldFloor | None:
+        """A datanode shows what it has seen. None when that is nothing new, and it may be told our epoch."""
         limit = self.numbering.epoch if node in self._accepted else self.numbering.epoch - 1
         # What one that we have accepted has heard of may be our own commit.
         shows_missing = commit_seen > self._found_tx and node not in self._accepted
         if epoch_seen <= limit and not shows_missing:
             self._accepted.add(node)
-            return False
-        self._metadata.hold_gc_floor(commits_are_missing=shows_missing)
-        if epoch_seen > limit:
+            return None
+        return HoldFloor(shows_missing, epoch_seen if epoch_seen > limit else None)
+
+    def gc_floor_held(self, node: NodeId, epoch: int | None) -> None:
+        """Take note that what the datanode has shown is durable, and `epoch`, if another was asked for.
+
+        Not before: where there was no room for it, the datanode comes again and shows the same.
+        """
+        if epoch is not None:
             # The same object: whoever draws numbers has it.
-            self.numbering.epoch = self._metadata.begin_epoch(epoch_seen)
+            self.numbering.epoch = epoch
             self.numbering.drawn = 0
-        # Not before: where there was no room for the commit, the datanode comes again and shows the same.
         self._accepted.add(node)
-        return True
 
     def advance(self, now_s: float) -> Callable[[Transaction], ChunkId] | None:
         """Return the change that lets the floor follow, to be called often; None where it is not due yet.
@@ -85,6 +106,35 @@ class Epochs:
         """The floor that was committed."""
         self.garbage = Garbage(floor, self._is_needed, self.garbage.round + 1)
 
-    def _is_needed(self, chunk: ChunkId) -> bool:
-        """Return whether a chunk is kept, or a commit has made it part of a file of which nobody was told yet."""
-        return self._reader.is_kept(chunk) or self._reader.chunk(chunk) is not None
+
+def begin_epoch(metadata: Metadata, now_s: float, *, settled_after_s: float = unreferenced_chunk_kept_s) -> Epochs:
+    """Draw the number of another epoch, durably. Raises MetadataFull, MetadataFault."""
+    found_tx = metadata.tx_durable
+    numbering = Numbering(metadata.begin_epoch())
+    reader = metadata.reader()
+
+    def is_needed(chunk: ChunkId) -> bool:
+        return reader.is_kept(chunk) or reader.chunk(chunk) is not None
+
+    return Epochs(
+        numbering,
+        now_s,
+        found_tx=found_tx,
+        floor=reader.floor(),
+        is_needed=is_needed,
+        settled_after_s=settled_after_s,
+    )
+
+
+def accept(epochs: Epochs, metadata: Metadata, node: NodeId, epoch_seen: int, commit_seen: int = 0) -> bool:
+    """Write what a datanode shows before it is told our epoch. Return whether our metadata is older than that.
+
+    Where it shows a commit that is missing, `Reader.lacks_commits` says so from then on.
+    Raises MetadataFull, and is to be called again then; MetadataFault.
+    """
+    hold = epochs.shown(node, epoch_seen, commit_seen)
+    if hold is None:
+        return False
+    metadata.hold_gc_floor(commits_are_missing=hold.commits_are_missing)
+    epochs.gc_floor_held(node, None if hold.above is None else metadata.begin_epoch(hold.above))
+    return True

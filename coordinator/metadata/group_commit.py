@@ -23,21 +23,10 @@ T = TypeVar("T")
 
 
 class Commit(Protocol):
-    """Runs a change of the namespace in a transaction; gives its result once that is on the disk."""
+    """Run a change in a transaction of the metadata; give its result once that is on the disk."""
 
-    def __call__(self, change: Callable[[Transaction], T], /) -> Awaitable[T]: ...
-
-
-class Commits(Protocol):
-    """Where requests go that change the metadata."""
-
-    def submit(self, request: Callable[[Transaction], T]) -> Future[T]:
-        """The future has the request's answer when all it did is durable, or the error that undid it.
-
-        That is ServiceUnready where the disk had no room for the commit.
-
-        Raises Overloaded when too many wait and ServiceUnready when no commit is possible any more.
-        """
+    def __call__(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> Awaitable[T]:
+        """`in_any_case` is for background tasks: nobody can tell them to come again when too many changes wait."""
 
 
 class _Waiting(NamedTuple):
@@ -61,17 +50,21 @@ class GroupCommit:
         batch_max: int = commit_batch_max,
         queue_max: int = commit_queue_max,
         clock: Callable[[], float] = time.monotonic,
+        deliver: Callable[[Callable[[], None]], object] = lambda settle: settle(),
+        on_taken: Callable[[float], object] = lambda seconds: None,
     ) -> None:
+        """`deliver` has the futures of a commit settled in one go: it is handed that in the writer's thread.
+
+        `on_taken` is told, in that thread, how many seconds each commit took, its sync included.
+        """
         self._metadata = metadata
         self._on_fatal = on_fatal
         self._on_room = on_room
         self._batch_max = batch_max
         self._queue_max = queue_max
         self._clock = clock
-        #: Told, in the writer's thread, how many seconds each commit took, its sync included.
-        self.on_taken: Callable[[float], object] = lambda seconds: None
-        #: Has the futures of a commit settled in one go: in the writer's thread, or where this hands it to.
-        self.deliver: Callable[[Callable[[], None]], object] = lambda settle: settle()
+        self._deliver = deliver
+        self._on_taken = on_taken
         self._waiting: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -123,17 +116,17 @@ class GroupCommit:
                 outcomes = self._metadata.commit([waiting.request for waiting in batch])
             except MetadataFull:
                 self._tell_of_room()
-                self.deliver(partial(_refuse, batch, no_room))
+                self._deliver(partial(_refuse, batch, no_room))
                 continue
             except MetadataFault as fault:
                 self._fail(batch)
                 self._on_fatal(fault)
                 return
-            self.on_taken(self._clock() - begun_s)
+            self._on_taken(self._clock() - begun_s)
             self._tell_of_room()
             self.commits += 1
             self.requests += len(batch)
-            self.deliver(partial(_settle_all, batch, outcomes))
+            self._deliver(partial(_settle_all, batch, outcomes))
 
     def _next_batch(self) -> list[_Waiting] | None:
         """What waits, up to a limit, nothing after a pause; None when the end was asked for and all is done."""
@@ -155,32 +148,7 @@ class GroupCommit:
             self._closed = True
             never_tried = [waiting for waiting in self._waiting if waiting.future.set_running_or_notify_cancel()]
             self._waiting.clear()
-        self.deliver(partial(_refuse, [*batch, *never_tried], _unready))
-
-
-class ImmediateCommit:
-    """The twin for simulations: each request has a commit of its own, made before `submit` returns."""
-
-    def __init__(self, metadata: Metadata, on_fatal: Callable[[MetadataFault], None]) -> None:
-        self._metadata = metadata
-        self._on_fatal = on_fatal
-        self._failed = False
-
-    def submit(self, request: Callable[[Transaction], T]) -> Future[T]:
-        future: Future[T] = Future()
-        if self._failed:
-            raise _unready()
-        try:
-            outcomes = self._metadata.commit([request])
-        except MetadataFull:
-            future.set_exception(no_room())
-        except MetadataFault as fault:
-            self._failed = True
-            future.set_exception(_unready())
-            self._on_fatal(fault)
-        else:
-            _settle(future, outcomes[0])
-        return future
+        self._deliver(partial(_refuse, [*batch, *never_tried], _unready))
 
 
 def run_now(metadata: Metadata, request: Callable[[Transaction], T]) -> T:

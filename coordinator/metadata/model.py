@@ -91,6 +91,7 @@ class InodeStatus:
     block_bytes: int
     replication: int
     inode: int
+    acl: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,11 @@ class RenameMode(Enum):
 
 
 class Inode(NamedTuple):
-    """Directories have zeros for length, block_bytes, replication and accessed_ms."""
+    """Directories have zeros for length, block_bytes, replication and accessed_ms.
+
+    `acl` are the entries that go beyond the permission, empty for none: see `namespace.acl_rules`. `attributes_tx`
+    is the transaction that changed the extended attributes last; 0 while there are none.
+    """
 
     inode: InodeId
     kind: InodeKind
@@ -160,6 +165,8 @@ class Inode(NamedTuple):
     length: int
     block_bytes: int
     replication: int
+    acl: str = ""
+    attributes_tx: int = 0
 
 
 class Origin(NamedTuple):
@@ -246,4 +253,5 @@ def status_as(name: str, inode: Inode) -> InodeStatus:
         inode.block_bytes,
         inode.replication,
         inode.inode,
+        inode.acl,
     )

@@ -1,4 +1,4 @@
-"""What HDFS asks of a caller before each operation, as functions that raise AccessDenied or do nothing.
+"""HDFS's checks of a caller before each operation: functions that raise AccessDenied or do nothing.
 
 Each is called in the same view or transaction as the operation, before it. For a superuser they cost nothing.
 What else is wrong with a path is the operation's to say: a check that finds nothing to hold against the caller
@@ -46,7 +46,7 @@ class _Passed(NamedTuple):
 
     @property
     def target(self) -> Inode | None:
-        """What the path names, if it exists."""
+        """Return the inode that the path names, if it exists."""
         return self.inodes[-1] if len(self.inodes) > len(self.path.components) else None
 
     @property
@@ -145,7 +145,7 @@ def check_mkdirs(reader: Reader, path: NamespacePath, caller: Principal) -> None
 
 
 def check_delete(reader: Reader, path: NamespacePath, caller: Principal) -> None:
-    """Of the name; of what lies below see `check_below`."""
+    """Check the name; `check_below` checks what lies below it."""
     if passed := _pass(reader, path, caller):
         passed.require_removal_rights()
 
@@ -205,7 +205,7 @@ def check_summary(reader: Reader, path: NamespacePath, caller: Principal) -> Gen
 
 
 def check_below(reader: Reader, path: NamespacePath, caller: Principal) -> Generator[None, None, None]:
-    """Whether all that lies below may be deleted, in the steps of `check_summary`.
+    """Check in the steps of `check_summary` that all that lies below may be deleted.
 
     It is too much for the transaction that deletes, which looks at what has changed since: `check_below_again`.
     """
@@ -213,7 +213,7 @@ def check_below(reader: Reader, path: NamespacePath, caller: Principal) -> Gener
 
 
 def check_below_again(tx: Transaction, path: NamespacePath, caller: Principal, since_tx: int) -> bool:
-    """Whether what has changed since `check_below` began leaves it true; False: it has to look again.
+    """Return whether the changes since `check_below` began leave it true; if not, it has to look again.
 
     Raises AccessDenied for what has come to lie below, or changed there, and may not be deleted.
     """

@@ -139,7 +139,7 @@ def _file_to_extend(reader: Reader, path: NamespacePath) -> Inode:
 def _cut_replaced(
     tx: Transaction, inode: Inode, position: int, wanted: AppendToComplete
 ) -> tuple[int, list[ChunkRecord]]:
-    """How many bytes of the file that was, and the chunks that nothing refers to any more."""
+    """Return how many bytes of the file were cut, and the chunks that nothing refers to any more."""
     if not wanted.replaced:
         return 0, []
     last = tx.references_after(inode.inode, position - 1, len(wanted.replaced)) if position >= 0 else []

@@ -1,4 +1,4 @@
-"""Whose checkpoint a file belongs to, told by its path alone.
+"""The checkpoint that a file belongs to, told by its path alone.
 
 Spark Structured Streaming writes below the directory that it is given as `checkpointLocation`:
 

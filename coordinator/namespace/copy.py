@@ -17,7 +17,7 @@ from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, IllegalChan
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
 from . import access_checks
-from .copy_steps import Growth, begun, copy_references, grow
+from .copy_steps import Growth, add_copy, begun, copy_references, grow
 from .paths import NamespacePath, check_creatable, check_name_length
 from .permissions import Access, Principal, refusal
 from .quotas import charge
@@ -38,6 +38,10 @@ class CopyToMake:
     preserve: bool
     request_id: str
     now_ms: int
+
+    def keeps(self, attribute: str) -> bool:
+        """Return whether copies keep an extended attribute: a user cannot make what only superusers may set."""
+        return self.caller.is_superuser or attribute.startswith("user.")
 
     @property
     def key(self) -> RequestKey:
@@ -61,7 +65,7 @@ class TreeCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """What was copied, and the chunks that are to have more replicas than before."""
+    """The usage that was copied, and the chunks that need more replicas than before."""
 
     copied: TreeSummary
     changed: list[ChunkRecord]
@@ -86,7 +90,7 @@ def begin_copy(
         raise IllegalChange(f"{wanted.source} cannot be copied to below itself: {wanted.target}")
     group = _place_for_copy(tx, wanted)[1].group
     _need_read(wanted, wanted.source, source)
-    made = tx.add_inode(_as_copied(wanted, group, source))
+    made = add_copy(tx, place.reader, source, _as_copied(wanted, group, source), wanted.keeps)
     tx.stage(made)
     if source.kind is InodeKind.FILE:
         space = source.length * source.replication
@@ -169,7 +173,7 @@ def _grown(tx: Transaction, source: Reader, copy: TreeCopy, limit: int) -> TreeC
             raise refusal(wanted.caller, _access(inode), directory.child(name), inode)
         return _as_copied(wanted, copy.group, inode)
 
-    return replace(copy, growth=grow(tx, source, copy.growth, limit, renewed))
+    return replace(copy, growth=grow(tx, source, copy.growth, limit, renewed, wanted.keeps))
 
 
 def _need_read(wanted: CopyToMake, path: NamespacePath, inode: Inode) -> None:

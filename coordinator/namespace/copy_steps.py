@@ -14,6 +14,8 @@ from peacefs.coordinator.metadata.store import Reader, Transaction
 
 from .paths import NamespacePath
 
+#: Whether an extended attribute of this name is to be copied.
+Keeps = Callable[[str], bool]
 #: What an inode is to be copied as, given the directory that it lies in and its name; may raise.
 Renewal = Callable[[NamespacePath, str, Inode], Inode]
 
@@ -29,7 +31,7 @@ class Unread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How far a copy has come: what is left to read, what has been copied, and chunks that need more replicas."""
+    """The progress of a copy: what is left to read, what has been copied, and chunks that need more replicas."""
 
     unread: tuple[Unread, ...]
     copied: TreeSummary
@@ -41,11 +43,13 @@ class Growth:
 
 
 def begun(path: NamespacePath, source: InodeId, copy: InodeId) -> Growth:
-    """Of a directory whose own copy has been made."""
+    """A directory whose own copy has been made."""
     return Growth((Unread(path, source, copy),), TreeSummary(1, 0, 0, 0))
 
 
-def grow(tx: Transaction, source: Reader, growth: Growth, limit: int, renewed: Renewal) -> Growth:
+def grow(
+    tx: Transaction, source: Reader, growth: Growth, limit: int, renewed: Renewal, keeps: Keeps = lambda name: True
+) -> Growth:
     """Copies about `limit` names and references more."""
     unread = list(growth.unread)
     directories, files, length, space = 0, 0, 0, 0
@@ -57,7 +61,7 @@ def grow(tx: Transaction, source: Reader, growth: Growth, limit: int, renewed: R
         if len(children) == left:
             unread.append(here._replace(after=children[-1][0]))
         for name, child in children:
-            made = tx.add_inode(renewed(here.path, name, child))
+            made = add_copy(tx, source, child, renewed(here.path, name, child), keeps)
             tx.add_entry(here.copy, name, made)
             if child.kind is InodeKind.DIRECTORY:
                 unread.append(Unread(here.path.child(name), child.inode, made))
@@ -76,6 +80,16 @@ def grow(tx: Transaction, source: Reader, growth: Growth, limit: int, renewed: R
         before.space_consumed + space,
     )
     return Growth(tuple(unread), copied, growth.changed + changed)
+
+
+def add_copy(tx: Transaction, source: Reader, original: Inode, renewed: Inode, keeps: Keeps) -> InodeId:
+    """Store an inode as a copy, with those extended attributes of the original that it keeps."""
+    made = tx.add_inode(renewed._replace(attributes_tx=0))
+    if original.attributes_tx:
+        for name, value in source.attributes(original.inode).items():
+            if keeps(name):
+                tx.set_attribute(made, name, value)
+    return made
 
 
 def copy_references(

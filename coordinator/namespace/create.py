@@ -7,32 +7,19 @@ from dataclasses import dataclass
 
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, NamespaceUsage
 from peacefs.coordinator.metadata.store import Reader, Transaction
-from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound
+from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound, PathError
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import replication_default, replication_max
+from peacefs.protocol.limits import min_replication, replication_default, replication_max
 from peacefs.protocol.messages import WrittenChunk
+from peacefs.protocol.new_file import NewFile
 
+from .acl_rules import inherited
 from .directories import make_directories, only_mode_bits
-from .paths import NamespacePath, check_creatable, check_name_length
+from .paths import NamespacePath, check_creatable, check_name_length, parse_path
 from .quotas import charge, check_room, usage_of_file
 from .reclaim import discard
 from .resolution import ResolvedPath, check_not_full, existing_inode, find_place, follow
 from .retry_cache import RequestKey, reserve_reply
-
-
-@dataclass(frozen=True, slots=True)
-class FileToComplete:
-    """A file whose chunks lie on datanodes, acknowledged; the caller has verified their receipts."""
-
-    path: NamespacePath
-    user: str
-    overwrite: bool
-    permission: int
-    replication: int
-    block_bytes: int
-    create_parent: bool
-    request_id: str
-    chunks: Sequence[WrittenChunk]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +34,15 @@ class Publication:
     freed: list[ChunkRecord]
 
 
-def check_create(
-    reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool, replication: int = 1
-) -> None:
+def check_create(reader: Reader, path: NamespacePath, file: NewFile) -> None:
     """Raises what HDFS answers to a CREATE that cannot be; what can be now may still fail at completion.
 
     Where not even a byte has room there is no need to begin.
     """
     check_creatable(path)
     with reader.view():
-        way = _place_for_file(reader, path, overwrite, create_parent)
-        _check_room(reader, way, replication)
+        way = _place_for_file(reader, path, file)
+        _check_room(reader, way, file.replication)
 
 
 def check_allocation(reader: Reader, path: NamespacePath, written_bytes: int, replication: int) -> None:
@@ -71,18 +56,20 @@ def _check_room(reader: Reader, way: ResolvedPath, space: int) -> None:
     check_room(reader, way.inodes, NamespaceUsage(len(way.missing), space + _freed(replaced).bytes))
 
 
-def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publication:
-    """Publishes the file, with its parents if they are missing, in place of the file that was there.
+def complete_file(tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk], now_ms: int) -> Publication:
+    """Publish the file, with its parents if they are missing, in place of the file that was there.
 
+    Its chunks lie on datanodes, acknowledged; the caller has verified their receipts.
     Asked again with the same request id it gives the first answer, also where a body that was sent again lies in
     other chunks; with the same id and another file, or with chunks that already belong to one, it raises
     BadRequest. Else it raises what `check_create` does.
     """
-    length = sum(chunk.length for chunk in file.chunks)
-    if (first := reserve_reply(tx, _request_key(file), length, now_ms)) is not None:
+    path = parse_path(file.path)
+    length = sum(chunk.length for chunk in chunks)
+    if (first := reserve_reply(tx, _request_key(file, path, chunks), length, now_ms)) is not None:
         return Publication(first.answer, [], [])
-    check_creatable(file.path)
-    way = _place_for_file(tx, file.path, file.overwrite, file.create_parent)
+    check_creatable(path)
+    way = _place_for_file(tx, path, file)
     replaced = way.deepest if way.is_whole else None
     if replaced is None:
         check_not_full(tx, way.last)
@@ -90,14 +77,15 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
         parent = make_directories(tx, above, way.missing[:-1], file.user, above.permission | 0o300, now_ms)
     else:
         parent = existing_inode(tx, way.parent)
-        tx.remove_entry(parent.inode, file.path.name)
+        tx.remove_entry(parent.inode, path.name)
     made = NamespaceUsage(len(way.missing), length * file.replication)
     charge(tx, (way.inodes, made), (way.inodes, _freed(replaced)))
+    kept = inherited(parent.acl, only_mode_bits(file.permission), file.unmasked, is_directory=False)
     inode = tx.add_inode(
         Inode(
             inode=0,
             kind=InodeKind.FILE,
-            permission=only_mode_bits(file.permission),
+            permission=kept.permission,
             owner=file.user,
             group=parent.group,
             modified_ms=now_ms,
@@ -105,11 +93,12 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
             length=length,
             block_bytes=file.block_bytes,
             replication=file.replication,
+            acl=kept.acl,
         )
     )
-    tx.add_entry(parent.inode, file.path.name, inode)
+    tx.add_entry(parent.inode, path.name, inode)
     tx.touch(parent.inode, now_ms)
-    added = _add_chunks(tx, inode, file)
+    added = _add_chunks(tx, inode, file, chunks)
     return Publication(length, added, discard(tx, replaced) if replaced else [])
 
 
@@ -149,24 +138,26 @@ def _freed(replaced: Inode | None) -> NamespaceUsage:
     return NamespaceUsage(0, 0 if replaced is None else -usage_of_file(replaced).bytes)
 
 
-def _place_for_file(reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool) -> ResolvedPath:
+def _place_for_file(reader: Reader, path: NamespacePath, file: NewFile) -> ResolvedPath:
     way = find_place(reader, path)
     if way.is_whole:
         if way.deepest.kind is InodeKind.DIRECTORY:
             raise FileAlreadyExists(f"{path} already exists as a directory")
-        if not overwrite:
+        if not file.overwrite:
             raise FileAlreadyExists(f"{path} already exists")
-    elif len(way.missing) > 1 and not create_parent:
+    elif len(way.missing) > 1 and not file.create_parent:
         raise FileNotFound(f"Parent directory doesn't exist: {path.ancestor(len(path.components) - 1)}")
     for name in way.missing:
         check_name_length(name)
     return way
 
 
-def _add_chunks(tx: Transaction, inode: InodeId, file: FileToComplete) -> list[ChunkRecord]:
-    check_not_garbage(tx, file.path, file.chunks)
+def _add_chunks(
+    tx: Transaction, inode: InodeId, file: NewFile, chunks: Sequence[WrittenChunk]
+) -> list[ChunkRecord]:
+    check_not_garbage(tx, file.path, chunks)
     added = []
-    for position, chunk in enumerate(file.chunks):
+    for position, chunk in enumerate(chunks):
         hint = tuple(receipt.node for receipt in chunk.receipts)
         record = ChunkRecord(chunk.chunk, chunk.version, chunk.length, file.replication, hint)
         if not tx.add_chunk(inode, position, record, chunk.checksum):
@@ -175,14 +166,27 @@ def _add_chunks(tx: Transaction, inode: InodeId, file: FileToComplete) -> list[C
     return added
 
 
-def _request_key(file: FileToComplete) -> RequestKey:
+def _request_key(file: NewFile, path: NamespacePath, chunks: Sequence[WrittenChunk]) -> RequestKey:
     """Tells two completions apart by the file's data: a body that is sent again is written to other chunks."""
-    chunks = [(chunk.length, chunk.checksum) for chunk in file.chunks]
-    return RequestKey(file.request_id, (str(file.path), chunks))
+    data = [(chunk.length, chunk.checksum) for chunk in chunks]
+    return RequestKey(file.request_id, (str(path), data))
 
 
-def checked_replication(wanted: int) -> int:
-    """The number asked for, the default for zero. Raises BadRequest."""
-    if not 0 <= wanted <= replication_max:
-        raise BadRequest(f"replication {wanted} is out of range: 1 to {replication_max}")
+def checked_replication(wanted: int, path: object) -> int:
+    """Return the number asked for, the default for zero. Raises PathError."""
+    if wanted:
+        check_replication(wanted, path)
     return wanted or replication_default
+
+
+def check_replication(wanted: int, path: object) -> None:
+    """Raises PathError, which is an IOException as in HDFS."""
+    if wanted < min_replication:
+        raise PathError(
+            f"Requested replication factor of {wanted} is less than the required minimum of {min_replication} "
+            f"for {path}"
+        )
+    if wanted > replication_max:
+        raise PathError(
+            f"Requested replication factor of {wanted} exceeds maximum of {replication_max} for {path}"
+        )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from peacefs.coordinator.metadata.model import Inode, InodeKind
 from peacefs.coordinator.metadata.store import Transaction
 
+from .acl_rules import inherited
 from .paths import check_name_length
 
 _MODE_BITS = 0o1777
@@ -18,15 +19,25 @@ def only_mode_bits(permission: int) -> int:
 
 
 def make_directories(
-    tx: Transaction, parent: Inode, names: Iterable[str], owner: str, permission: int, now_ms: int
+    tx: Transaction,
+    parent: Inode,
+    names: Iterable[str],
+    owner: str,
+    permission: int,
+    now_ms: int,
+    unmasked: int | None = None,
 ) -> Inode:
-    """Makes a chain of directories below `parent`, none of which exists; the last, or `parent` for no names."""
+    """Makes a chain of directories below `parent`, none of which exists; the last, or `parent` for no names.
+
+    `unmasked` is what counts where a default ACL is inherited, if the client said it.
+    """
     for name in names:
         check_name_length(name)
+        kept = inherited(parent.acl, only_mode_bits(permission), unmasked, is_directory=True)
         made = Inode(
             inode=0,
             kind=InodeKind.DIRECTORY,
-            permission=only_mode_bits(permission),
+            permission=kept.permission,
             owner=owner,
             group=parent.group,
             modified_ms=now_ms,
@@ -34,6 +45,7 @@ def make_directories(
             length=0,
             block_bytes=0,
             replication=0,
+            acl=kept.acl,
         )
         made = made._replace(inode=tx.add_inode(made))
         tx.add_entry(parent.inode, name, made.inode)

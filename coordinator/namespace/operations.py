@@ -23,12 +23,11 @@ from peacefs.coordinator.metadata.model import (
     status_as,
 )
 from peacefs.coordinator.metadata.store import Reader, Transaction
-from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, PathIsNotEmptyDirectory
+from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, PathIsNotEmptyDirectory
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import (
     list_page_entries,
     list_remaining_max,
-    replication_max,
     summary_entries_per_turn,
 )
 
@@ -42,10 +41,10 @@ from .append import (
     take_lease,
 )
 from .create import (
-    FileToComplete,
     Publication,
     check_allocation,
     check_create,
+    check_replication,
     complete_file,
     keep_chunks,
 )
@@ -67,7 +66,6 @@ from .truncate_concat import (
 __all__ = [
     "AppendToComplete",
     "DeleteResult",
-    "FileToComplete",
     "Publication",
     "RenameResult",
     "ReplicationResult",
@@ -106,7 +104,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DeleteResult:
-    """Whether there was something to delete, and the chunks that are already free."""
+    """The outcome: whether there was something to delete, and the chunks that are already free."""
 
     done: bool
     freed: list[ChunkRecord]
@@ -114,7 +112,7 @@ class DeleteResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationResult:
-    """Whether the path is a file, and its chunks that are to have more or fewer replicas than before."""
+    """The outcome: whether the path is a file, and its chunks that need more or fewer replicas than before."""
 
     done: bool
     changed: list[ChunkRecord]
@@ -208,7 +206,7 @@ def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, Tre
 
 
 def quota(reader: Reader, path: NamespacePath) -> Quota | None:
-    """That of a directory itself; None also for what is not there."""
+    """Return the quota of the directory itself; None also for a path that does not exist."""
     with reader.view():
         way = follow(reader, path)
         return reader.quota(way.last) if way.is_whole else None
@@ -222,8 +220,13 @@ def chunk_page(reader: Reader, after: ChunkId, limit: int) -> list[ChunkRecord]:
 # -- changing --------------------------------------------------------------------------------------
 
 
-def mkdirs(tx: Transaction, path: NamespacePath, user: str, permission: int, now_ms: int) -> bool:
-    """Makes a directory and its parents; true also if it is there. Raises FileAlreadyExists for a file."""
+def mkdirs(
+    tx: Transaction, path: NamespacePath, user: str, permission: int, now_ms: int, unmasked: int | None = None
+) -> bool:
+    """Makes a directory and its parents; true also if it is there. Raises FileAlreadyExists for a file.
+
+    `unmasked` is the permission before the client's own mask: see `acl_rules.inherited`.
+    """
     check_creatable(path)
     way = find_place(tx, path)
     deepest = way.deepest
@@ -233,8 +236,8 @@ def mkdirs(tx: Transaction, path: NamespacePath, user: str, permission: int, now
         return True
     check_not_full(tx, deepest.inode)
     charge(tx, (way.inodes, NamespaceUsage(len(way.missing), 0)))
-    above = make_directories(tx, deepest, way.missing[:-1], user, permission | 0o300, now_ms)
-    make_directories(tx, above, way.missing[-1:], user, permission, now_ms)
+    above = make_directories(tx, deepest, way.missing[:-1], user, permission | 0o300, now_ms, unmasked)
+    make_directories(tx, above, way.missing[-1:], user, permission, now_ms, unmasked)
     return True
 
 
@@ -283,12 +286,11 @@ def set_owner(tx: Transaction, path: NamespacePath, owner: str | None, group: st
 
 
 def set_replication(tx: Transaction, path: NamespacePath, replication: int) -> ReplicationResult:
-    """How many replicas the chunks of a file are to have; false for what is no file.
+    """Set how many replicas the chunks of a file need; return False for a directory.
 
     A chunk that several files share keeps as many as the most demanding has asked for so far.
     """
-    if not 1 <= replication <= replication_max:
-        raise BadRequest(f"replication {replication} is out of range: 1 to {replication_max}")
+    check_replication(replication, path)
     way = find(tx, path)
     inode = way.deepest
     if not way.is_whole or inode.kind is InodeKind.DIRECTORY:

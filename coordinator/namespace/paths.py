@@ -20,7 +20,7 @@ _RESERVED_AT_ROOT = ".reserved"
 
 
 class Writer(NamedTuple):
-    """Which run the path was given to, and for which directory: that of the first `depth` components."""
+    """The run that the path was given to, and its directory: the first `depth` components."""
 
     depth: int
     run: int
@@ -59,7 +59,7 @@ class NamespacePath:
         return replace(self, components=(*self.components, name))
 
     def is_under(self, other: NamespacePath) -> bool:
-        """Whether this lies somewhere below `other`, and is not `other` itself."""
+        """Return whether this lies somewhere below `other`, and is not `other` itself."""
         depth = len(other.components)
         return len(self.components) > depth and self.components[:depth] == other.components
 

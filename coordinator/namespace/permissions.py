@@ -1,4 +1,4 @@
-"""Who may do what to an inode: HDFS's owner, group and other bits, its superusers and its words for a refusal.
+"""Permissions of an inode: HDFS's owner, group and other bits, its superusers and its words for a refusal.
 
 Names are believed, as everywhere with Hadoop's simple authentication: this keeps users from each other's
 accidents, not from each other's malice. A user is in the group of its own name and in those that the coordinator
@@ -18,13 +18,14 @@ from peacefs.coordinator.metadata.store import ROOT_GROUP
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.values.account_names import check_account_name
 
+from .acl_rules import allows
 from .paths import NamespacePath
 
 _STICKY: Final = 0o1000
 
 
 class Access(IntFlag):
-    """What one wants to do, in the bits of a permission."""
+    """An access that is asked for, in the bits of a permission."""
 
     EXECUTE = 1
     WRITE = 2
@@ -32,7 +33,7 @@ class Access(IntFlag):
 
     @classmethod
     def parse(cls, symbol: str) -> Access:
-        """Of the form r-x."""
+        """Return the bits in the form r-x."""
         return cls(sum(bit for bit, letter in zip((4, 2, 1), symbol, strict=True) if letter != "-"))
 
     @property
@@ -54,9 +55,16 @@ class Principal:
     is_superuser: bool
 
     def may(self, inode: Inode, access: Access) -> bool:
-        """The first of owner, group and other that fits decides, even where a later one would allow more."""
+        """The first of owner, group and other that fits decides, even where a later one would allow more.
+
+        What has an ACL is another matter: see `acl_rules.allows`.
+        """
         if self.is_superuser:
             return True
+        if inode.acl:
+            return allows(
+                inode.permission, inode.acl, self.user, self.groups, inode.owner, inode.group, int(access)
+            )
         if self.user == inode.owner:
             allowed = inode.permission >> 6
         elif inode.group in self.groups:
@@ -68,7 +76,7 @@ class Principal:
         return wanted & allowed == wanted
 
     def is_kept_off_by_sticky_bit(self, directory: Inode, child: Inode) -> bool:
-        """Whether the child may only be removed by its owner or the directory's, and this is neither."""
+        """Return whether the sticky bit keeps the caller from removing the child."""
         return (
             bool(directory.permission & _STICKY)
             and not self.is_superuser
@@ -122,7 +130,7 @@ def sticky_refusal(
 
 def _shown(path: NamespacePath, inode: Inode) -> str:
     kind = "d" if inode.kind is InodeKind.DIRECTORY else "-"
-    return f'"{path}":{inode.owner}:{inode.group}:{kind}{symbolic(inode.permission)}'
+    return f'"{path}":{inode.owner}:{inode.group}:{kind}{symbolic(inode.permission)}{"+" if inode.acl else ""}'
 
 
 def symbolic(permission: int) -> str:

@@ -38,7 +38,7 @@ def end(tx: Transaction, location: NamespacePath, now_ms: int) -> None:
 
 
 def status(reader: Reader, directory: InodeId, path: NamespacePath, run: RecordedRun) -> RunStatus:
-    """What there is to say of the latest run of a directory; in a view."""
+    """Describe the latest run of a directory; in a view."""
     plain = NamespacePath(path.components)
     return RunStatus(
         path=str(plain),
@@ -54,7 +54,7 @@ def status(reader: Reader, directory: InodeId, path: NamespacePath, run: Recorde
 
 
 def location(root: NamespacePath, number: int) -> NamespacePath:
-    """What a run is given for its root."""
+    """The location that a run is given for its root."""
     return NamespacePath(root.components, writer=Writer(len(root.components), number))
 
 

@@ -70,7 +70,7 @@ def check_room(reader: Reader, directories: Iterable[InodeId], change: Namespace
 
 
 def tree_usage(tx: Transaction, directories: Iterable[InodeId], inode: Inode) -> NamespaceUsage:
-    """What a file or tree below some directories counts for; not looked at when none of them has a quota."""
+    """Return the usage of a file or tree; zero, without counting, when no directory above it has a quota."""
     if tx.quota_directories().isdisjoint(directories):
         return NamespaceUsage(0, 0)
     return usage_of_file(inode) if inode.kind is InodeKind.FILE else tx.tree_usage(inode.inode)

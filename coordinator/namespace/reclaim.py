@@ -1,4 +1,4 @@
-"""What becomes of files and directories that have lost their names.
+"""Reclaiming files and directories that have lost their names.
 
 A file goes at once. A tree goes into a queue, as one row, and is taken apart later in small steps, so that
 deleting it is one short commit and none that follows is long. Nobody can see it any more: its top has no name.

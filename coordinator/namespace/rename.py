@@ -54,7 +54,7 @@ from .snapshots import refuse_snapshotted
 
 @dataclass(frozen=True, slots=True)
 class RenameResult:
-    """Whether it was done (always, unless LEGACY), and the chunks that the file it replaced has freed."""
+    """The outcome: whether it was done (always, unless LEGACY), and the chunks that the replaced file freed."""
 
     done: bool
     freed: list[ChunkRecord]

@@ -35,7 +35,7 @@ class ResolvedPath(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the path itself exists."""
+        """Return whether the path itself exists."""
         return len(self.inodes) > len(self.path.components)
 
     @property
@@ -92,7 +92,7 @@ def _refuse_superseded(reader: Reader, path: NamespacePath, inodes: list[InodeId
 
 
 def described(run: RecordedRun) -> str:
-    """Whose a run is, for people."""
+    """Name the owner of a run, for people."""
     process = f"process {run.pid} on {run.host}" if run.pid else run.host
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(run.since_ms / 1000))
     return f"{run.user}, {process}, since {since} UTC"

@@ -60,7 +60,7 @@ def check_request_id(request_id: str) -> None:
 
 
 def cached_reply(reader: Reader, key: RequestKey) -> Applied[Any] | None:
-    """What the request was answered before. Raises BadRequest for another request under the same id."""
+    """Return the earlier reply to the request. Raises BadRequest for another request under the same id."""
     if not key.request_id:
         return None
     check_request_id(key.request_id)

@@ -1,4 +1,4 @@
-"""What differs between a directory as two snapshots show it, or as one does and as it is now.
+"""Differences between two snapshots of a directory, or between one and the present.
 
 Files and directories are known by their inodes, as in HDFS: what was moved within the directory was renamed, what
 was replaced was deleted and created. Of a tree that came or went only the top is named. What was deleted, modified
@@ -28,11 +28,18 @@ class DiffKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of a path relative to the directory, empty for itself. `target` is where it was renamed to."""
+    """One difference, of a path relative to the directory, empty for itself; `target` is its new name.
+
+    `parent` is the directory that it lay in, or was made in, `new_parent` that of the target.
+    """
 
     kind: DiffKind
     path: str
     target: str | None = None
+    inode: InodeId = 0
+    parent: InodeId = 0
+    new_parent: InodeId = 0
+    is_directory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +64,35 @@ def compare(older: Reader, newer: Reader, directory: InodeId) -> Generator[None,
         node = after.get(number)
         if node is None:
             if was.parent in after:
-                differences.append(Difference(DiffKind.DELETE, was.path))
+                differences.append(_difference(DiffKind.DELETE, was))
             continue
         if _is_moved(was, node):
-            differences.append(Difference(DiffKind.RENAME, was.path, node.path))
-        if was.inode != node.inode:
-            differences.append(Difference(DiffKind.MODIFY, was.path))
+            differences.append(_difference(DiffKind.RENAME, was, node))
     differences += [
-        Difference(DiffKind.CREATE, node.path)
+        _difference(DiffKind.CREATE, node)
         for number, node in after.items()
         if number not in before and node.parent in before
+    ]
+    # A clock that stands still, or goes back, leaves the time of a directory as it was.
+    changed = {parent for one in differences for parent in (one.parent, one.new_parent)}
+    differences += [
+        _difference(DiffKind.MODIFY, was)
+        for number, was in before.items()
+        if number in after and (was.inode != after[number].inode or number in changed)
     ]
     return sorted(differences, key=lambda difference: (difference.path, difference.kind is DiffKind.CREATE))
 
 
+def _difference(kind: DiffKind, node: _Node, target: _Node | None = None) -> Difference:
+    moved_to, new_parent = (None, 0) if target is None else (target.path, target.parent)
+    inode = node.inode
+    return Difference(
+        kind, node.path, moved_to, inode.inode, node.parent, new_parent, inode.kind is InodeKind.DIRECTORY
+    )
+
+
 def _is_moved(was: _Node, node: _Node) -> bool:
-    """Whether its own entry is another; what merely lies in something that was moved is not named."""
+    """Return whether its own entry changed; what merely lies in something that was moved is not named."""
     return was.parent != node.parent or was.path.rpartition("/")[2] != node.path.rpartition("/")[2]
 
 

@@ -22,7 +22,7 @@ from .snapshots import existing_snapshot, refuse_snapshotted
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """How far a copy of what a snapshot shows has come."""
+    """The progress of a copy of what a snapshot shows."""
 
     path: NamespacePath
     snapshot: str
@@ -40,7 +40,7 @@ def begin(tx: Transaction, path: NamespacePath, snapshot: str) -> Restoration:
     directory, found = existing_snapshot(tx, path, snapshot)
     shown = tx.at(found.at_tx, directory).inode(directory)
     assert shown is not None, f"snapshot {snapshot} shows no directory"
-    top = tx.add_inode(shown)
+    top = tx.add_inode(shown._replace(attributes_tx=0))
     tx.stage(top)
     return Restoration(path, snapshot, found.at_tx, top, begun(path, directory, top))
 

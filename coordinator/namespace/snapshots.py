@@ -34,7 +34,7 @@ from .resolution import find_existing
 
 
 class SnapshotPlace(NamedTuple):
-    """Where to look for what a path names: now, or in a snapshot, whose paths begin at its directory."""
+    """The state in which a path is looked up: now, or a snapshot, whose paths begin at its directory."""
 
     reader: Reader
     path: NamespacePath
@@ -75,7 +75,7 @@ def snapshotted_directory(path: NamespacePath) -> NamespacePath | None:
 
 
 def locate(reader: Reader, path: NamespacePath) -> SnapshotPlace:
-    """Where a path is to be looked up. Raises FileNotFound for a snapshot that is not there."""
+    """Return the state in which to look a path up. Raises FileNotFound for a snapshot that does not exist."""
     directory = snapshotted_directory(path)
     if directory is None:
         return SnapshotPlace(reader, path)
@@ -92,12 +92,12 @@ def locate(reader: Reader, path: NamespacePath) -> SnapshotPlace:
 
 
 def is_list_of_snapshots(path: NamespacePath) -> bool:
-    """Whether a path is the `.snapshot` of a directory."""
+    """Return whether a path is the `.snapshot` of a directory."""
     return path.name == SNAPSHOTS_NAME and path.components.index(SNAPSHOTS_NAME) == len(path.components) - 1
 
 
 def list_page(reader: Reader, path: NamespacePath, start_after: str | None, limit: int) -> ListPage:
-    """What `.snapshot` holds: each snapshot as the directory that it shows. Raises FileNotFound."""
+    """List `.snapshot`: each snapshot as the directory that it shows. Raises FileNotFound."""
     with reader.view():
         directory = _directory_of_list(reader, path).inode
         found = [snapshot for snapshot in reader.snapshots(directory) if snapshot.name > (start_after or "")]
@@ -184,7 +184,7 @@ def disallow(tx: Transaction, path: NamespacePath) -> None:
 
 
 def default_name(now_ms: int) -> str:
-    """What HDFS calls a snapshot when nobody says; in UTC."""
+    """Return HDFS's default name of a snapshot, in UTC."""
     return time.strftime("s%Y%m%d-%H%M%S", time.gmtime(now_ms / 1000)) + f".{now_ms % 1000:03}"
 
 
@@ -216,7 +216,7 @@ def rename(tx: Transaction, path: NamespacePath, name: str, new_name: str) -> No
 
 
 def delete(tx: Transaction, path: NamespacePath, name: str) -> None:
-    """What only this one shows goes later: see `reclaim`. Raises SnapshotRefused, FileNotFound."""
+    """Delete a snapshot; `reclaim` deletes later what it alone shows. Raises SnapshotRefused, FileNotFound."""
     directory = snapshottable(tx, path)
     if tx.snapshot(directory, name) is None:
         raise SnapshotRefused(f"Cannot delete snapshot {name} from path {path}: the snapshot does not exist.")

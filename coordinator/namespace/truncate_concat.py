@@ -88,7 +88,7 @@ def _charge_concat(tx: Transaction, onto: Inode, sources: Sequence[Inode]) -> No
 def is_repeated_concat(
     reader: Reader, target: NamespacePath, sources: Sequence[NamespacePath], now_ms: int
 ) -> bool:
-    """Whether just this was done a short while ago, so that it is asked again because its answer was lost.
+    """Return whether just this was done a short while ago, so that the request is a repetition.
 
     As with a rename, no source must be there any more, and the target must be what the concatenation made of it.
     """
@@ -101,7 +101,7 @@ def is_repeated_concat(
 
 
 def _trace(made: Inode, sources: Sequence[NamespacePath]) -> RequestKey:
-    """What a concatenation leaves behind, under an id that only its own target, unchanged, leads to."""
+    """Return the key of a concatenation's cached reply, which only its own target, unchanged, leads to."""
     what = (made.inode, made.length, made.modified_ms, [str(path) for path in sources])
     return RequestKey(f"concat {RequestKey('', what).fingerprint().hex()}", what)
 

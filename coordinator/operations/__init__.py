@@ -1,5 +1,5 @@
-"""What the doors call: the asynchronous service over `namespace` and `cluster`, one noun a file.
+"""The service behind the doors: asynchronous operations over `namespace` and `cluster`, one noun a file.
 
-Begin with `files.py`, which holds them all, and `context.py`, which each is given. Never imports `api` or
-`rpc`.
+Begin with `files.py`, which holds them all, and `context.py`, which each is given; `core_driver.py` performs what
+the core commands. Never imports `api` or `rpc`.
 """

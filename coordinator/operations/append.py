@@ -26,7 +26,6 @@ from peacefs.protocol.messages import AbandonLease, Done, FlushFile, Leased, Ren
 from peacefs.protocol.tokens import FileAppend, FileLease, FileWrite
 
 from .context import OperationContext
-from .deferred_deletes import DeferredDeletes
 from .leases import Leases
 from .placement import ChunkPlacer
 
@@ -35,7 +34,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 @dataclass(frozen=True, slots=True)
 class AppendFile:
-    """What a stock client asks for; `exclude` are datanodes, as host:port, that it could not reach."""
+    """A stock client's request; `exclude` are datanodes, as host:port, that it could not reach."""
 
     path: str
     user: str
@@ -45,7 +44,7 @@ class AppendFile:
 
 @dataclass(frozen=True, slots=True)
 class AppendTicket:
-    """Where to send the data, with a token to take a lease there."""
+    """The address to send the data to, with a token to take a lease there."""
 
     http_host: str
     http_port: int
@@ -59,7 +58,6 @@ class AppendOperations:
         self._ctx = context
         self._placer = placer
         self._leases = leases
-        self._deferred = DeferredDeletes()
 
     async def append(self, wanted: AppendFile) -> AppendTicket:
         """A datanode near the writer. Takes no lease. Raises FileNotFound, FileAlreadyExists, NoDatanodes."""
@@ -144,8 +142,8 @@ class AppendOperations:
         lease = _lease(token)
         await self._ctx.commit(lambda tx: namespace.abandon_lease(tx, token.inode, lease))
         self._leases.release(token.inode, lease)
-        writer, cluster = writer_of(token), self._ctx.cluster
-        self._ctx.send(cluster.abandon(cluster.assignments.chunks_of(writer), writer))
+        writer, core = writer_of(token), self._ctx.core
+        self._ctx.perform(core.abandon(core.cluster.assignments.chunks_of(writer), writer))
         return Done()
 
     def renew_lease(self, token: FileLease) -> None:
@@ -192,7 +190,7 @@ class AppendOperations:
         return self.lease_token(token.path, token.inode, lease, token.replication, token.request_id), publication
 
     async def _add(self, wanted: namespace.AppendToComplete) -> namespace.Publication:
-        """What a reader may still read by a layout that it has goes when that has expired."""
+        """Commit the chunks; those that they replace go when the layouts of present readers have expired."""
 
         def change(tx: Transaction) -> namespace.Publication:
             publication = namespace.complete_append(tx, wanted, self._ctx.now_ms())
@@ -201,7 +199,7 @@ class AppendOperations:
             return publication
 
         publication = await self._ctx.commit(change)
-        self._ctx.free(self._deferred.add(self._ctx.monotonic(), publication.freed))
+        self._ctx.perform(self._ctx.core.replaced(self._ctx.monotonic(), publication.freed))
         return replace(publication, freed=[])
 
     def beginning(self, lease: Lease) -> AbstractContextManager[None]:
@@ -212,13 +210,9 @@ class AppendOperations:
         """The writer of a file that was published while it is being written."""
         self._leases.hold(self._ctx.monotonic(), inode, lease)
 
-    def delete_deferred(self) -> None:
-        """Has the replicas dropped of what was replaced so long ago that nobody can read it any more."""
-        self._ctx.free(self._deferred.due(self._ctx.monotonic()))
-
 
 def writer_of(token: FileWrite | FileLease) -> str:
-    """Whose chunks are his own: the name of the writer that a token was made for."""
+    """Return the name of the writer that a token was made for, to whom its chunks are assigned."""
     return _writer_with(_lease(token)) if isinstance(token, FileLease) else writer_with(token.request_id)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
-from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.core import Command, CoordinatorCore
 from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.store import Reader, Transaction
@@ -19,6 +20,10 @@ from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import read_token_lifetime_s, startup_hold_s, startup_waiting_max
 from peacefs.protocol.tokens import Signer
+
+from .chunk_permits import ChunkPermits
+from .core_driver import CoreDriver, Links
+from .waiters import Wait, wait_on_loop
 
 T = TypeVar("T")
 
@@ -32,40 +37,68 @@ class OperationContext:
 
     reader: Reader
     commit: Commit
-    cluster: Cluster
+    core: CoordinatorCore
     signer: Signer
-    numbering: Numbering
-    send: Callable[[Sequence[Order]], None]
+    links: Links
     callers: Callers = field(default_factory=Callers)
     monotonic: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    wait: Wait = wait_on_loop
     #: How long a reader goes on before its rights are looked at again.
     read_token_lifetime_s: float = read_token_lifetime_s
     waiting_max: int = startup_waiting_max
+    #: Hears how long the set of each grant had waited, in seconds.
+    on_waited: Callable[[float], object] = lambda seconds: None
 
     _waiting: set[object] = field(default_factory=set, init=False)
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The part of the core that knows datanodes and replicas."""
+        return self.core.cluster
+
+    @cached_property
+    def numbering(self) -> Numbering:
+        """Draws ids of chunks, versions, leases and runs."""
+        return self.core.numbering
+
+    @cached_property
+    def permits(self) -> ChunkPermits:
+        """Signs permits to write chunks."""
+        return ChunkPermits(self.core, self.signer, self.monotonic, self.wall_clock)
+
+    @cached_property
+    def driver(self) -> CoreDriver:
+        """Performs what the core commands."""
+        return CoreDriver(self.core, self.links, self.permits, self.monotonic, self.on_waited, self.wait)
+
+    def perform(self, commands: Iterable[Command]) -> None:
+        """Perform what an event of the core brought, before the next event."""
+        self.driver.perform(commands)
 
     def now_ms(self) -> int:
         return int(self.wall_clock() * 1000)
 
-    async def run_once(self, key: RequestKey, change: Callable[[Transaction], Applied[A]]) -> Applied[A]:
+    async def run_once(
+        self, key: RequestKey, change: Callable[[Transaction], Applied[A]], *, in_any_case: bool = False
+    ) -> Applied[A]:
         """Commit a change once; a repeated request gets the cached reply. See `retry_cache`."""
-        return await self.commit(lambda tx: run_once(tx, key, self.now_ms(), change))
+        return await self.commit(lambda tx: run_once(tx, key, self.now_ms(), change), in_any_case=in_any_case)
 
     def free(self, records: Sequence[ChunkRecord]) -> None:
         """Has the replicas dropped of chunks that no file refers to any more, once nobody reads them."""
         if records:
-            self.send(self.cluster.freed(self.monotonic(), records))
+            self.perform(self.core.freed(self.monotonic(), records))
 
     @property
     def is_ready(self) -> bool:
-        """Whether `until_ready` holds nobody."""
+        """Return whether `until_ready` holds nobody."""
         return self.cluster.ready(self.monotonic())
 
     @property
     def held(self) -> int:
-        """How many requests `until_ready` holds."""
+        """Return how many requests `until_ready` holds."""
         return len(self._waiting)
 
     async def until_ready(self) -> None:

@@ -1,4 +1,4 @@
-"""Which key each datanode id belongs to, and which of them were revoked: committed first, then acted upon."""
+"""Credentials of datanodes: the key of each id, and revocations; committed first, then acted upon."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Credentials:
         return self._enrolled
 
     def is_enrolled(self, registration: Register, transcript: bytes) -> bool:
-        """Whether the datanode has the key of its id; False if the id has none yet. Raises CredentialRefused."""
+        """Return whether the datanode has its id's key; False if the id has none. Raises CredentialRefused."""
         node, key = registration.node, registration.public_key
         if not proves_registration(key, registration.proof, node, transcript):
             raise CredentialRefused(f"datanode {node} does not prove that it has the credential that it shows")
@@ -62,7 +62,7 @@ class Credentials:
             log.info("datanode %s is enrolled with credential %s", node, fingerprint(public_key))
 
     async def revoke(self, node: NodeId) -> Enrolment:
-        """What it holds counts as lost, and it registers no more. Raises BadRequest for an id that has no key."""
+        """Revoke a datanode: its replicas count as lost. Raises BadRequest for an id without a key."""
         enrolment = self._of(node)
         if enrolment.revoked_ms is None:
             enrolment = Enrolment(enrolment.public_key, enrolment.enrolled_ms, self._ctx.now_ms())

@@ -1,4 +1,4 @@
-"""What an operator decides about datanodes: committed first, then acted upon."""
+"""An operator's decisions about datanodes: committed first, then acted upon."""
 
 from __future__ import annotations
 

@@ -6,9 +6,12 @@ no wire format.
 
 from __future__ import annotations
 
-from peacefs.coordinator.scheduling.scheduler import Scheduling
+from peacefs.protocol.limits import reclaim_entries_per_commit
 
+from .acls import AclOperations
 from .append import AppendOperations
+from .attributes import AttributeOperations
+from .chunk_explanation import ChunkExplanations
 from .context import OperationContext
 from .copy import CopyOperations
 from .credentials import Credentials
@@ -34,25 +37,34 @@ from .write_grants import WriteGrantService
 class Files:
     """All operations over one context."""
 
-    def __init__(self, context: OperationContext, scheduling: Scheduling, trash_minutes: int = 0) -> None:
+    def __init__(
+        self,
+        context: OperationContext,
+        trash_minutes: int = 0,
+        *,
+        copied_per_commit: int = reclaim_entries_per_commit,
+    ) -> None:
         self.callers = context.callers
         placer = ChunkPlacer(context)
         leases = Leases(context.monotonic())
         self.names = Names(context)
-        self.probing = ProbeOperations(context, placer)
+        self.probing = ProbeOperations(context)
         self.appending = AppendOperations(context, placer, leases)
         self.reshaping = TruncateConcat(context, leases)
-        self.schedule = WriteGrantService(context, placer, self.appending, scheduling)
+        self.schedule = WriteGrantService(context, self.appending)
         self.writing = WriteOperations(context, placer, self.appending, self.schedule)
+        self.acls = AclOperations(context)
+        self.attributes = AttributeOperations(context)
         self.snapshots = SnapshotOperations(context, self.names)
-        self.copying = CopyOperations(context, self.names)
+        self.copying = CopyOperations(context, self.names, copied_per_commit)
         self.limiting = QuotaOperations(context, self.names)
         self.trash = Trash(context, self.names, trash_minutes)
         self.reading = ReadOperations(context)
-        self.recovery = ReadGrantService(context, scheduling)
+        self.recovery = ReadGrantService(context)
         self.administration = DatanodeAdmin(context)
         self.credentials = Credentials(context)
         self.temporary_files = TemporaryFiles(context, leases)
         self.fencing = QueryRuns(context)
         self.reporting = QueryReports(context)
         self.inspection = Fsck(context)
+        self.explanations = ChunkExplanations(context)

@@ -1,4 +1,4 @@
-"""Who extends which file just now: soft state, one writer at a time. Pure: `now_s` comes in, nothing waits.
+"""Leases of files that are being extended: soft state, one writer at a time. Pure: `now_s` comes in.
 
 A lease is taken, renewed by every call of its holder, and released. One that has not been renewed for
 `limits.lease_s` may be taken by somebody else; until that happens its holder may go on. That the former holder

@@ -77,18 +77,20 @@ class Names:
             namespace.status(place.reader, place.path)
 
     def _locate(self, path: NamespacePath, caller: Principal) -> snapshots.SnapshotPlace | None:
-        """Where to look a path up; None for the list of a directory's snapshots."""
+        """Return the state in which to look a path up; None for the list of a directory's snapshots."""
         checks.check_way_to_snapshots(self._ctx.reader, path, caller)
         if snapshots.is_list_of_snapshots(path):
             return None
         return snapshots.locate(self._ctx.reader, path)
 
-    async def mkdirs(self, path: str, user: str, permission: int, request_id: str = "") -> bool:
+    async def mkdirs(
+        self, path: str, user: str, permission: int, request_id: str = "", unmasked: int | None = None
+    ) -> bool:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
 
         def change(tx: Transaction) -> Applied[bool]:
             checks.check_mkdirs(tx, parsed, caller)
-            return Applied(namespace.mkdirs(tx, parsed, user, permission, self._ctx.now_ms()))
+            return Applied(namespace.mkdirs(tx, parsed, user, permission, self._ctx.now_ms(), unmasked))
 
         key = RequestKey(request_id, ("mkdirs", str(parsed), user, permission))
         return (await self._ctx.run_once(key, change)).answer
@@ -177,7 +179,7 @@ class Names:
 
     async def set_replication(self, path: str, user: str, replication: int, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
-        wanted = checked_replication(replication)
+        wanted = checked_replication(replication, parsed)
 
         def change(tx: Transaction) -> Applied[bool]:
             checks.check_access(tx, parsed, caller, Access.WRITE)
@@ -202,18 +204,20 @@ class Names:
     async def reclaim(self) -> None:
         """Take deleted trees, and unfinished copies, apart in small commits, until nothing is left."""
         while self._given_up:
-            await self._ctx.commit(self._given_up[0])
+            await self._ctx.commit(self._given_up[0], in_any_case=True)
             del self._given_up[0]
         while self._to_reclaim:
             self._to_reclaim = False
             more = True
             try:
-                freed, more = await self._ctx.commit(lambda tx: reclaim_step(tx, reclaim_entries_per_commit))
+                freed, more = await self._ctx.commit(
+                    lambda tx: reclaim_step(tx, reclaim_entries_per_commit), in_any_case=True
+                )
             finally:
                 self._to_reclaim = self._to_reclaim or more
             self._ctx.free(freed)
 
     async def forget_answers(self) -> None:
         """Drops the answers that nobody can ask for again."""
-        while await self._ctx.commit(lambda tx: forget_answers_step(tx, self._ctx.now_ms())):
+        while await self._ctx.commit(lambda tx: forget_answers_step(tx, self._ctx.now_ms()), in_any_case=True):
             pass

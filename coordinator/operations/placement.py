@@ -6,11 +6,10 @@ from peacefs.coordinator.cluster.membership import Node
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.scheduling.write_sets import InFlight
 from peacefs.protocol.errors import NoDatanodes
-from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import chunk_begin_s, grant_open_s, write_token_lifetime_s
-from peacefs.protocol.messages import Allocated, GrantedChunk, Hop
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import chunk_begin_s, pipeline_hops_max, write_token_lifetime_s
+from peacefs.protocol.messages import Allocated
 from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite, OneTimeChunk
 
 from .context import OperationContext
@@ -37,7 +36,12 @@ class ChunkPlacer:
         """
         chunk, version = self._ctx.numbering.next(), self._ctx.numbering.next()
         nodes = self._ctx.cluster.place(
-            self._ctx.monotonic(), chunk, writer_host, replication, exclude, write_token_lifetime_s
+            self._ctx.monotonic(),
+            chunk,
+            writer_host,
+            min(replication, pipeline_hops_max),
+            exclude,
+            write_token_lifetime_s,
         )
         self._ctx.cluster.assignments.assign(chunk, writer)
         # Who comes later is given another: this one may be garbage before its writer can say that it is kept.
@@ -59,22 +63,6 @@ class ChunkPlacer:
             return self.place(replication, writer_host, frozenset(), writer)[0]
         except NoDatanodes:
             return None
-
-    def granted(self, grant: InFlight) -> GrantedChunk | None:
-        """The same for a chunk that the scheduling service has placed; None if a node of it is not known."""
-        ctx = self._ctx
-        hops = [hop for node in grant.nodes if (hop := ctx.cluster.hop(node)) is not None]
-        if len(hops) != len(grant.nodes):
-            return None
-        use_by_s = ctx.wall_clock() + grant.granted_s + grant_open_s - ctx.monotonic()
-        token = ChunkWrite(use_by_s, grant.chunk, grant.version, hops, grant.number)
-        allocated = Allocated(grant.chunk, grant.version, hops, ctx.signer.sign(token))
-        return GrantedChunk(grant.index, ctx.numbering.epoch, grant.number, allocated)
-
-    def write_token(self, chunk: ChunkId, version: int, pipeline: list[Hop]) -> str:
-        """Sign a token to copy a version of a chunk through these nodes as they are now, or to measure them."""
-        expires_s = self._ctx.wall_clock() + write_token_lifetime_s
-        return self._ctx.signer.sign(ChunkWrite(expires_s, chunk, version, pipeline))
 
     def nodes_by_http_name(self, names: frozenset[str]) -> frozenset[NodeId]:
         """The datanodes that a client calls `host:port`."""

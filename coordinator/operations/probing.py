@@ -13,7 +13,6 @@ from peacefs.protocol.limits import probe_memory_s, probes_max
 from peacefs.protocol.messages import Allocated, DeleteChunks, Replica
 
 from .context import OperationContext
-from .placement import ChunkPlacer
 
 
 class _Probe(NamedTuple):
@@ -25,9 +24,8 @@ class _Probe(NamedTuple):
 class ProbeOperations:
     """Remembers its probes, so that nothing else can be deleted by their name."""
 
-    def __init__(self, context: OperationContext, placer: ChunkPlacer) -> None:
+    def __init__(self, context: OperationContext) -> None:
         self._ctx = context
-        self._placer = placer
         self._probes: dict[ChunkId, _Probe] = {}
 
     def allocate(self, pipeline: Sequence[NodeId]) -> Allocated:
@@ -51,7 +49,7 @@ class ProbeOperations:
             chunk=chunk,
             version=version,
             pipeline=hops,
-            token=self._placer.write_token(chunk, version, hops),
+            token=self._ctx.permits.to_copy(chunk, version, hops),
         )
 
     def _is_alive(self, node_id: NodeId) -> bool:
@@ -64,4 +62,4 @@ class ProbeOperations:
             probe = self._probes.pop(chunk, None)
             if probe is not None:
                 replica = Replica(chunk, probe.version, 0)
-                self._ctx.send([Order(node, DeleteChunks([replica])) for node in probe.nodes])
+                self._ctx.perform([Order(node, DeleteChunks([replica])) for node in probe.nodes])

@@ -1,4 +1,4 @@
-"""What drivers report of their queries: the last report of each checkpoint root, in memory, of a limited number.
+"""Drivers' reports of their queries: the last of each checkpoint root, in memory, for a limited number.
 
 A coordinator that starts anew hears it again, and nothing but what people are told depends on it.
 """

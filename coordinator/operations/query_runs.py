@@ -36,7 +36,9 @@ class QueryRuns:
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
 
-    async def begin(self, path: str, user: str, host: str, pid: int, request_id: str = "") -> RunStatus:
+    async def begin(
+        self, path: str, user: str, host: str, pid: int, request_id: str = "", *, in_any_case: bool = False
+    ) -> RunStatus:
         """Makes the directory, if it is not there, and the caller its one writer; where to write.
 
         Asked again under its `request_id`, the run that was begun then. Raises AccessDenied, BadRequest,
@@ -59,14 +61,14 @@ class QueryRuns:
             return Applied(run.number)
 
         key = RequestKey(request_id, ("begin run", str(root), user, host, pid))
-        begun = await self._ctx.run_once(key, change)
+        begun = await self._ctx.run_once(key, change, in_any_case=in_any_case)
         if not begun.before:
             log.info("run %s of %s: %s", show(run.number), root, described(run))
         with self._ctx.reader.view():
             return _latest(self._ctx.reader, runs.location(root, begun.answer))
 
-    async def end(self, location: str, user: str, request_id: str = "") -> None:
-        """What the holder of a location says when it is done. Raises RunSuperseded, AccessDenied, BadRequest."""
+    async def end(self, location: str, user: str, request_id: str = "", *, in_any_case: bool = False) -> None:
+        """End a run at the word of its holder. Raises RunSuperseded, AccessDenied, BadRequest."""
         parsed, caller = changeable_path(location), self._ctx.callers.of(user)
 
         def change(tx: Transaction) -> Applied[None]:
@@ -74,10 +76,11 @@ class QueryRuns:
             runs.end(tx, parsed, self._ctx.now_ms())
             return Applied(None)
 
-        await self._ctx.run_once(RequestKey(request_id, ("end run", str(parsed), user)), change)
+        key = RequestKey(request_id, ("end run", str(parsed), user))
+        await self._ctx.run_once(key, change, in_any_case=in_any_case)
 
     async def latest(self, path: str, user: str) -> list[RunStatus]:
-        """Of every root at or below a path that the caller may see into, in order of their paths.
+        """Return the runs of every root at or below a path that the caller may see into, in order of their paths.
 
         Raises FileNotFound, AccessDenied, BadRequest for more than `limits.runs_listed_max`.
         """

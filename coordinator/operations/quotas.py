@@ -39,7 +39,7 @@ class QuotaOperations:
         await self._ctx.run_once(RequestKey(request_id, ("quota", str(parsed), user, names, space)), change)
 
     async def usage(self, path: str, user: str) -> Quota:
-        """What a directory with a quota holds, at once; what any other path holds is counted. FileNotFound."""
+        """Return the usage of a path: at once for a directory with a quota, else counted. Raises FileNotFound."""
         parsed, caller = parse_path(path), self._ctx.callers.of(user)
         if snapshotted_directory(parsed) is None:
             with self._ctx.reader.view():

@@ -41,7 +41,7 @@ from .context import OperationContext
 
 @dataclass(frozen=True, slots=True)
 class OpenTicket:
-    """Where to fetch the data."""
+    """The address to fetch the data from."""
 
     http_host: str
     http_port: int
@@ -114,7 +114,7 @@ class ReadOperations:
         return self._ctx.signer.sign(token), layout, file.status
 
     async def layout(self, wanted: GetLayout, reader_host: str | None) -> Layout:
-        """Where the chunks of an open file are now, of the version that was opened alone, and its token renewed.
+        """Return where the chunks of the opened version are now, with a renewed token.
 
         With `wanted.held`, of that chunk only. Raises AccessDenied if its user may not read it any more,
         TokenExpired, and FileNotFound for a file that was deleted or FileChanged for one that was replaced or
@@ -173,7 +173,7 @@ class ReadOperations:
     async def report_corrupt(self, report: ReportCorrupt) -> Done:
         """A reader met bad bytes; the datanode is asked to check."""
         replica = Replica(report.chunk, report.version, 0)
-        self._ctx.send(self._ctx.cluster.suspect_replica(report.node, replica))
+        self._ctx.perform(self._ctx.cluster.suspect_replica(report.node, replica))
         return Done()
 
     async def block_locations(self, path: str, user: str, offset: int, length: int) -> FileLocations:
@@ -188,7 +188,7 @@ class ReadOperations:
         return FileLocations(at, blocks)
 
     def space(self) -> Usage:
-        """Of the whole cluster, replicas counted one by one."""
+        """Return the usage of the whole cluster, replicas counted one by one."""
         return self._ctx.cluster.members.space()
 
     async def _opened(self, path: str, user: str) -> _OpenedFile:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-
-from peacefs.coordinator.scheduling.read_scheduler import ReadRequest, RecoveryReads
-from peacefs.coordinator.scheduling.scheduler import Scheduling
+from peacefs.coordinator.scheduling.read_scheduler import ReadRequest
 from peacefs.protocol.limits import grant_hold_s
 from peacefs.protocol.messages import ReadsScheduled, StateReads
 
@@ -16,13 +12,12 @@ from .context import OperationContext
 class ReadGrantService:
     """Belongs to the event loop. Whoever waits has its question held for a moment, and asks again."""
 
-    def __init__(self, context: OperationContext, scheduling: Scheduling) -> None:
+    def __init__(self, context: OperationContext) -> None:
         self._ctx = context
-        self.reads = RecoveryReads(scheduling.has_room)
-        self._awaited: dict[str, set[asyncio.Event]] = {}
+        self.reads = context.core.reads
 
     async def state(self, wanted: StateReads) -> ReadsScheduled:
-        """Which of its chunks a reader may read now, and where. Raises AccessDenied, BadRequest, Overloaded."""
+        """Return a reader's permits: chunks, and where. Raises AccessDenied, BadRequest, Overloaded."""
         self._ctx.signer.verify_reader(wanted.token, self._ctx.wall_clock())
         alive = {node.id for node in self._ctx.cluster.members.alive()}
         request = ReadRequest(
@@ -33,16 +28,12 @@ class ReadGrantService:
             at_once=wanted.at_once,
             waited_s=max(0.0, wanted.waited_s),
         )
-        self._wake(self.reads.state(self._ctx.monotonic(), request))
+        self._ctx.perform(self._ctx.core.state_reads(self._ctx.monotonic(), request))
         answer = self._held_grants(request)
         if request.wanted and not answer.grants and wanted.wait_s > 0:
-            await self._served(request.reader, min(wanted.wait_s, grant_hold_s))
+            await self._ctx.driver.reads_awaited.wait(request.reader, min(wanted.wait_s, grant_hold_s))
             answer = self._held_grants(request)
         return answer
-
-    def tick(self) -> None:
-        """To be called several times a second."""
-        self._wake(self.reads.tick(self._ctx.monotonic()))
 
     def now_s(self) -> float:
         """Return the time by which grants are judged."""
@@ -52,21 +43,3 @@ class ReadGrantService:
         grants = self.reads.grants(request.reader)
         new = [(number, node) for number, node in grants.items() if number not in request.holding]
         return ReadsScheduled(new, len(request.wanted) - len(new))
-
-    async def _served(self, reader: str, wait_s: float) -> None:
-        event = asyncio.Event()
-        self._awaited.setdefault(reader, set()).add(event)
-        try:
-            async with asyncio.timeout(wait_s):
-                await event.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self._awaited[reader].discard(event)
-            if not self._awaited[reader]:
-                del self._awaited[reader]
-
-    def _wake(self, readers: Sequence[str]) -> None:
-        for reader in readers:
-            for event in self._awaited.get(reader, ()):
-                event.set()

@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class _LookAgain(Exception):
-    """What may be removed has changed too much since it was looked at."""
+    """The tree has changed too much since it was checked."""
 
 
 class RemovalRights:
-    """Of one caller, for one path. `look`, then `commit` a change that calls `check`."""
+    """The check of one caller for one path: `look`, then `commit` a change that calls `check`."""
 
     def __init__(self, context: OperationContext, path: NamespacePath, caller: Principal) -> None:
         self._ctx = context

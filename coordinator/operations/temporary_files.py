@@ -27,14 +27,14 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class Watch:
-    """Which temporary files have stayed as they are since when. Pure; forgets those that a look does not meet."""
+    """Temporary files and since when each is unchanged. Pure; forgets those that a scan does not meet."""
 
     def __init__(self) -> None:
         self._since: dict[InodeId, tuple[Inode, float]] = {}
         self._met: dict[InodeId, tuple[Inode, float]] = {}
 
     def is_left(self, now_s: float, now_ms: int, inode: Inode, age_s: float) -> bool:
-        """Whether a file has been left by its writer, as far as clocks can tell."""
+        """Return whether a file has been left by its writer, as far as clocks can tell."""
         seen, since_s = self._since.get(inode.inode, (inode, now_s))
         if seen != inode:
             since_s = now_s
@@ -81,7 +81,7 @@ class TemporaryFiles:
             return
         now_ms = self._ctx.now_ms()
         try:
-            deleted = await self._ctx.commit(lambda tx: _delete(tx, path, inode, lease, now_ms))
+            deleted = await self._ctx.commit(lambda tx: _delete(tx, path, inode, lease, now_ms), in_any_case=True)
         except PeacefsError as refusal:
             log.warning("the temporary file %s stays: %s", path, refusal.message)
             return
@@ -109,6 +109,6 @@ def _delete(
 
 
 def path_of(reader: Reader, inode: InodeId) -> NamespacePath | None:
-    """What an inode is called; None for one below a directory that has lost its name."""
+    """Return the path of an inode; None for one below a directory that has lost its name."""
     way = reader.ancestors(inode)
     return NamespacePath(tuple(name for _, name in way)) if way and way[0][0] == ROOT else None

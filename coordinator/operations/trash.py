@@ -7,6 +7,7 @@ ended makes the checkpoint when it starts: one that is up in the daytime only wo
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 from collections.abc import Generator
@@ -14,12 +15,12 @@ from enum import Enum
 from math import inf
 from typing import NamedTuple
 
-from peacefs.coordinator.metadata.model import InodeKind, RenameMode
+from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, RenameMode
 from peacefs.coordinator.metadata.store import ROOT_PERMISSION, Reader, Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
 from peacefs.coordinator.namespace.resolution import existing_inode, follow
-from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.errors import AccessDenied, FileNotFound, PeacefsError
 from peacefs.protocol.limits import list_page_entries, trash_users_per_turn
 from peacefs.protocol.values.trash import (
     CURRENT_NAME,
@@ -27,6 +28,7 @@ from peacefs.protocol.values.trash import (
     TRASH_NAME,
     checkpoint_name,
     has_expired,
+    trash_of,
 )
 
 from .context import OperationContext
@@ -37,7 +39,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class Step(Enum):
-    """What is to be done with a directory of a trash."""
+    """A step to take with a directory of a trash."""
 
     CLOSE = "make a checkpoint of it"
     DELETE = "delete it"
@@ -107,7 +109,7 @@ class Trash:
                 owner = existing_inode(tx, tx.root).owner
                 namespace.mkdirs(tx, _HOMES, owner, ROOT_PERMISSION, self._ctx.now_ms())
 
-        await self._ctx.commit(change)
+        await self._ctx.commit(change, in_any_case=True)
 
     async def empty(self) -> None:
         """Deletes what has expired; when a period has ended since the last time, makes checkpoints.
@@ -129,6 +131,25 @@ class Trash:
             except PeacefsError as refusal:
                 log.warning("%s of the trash stays for now: %s", due.path, refusal.message)
 
+    async def roots(self, user: str, *, all_users: bool) -> list[tuple[str, InodeStatus]]:
+        """The trash of a user, or of all whose homes he may look into, with its path; only what is there."""
+        users = [user]
+        if all_users:
+            users, after = [], None
+            more = True
+            while more:
+                try:
+                    page = await self._names.list_page(HOMES, user, after, list_page_entries)
+                except FileNotFound:
+                    break
+                users += [home.name for home in page.entries if home.kind is InodeKind.DIRECTORY]
+                more, after = page.remaining > 0, page.entries[-1].name if page.entries else None
+        found = []
+        for name in users:
+            with contextlib.suppress(FileNotFound, AccessDenied):
+                found.append((trash_of(name), await self._names.status(trash_of(name), user)))
+        return found
+
     def _current_period(self) -> int:
         return self._ctx.now_ms() // self._period_ms()
 
@@ -136,7 +157,9 @@ class Trash:
         return max(1, self.kept_minutes) * 60_000
 
     async def _delete(self, path: NamespacePath) -> None:
-        result = await self._ctx.commit(lambda tx: namespace.delete(tx, path, True, self._ctx.now_ms()))
+        result = await self._ctx.commit(
+            lambda tx: namespace.delete(tx, path, True, self._ctx.now_ms()), in_any_case=True
+        )
         self._ctx.free(result.freed)
         self._names.reclaim_soon()
         log.info("deleted %s of the trash", path)
@@ -149,4 +172,6 @@ class Trash:
         checkpoint = next(
             path for name in names if not follow(self._ctx.reader, path := directory.child(name)).is_whole
         )
-        await self._ctx.commit(lambda tx: namespace.rename(tx, current, checkpoint, RenameMode.STRICT, now_ms))
+        await self._ctx.commit(
+            lambda tx: namespace.rename(tx, current, checkpoint, RenameMode.STRICT, now_ms), in_any_case=True
+        )

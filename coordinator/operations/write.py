@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from peacefs.coordinator.metadata.model import InodeId, Lease
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.create import checked_replication
-from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
 from peacefs.coordinator.namespace.resolution import check_writer
 from peacefs.coordinator.namespace.retry_cache import check_request_id
 from peacefs.coordinator.namespace.snapshots import changeable_path
@@ -43,11 +45,11 @@ from peacefs.protocol.messages import (
     Done,
     Flushed,
     FlushFile,
-    Hop,
     KeepChunks,
     PublishFile,
     WrittenChunk,
 )
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite
 
 from .append import AppendOperations, writer_of, writer_with
@@ -59,30 +61,8 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 @dataclass(frozen=True, slots=True)
-class CreateFile:
-    """What a writer asks for. Zero for `replication` or `block_bytes` means the default."""
-
-    path: str
-    user: str
-    overwrite: bool = False
-    permission: int = 0o644
-    replication: int = 0
-    block_bytes: int = 0
-    create_parent: bool = True
-    client_host: str | None = None
-    #: Datanodes that failed, as clients of WebHDFS call them, and as our own do.
-    exclude: frozenset[str] = frozenset()
-    failed: frozenset[NodeId] = frozenset()
-    #: A chunk that was preallocated for the same request and will not be written.
-    abandoned: ChunkId | None = None
-    request_id: str = ""
-    #: Whether others than the writer may come to have the first chunk, for it goes into a URL.
-    is_shown: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class CreateTicket:
-    """Where to send the data: the HTTP address of the first chunk's head, with all that it needs."""
+    """The address to send the data to: the first chunk's head over HTTP, with all that it needs."""
 
     http_host: str
     http_port: int
@@ -105,36 +85,38 @@ class WriteOperations:
         self._append = appending
         self._schedule = schedule
 
-    async def create(self, wanted: CreateFile) -> CreateTicket:
-        """Places the first chunk and signs all that the completion needs. Commits nothing."""
-        if wanted.abandoned is not None:
-            self._ctx.send(self._ctx.cluster.abandon([wanted.abandoned], writer_with(wanted.request_id)))
-        parsed = changeable_path(wanted.path)
-        check_request_id(wanted.request_id)
-        replication = checked_replication(wanted.replication)
+    async def create(
+        self,
+        file: NewFile,
+        client_host: str | None,
+        *,
+        exclude: frozenset[str] = frozenset(),
+        failed: frozenset[NodeId] = frozenset(),
+        abandoned: ChunkId | None = None,
+        is_shown: bool = False,
+    ) -> CreateTicket:
+        """Place the first chunk and sign all that the completion needs. Commit nothing.
+
+        `exclude` are datanodes that failed, as clients of WebHDFS call them, `failed` as our own do. `abandoned`
+        was placed ahead for the same request and will not be written. With `is_shown` others than the writer may
+        come to have the first chunk, for it goes into a URL.
+        """
+        if abandoned is not None:
+            self._ctx.perform(self._ctx.core.abandon([abandoned], writer_with(file.request_id)))
+        path = changeable_path(file.path)
+        check_request_id(file.request_id)
+        file = _with_defaults(file, path)
         with self._ctx.reader.view():
-            access_checks.check_create(
-                self._ctx.reader, parsed, self._ctx.callers.of(wanted.user), wanted.overwrite
-            )
-            check_writer(self._ctx.reader, parsed)
-            namespace.check_create(self._ctx.reader, parsed, wanted.overwrite, wanted.create_parent, replication)
+            access_checks.check_create(self._ctx.reader, path, self._ctx.callers.of(file.user), file.overwrite)
+            check_writer(self._ctx.reader, path)
+            namespace.check_create(self._ctx.reader, path, file)
         await self._ctx.until_ready()
-        token = FileWrite(
-            expires_s=self._ctx.wall_clock() + write_token_lifetime_s,
-            path=str(parsed),
-            user=wanted.user,
-            overwrite=wanted.overwrite,
-            permission=wanted.permission,
-            replication=replication,
-            block_bytes=_block_bytes(wanted.block_bytes),
-            create_parent=wanted.create_parent,
-            # A stock client sends none; the datanode may still have to repeat the completion.
-            request_id=wanted.request_id or new_request_id(),
-            client_host=wanted.client_host or "",
-        )
-        exclude = wanted.failed | self._placer.nodes_by_http_name(wanted.exclude)
+        # A stock client sends none; the datanode may still have to repeat the completion.
+        file = file if file.request_id else replace(file, request_id=new_request_id())
+        token = FileWrite(self._ctx.wall_clock() + write_token_lifetime_s, file, client_host or "")
+        excluded = failed | self._placer.nodes_by_http_name(exclude)
         allocated, head = self._placer.place(
-            token.replication, wanted.client_host, exclude, writer_of(token), is_shown=wanted.is_shown
+            file.replication, client_host, excluded, writer_of(token), is_shown=is_shown
         )
         return CreateTicket(
             head.registration.http_host, head.registration.http_port, self._ctx.signer.sign(token), allocated
@@ -148,7 +130,7 @@ class WriteOperations:
         check_room(self._ctx.reader, token, wanted.written_bytes)
         writer = writer_of(token)
         if wanted.abandoned is not None:
-            self._ctx.send(self._ctx.cluster.abandon([wanted.abandoned], writer))
+            self._ctx.perform(self._ctx.core.abandon([wanted.abandoned], writer))
         await self._ctx.until_ready()
         allocated, _head = self._placer.place(token.replication, writer_host, frozenset(wanted.exclude), writer)
         return allocated
@@ -172,8 +154,8 @@ class WriteOperations:
             if isinstance(token, FileLease):
                 publication = await self._append.complete(token, wanted.chunks, wanted.replaced)
             else:
-                file = _file(token, wanted.chunks)
-                publication = await self._ctx.commit(lambda tx: self._publish(tx, file))
+                file = token.file
+                publication = await self._ctx.commit(lambda tx: self._publish(tx, file, wanted.chunks))
             self._take_in(token.path, token.replication, wanted.chunks, publication)
         if isinstance(token, FileLease):
             return Completed(publication.length)
@@ -191,19 +173,9 @@ class WriteOperations:
         await self._verify(chunks)
         writer = writer_with(file.request_id)
         with self._publishing(writer, chunks):
-            made = namespace.FileToComplete(
-                path=changeable_path(file.path),
-                user=file.user,
-                overwrite=file.overwrite,
-                permission=file.permission,
-                replication=checked_replication(file.replication),
-                block_bytes=_block_bytes(file.block_bytes),
-                create_parent=file.create_parent,
-                request_id=file.request_id,
-                chunks=chunks,
-            )
-            publication = await self._ctx.commit(lambda tx: self._publish(tx, made))
-            self._take_in(file.path, made.replication, chunks, publication)
+            made = _with_defaults(file, changeable_path(file.path))
+            publication = await self._ctx.commit(lambda tx: self._publish(tx, made, chunks))
+            self._take_in(made.path, made.replication, chunks, publication)
         return self._completed(publication, chunks, writer, made.replication, wanted.ahead, writer_host)
 
     def _completed(
@@ -215,7 +187,7 @@ class WriteOperations:
         ahead: str,
         writer_host: str | None,
     ) -> Completed:
-        """Of a new file."""
+        """Complete a new file."""
         if not publication.added:
             self._give_up_repetition(writer, chunks)
         if not ahead:
@@ -242,12 +214,12 @@ class WriteOperations:
         return Flushed(renewed, publication.length, allocated)
 
     async def _publish_open(self, token: FileWrite, wanted: FlushFile) -> tuple[str, namespace.Publication]:
-        file, drawn = _file(token, wanted.chunks), Lease(self._ctx.numbering.next(), wanted.holder)
+        path, drawn = parse_path(token.path), Lease(self._ctx.numbering.next(), wanted.holder)
 
         def change(tx: Transaction) -> tuple[namespace.Publication, InodeId, Lease]:
             before = tx.answer(token.request_id) is not None
-            publication = self._publish(tx, file)
-            return publication, *namespace.lease_published(tx, file.path, drawn, before=before)
+            publication = self._publish(tx, token.file, wanted.chunks)
+            return publication, *namespace.lease_published(tx, path, drawn, before=before)
 
         with self._append.beginning(drawn):
             publication, inode, lease = await self._ctx.commit(change)
@@ -270,7 +242,7 @@ class WriteOperations:
                 yield
         except PeacefsError as refusal:
             if not refusal.retriable:
-                self._ctx.send(self._ctx.cluster.abandon(chunks, writer))
+                self._ctx.perform(self._ctx.core.abandon(chunks, writer))
             raise
 
     def _give_up_repetition(self, writer: str, written: Sequence[WrittenChunk]) -> None:
@@ -278,7 +250,7 @@ class WriteOperations:
         with self._ctx.reader.view():
             spare = [each.chunk for each in written if self._ctx.reader.chunk(each.chunk) is None]
         if spare:
-            self._ctx.send(self._ctx.cluster.abandon(spare, writer))
+            self._ctx.perform(self._ctx.core.abandon(spare, writer))
 
     async def _verify(self, chunks: Sequence[WrittenChunk]) -> None:
         for chunk in chunks:
@@ -321,38 +293,25 @@ class WriteOperations:
     def _take_in(
         self, path: str, replication: int, chunks: Sequence[WrittenChunk], publication: namespace.Publication
     ) -> None:
-        self._ctx.cluster.published(publication.added)
-        self._schedule.published(chunks)
+        self._ctx.perform(self._ctx.core.published(self._ctx.monotonic(), publication.added, chunks))
         self._schedule.fast_lane.published(record.length for record in publication.added)
         self._ctx.free(publication.freed)
         fewest = min((len(chunk.receipts) for chunk in chunks), default=replication)
         if fewest < replication:
             log.warning("%s was written to %d of %d replicas; repair follows", path, fewest, replication)
 
-    def write_token(self, chunk: ChunkId, version: int, pipeline: list[Hop]) -> str:
-        """Sign a token to copy a version of a chunk to these nodes."""
-        return self._placer.write_token(chunk, version, pipeline)
-
-    def _publish(self, tx: Transaction, file: namespace.FileToComplete) -> namespace.Publication:
+    def _publish(self, tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk]) -> namespace.Publication:
         """The caller's rights are looked at again: what the path leads through may be another's by now."""
         caller = self._ctx.callers.of(file.user)
         if not caller.is_superuser and tx.answer(file.request_id) is None:
-            access_checks.check_create(tx, file.path, caller, file.overwrite)
-        return namespace.complete_file(tx, file, self._ctx.now_ms())
+            access_checks.check_create(tx, parse_path(file.path), caller, file.overwrite)
+        return namespace.complete_file(tx, file, chunks, self._ctx.now_ms())
 
 
-def _file(token: FileWrite, chunks: Sequence[WrittenChunk]) -> namespace.FileToComplete:
-    return namespace.FileToComplete(
-        path=parse_path(token.path),
-        user=token.user,
-        overwrite=token.overwrite,
-        permission=token.permission,
-        replication=token.replication,
-        block_bytes=token.block_bytes,
-        create_parent=token.create_parent,
-        request_id=token.request_id,
-        chunks=chunks,
-    )
+def _with_defaults(file: NewFile, path: NamespacePath) -> NewFile:
+    """Return the file under its normalised path, with the cluster's defaults where it names none."""
+    replication, block_bytes = checked_replication(file.replication, path), _block_bytes(file.block_bytes)
+    return replace(file, path=str(path), replication=replication, block_bytes=block_bytes)
 
 
 def _block_bytes(wanted: int) -> int:

@@ -1,4 +1,4 @@
-"""One connection from a datanode or an agent: bytes in, events for the core out, and back.
+"""One connection from a datanode or an agent: bytes in, messages for `DatanodeService` out, and back.
 
 It says hello, then carries both the datanode's requests (answered by tag) and the coordinator's orders (answered
 by tag where an answer is wanted). Everything runs on the event loop; what is long is done in turns.
@@ -7,18 +7,14 @@ by tag where an answer is wanted). Everything runs on the event loop; what is lo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, cast
 
-from peacefs.coordinator.cluster.commands import Order
 from peacefs.protocol.errors import (
-    Overloaded,
     PeacefsError,
     PeerRefused,
-    ProtocolViolation,
 )
 from peacefs.protocol.frames import Frame, FrameReader, encode, frame_bytes_max
 from peacefs.protocol.handshake import Peer, accepting
@@ -32,25 +28,15 @@ from peacefs.protocol.limits import (
     link_turn_s,
 )
 from peacefs.protocol.messages import (
-    AgentBeat,
     DiskBalance,
     Done,
     Failure,
-    Heartbeat,
-    HeartbeatAck,
     Message,
-    Register,
-    Registered,
     ReplicasProven,
-    ReportAgain,
-    ReportChunks,
-    Trust,
 )
 from peacefs.protocol.seals import Opener, Sealer
 from peacefs.protocol.service.metrics import frames_sent
 from peacefs.protocol.service.tls_listener import channel_of
-
-from .dispatch import CALLS_OF_DATANODES, answer
 
 if TYPE_CHECKING:
     from .server import NodeServer
@@ -80,11 +66,6 @@ class NodeLink(asyncio.Protocol):
         #: Whether more has come than was done in one turn; then nothing more is read.
         self._behind = False
         self.name: NodeId = ""
-        #: As it registered.
-        self.process = ""
-        self._host: str | None = None
-        #: What it was told last.
-        self._trust: Trust | None = None
 
     # -- the connection ----------------------------------------------------------------------------
 
@@ -105,7 +86,7 @@ class NodeLink(asyncio.Protocol):
         try:
             self._frames.take(data)
         except PeacefsError as error:
-            self._refuse(error)
+            self.refuse(error)
             return
         if self._behind:
             return
@@ -125,13 +106,29 @@ class NodeLink(asyncio.Protocol):
                 if self._server.clock() >= turn_ends_s:
                     return True
         except PeacefsError as error:
-            self._refuse(error)
+            self.refuse(error)
         if self._behind and not self._transport.is_closing():
             self._behind = False
             self._transport.resume_reading()
         return False
 
-    def _refuse(self, error: PeacefsError) -> None:
+    @property
+    def role(self) -> str:
+        assert self._peer is not None
+        return self._peer.role
+
+    @property
+    def transcript(self) -> bytes:
+        assert self._peer is not None
+        return self._peer.transcript
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def heard(self) -> None:
+        self._heard_s = self._server.clock()
+
+    def refuse(self, error: PeacefsError) -> None:
         log.warning("connection from %s closed: %s", self.name or "an unknown peer", error.message)
         self.write(Failure(error.code, error.message))
         self.close()
@@ -188,23 +185,11 @@ class NodeLink(asyncio.Protocol):
             self._continue_handshake(frame.message)
             return
         message = frame.message
-        if self._peer.role == "agent" or isinstance(message, AgentBeat):
-            self._hear_agent(message, frame.tag)
-            return
         answered = self._asked.pop(frame.tag, None) if isinstance(message, _ANSWERS) else None
         if answered is not None:
             answered(message)
-        elif isinstance(message, Register | ReportChunks | Heartbeat):
-            self._tell_cluster(message, frame.tag)
-        elif isinstance(message, CALLS_OF_DATANODES):
-            if not self._server.speaks_for_datanode(self):
-                raise ProtocolViolation(f"{self.name} asks before it has registered")
-            try:
-                self._server.spawn(self._answer(message, frame.tag))
-            except Overloaded as error:
-                self.write(Failure(error.code, error.message), frame.tag)
         else:
-            raise ProtocolViolation(f"{type(message).__name__} has no place here")
+            self._server.service.received(self, message, frame.tag)
 
     def _continue_handshake(self, message: Message) -> None:
         if self._handshake is None:
@@ -229,95 +214,3 @@ class NodeLink(asyncio.Protocol):
             self.name = peer.name
             self._frames.bytes_max = frame_bytes_max
             self._server.greeted(self)
-
-    def _hear_agent(self, message: Message, tag: int) -> None:
-        """What runs queries speaks of them and of nothing else, and under its own name."""
-        assert self._peer is not None
-        if self._peer.role != "agent" or not isinstance(message, AgentBeat) or message.agent != self.name:
-            raise ProtocolViolation(
-                f"{type(message).__name__} is nothing for {self._peer.role} {self.name} to say"
-            )
-        self._server.spawn(self._answer_agent(message, tag))
-
-    async def _answer_agent(self, beat: AgentBeat, tag: int) -> None:
-        try:
-            reply: Message = await self._server.supervising.heard(beat)
-        except PeacefsError as error:
-            reply = Failure(error.code, error.message)
-        with contextlib.suppress(RuntimeError):
-            self.write(reply, tag)
-
-    def _tell_cluster(self, message: Register | ReportChunks | Heartbeat, tag: int) -> None:
-        server, now_s = self._server, self._server.clock()
-        if isinstance(message, Register):
-            if server.cluster.is_loaded:
-                self._register(message, tag)
-            else:
-                server.keep_waiting(self, message, tag)
-        elif not server.speaks_for_datanode(self):
-            self.write(ReportAgain(), tag)
-        elif isinstance(message, ReportChunks):
-            self._send_out(server.cluster.report(now_s, self.name, message))
-            self.write(Done(), tag)
-        else:
-            self._send_out(server.cluster.heartbeat(now_s, self.name, message))
-            trust = server.trust()
-            changed, self._trust = None if trust is self._trust else trust, trust
-            self.write(HeartbeatAck(server.epoch(), server.wall_clock(), server.commit(), changed), tag)
-
-    def register(self, message: Register, tag: int) -> None:
-        """What the datanode asked for a while ago; it has been silent since, for want of an answer."""
-        self._heard_s = self._server.clock()
-        try:
-            self._register(message, tag)
-        except PeacefsError as error:
-            self._refuse(error)
-
-    def _register(self, message: Register, tag: int) -> None:
-        server = self._server
-        if message.node != self.name:
-            raise ProtocolViolation(f"{self.name} registers as {message.node}")
-        assert self._peer is not None
-        if not server.files.credentials.is_enrolled(message, self._peer.transcript):
-            server.spawn(self._enrol(message, tag))
-            return
-        server.check_alone(message)
-        self.process = message.process
-        server.on_epoch_seen(message.node, message.epoch_seen, message.commit_seen)
-        server.cluster.register(server.clock(), message)
-        server.registered(self)
-        server.files.schedule.registered(message.node, message.streams)
-        self._host = message.data_host
-        log.info(
-            "datanode %s registered: %s:%d, rack %s",
-            message.node,
-            message.data_host,
-            message.data_port,
-            message.rack,
-        )
-        self._trust = server.trust()
-        self.write(Registered(server.epoch(), server.wall_clock(), self._trust), tag)
-
-    async def _enrol(self, message: Register, tag: int) -> None:
-        """The first registration under an id, which the cluster secret allows: it gets the id."""
-        try:
-            await self._server.files.credentials.enrol(message.node, message.public_key)
-        except PeacefsError as error:
-            self._refuse(error)
-            return
-        if not self._transport.is_closing():
-            self.register(message, tag)
-
-    def _send_out(self, orders: Sequence[Order]) -> None:
-        for order in orders:
-            # A node that has still to register is known by this link alone.
-            if order.node == self.name:
-                self.write(order.message)
-            else:
-                self._server.send([order])
-
-    async def _answer(self, message: Message, tag: int) -> None:
-        server = self._server
-        reply = await answer(server.files, message, self._host, self.name, link=self.name, audited=server.audited)
-        with contextlib.suppress(RuntimeError):
-            self.write(reply, tag)

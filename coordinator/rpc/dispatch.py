@@ -10,7 +10,6 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from peacefs.coordinator.authentication.token_bearer import check_bearer_of
-from peacefs.coordinator.operations import write as writing
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import PeacefsError
@@ -37,11 +36,12 @@ from peacefs.protocol.messages import (
     StreamsFound,
     TakeLease,
 )
+from peacefs.protocol.new_file import NewFile
 
 from .audited_calls import AuditedRpc
 
 log = logging.getLogger("peacefs.coordinator")
-N = TypeVar("N", CreateFile, OpenFile)
+N = TypeVar("N", NewFile, OpenFile)
 
 _WITH_A_TOKEN = (
     *(AllocateChunk, CompleteFile, KeepChunks, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet),
@@ -87,13 +87,7 @@ async def answer(
 
 async def _reply(files: Files, message: Message, host: str | None, who: str, link: NodeId | None) -> Message:
     try:
-        if link is not None and isinstance(message, StreamEnded):
-            return files.schedule.ended(link, message)
-        if link is not None and isinstance(message, StreamsFound):
-            return files.schedule.found(link, message)
-        if isinstance(message, StateWriteSet):
-            return await files.schedule.state(message, link, host)
-        return await _carry_out(files, message, host)
+        return await carry_out(files, message, host, link)
     except PeacefsError as error:
         return Failure(error.code, error.message, error.culprit)
     except Exception:
@@ -106,11 +100,9 @@ def _in_the_name_of(message: Message, caller: Caller | None) -> Message:
     if caller is None:
         return message
     match message:
-        case CreateFile():
-            return _named(message, caller)
         case OpenFile():
             return _named(message, caller)
-        case PublishFile():
+        case CreateFile() | PublishFile():
             return replace(message, file=_named(message.file, caller))
         case _:
             check_bearer_of(message, caller)
@@ -122,11 +114,17 @@ def _named(message: N, caller: Caller) -> N:
     return message if message.user == user else replace(message, user=user)
 
 
-async def _carry_out(files: Files, message: Message, host: str | None) -> Message:
+async def carry_out(files: Files, message: Message, host: str | None, link: NodeId | None = None) -> Message:
+    """The reply to a call of someone on `host`, as in `answer`; raises what it is refused with."""
     match message:
+        case StateWriteSet():
+            return await files.schedule.state(message, link, host)
+        case StreamEnded() if link is not None:
+            return files.schedule.ended(link, message)
+        case StreamsFound() if link is not None:
+            return files.schedule.found(link, message)
         case CreateFile():
-            ticket = await files.writing.create(wanted(message, host))
-            return Created(ticket.token, ticket.allocated)
+            return await create(files, message, host)
         case PublishFile():
             return await files.writing.publish(message, host)
         case OpenFile():
@@ -156,18 +154,9 @@ async def _carry_out(files: Files, message: Message, host: str | None) -> Messag
             raise AssertionError(f"{type(message).__name__} is not dispatched here")
 
 
-def wanted(message: CreateFile, host: str | None) -> writing.CreateFile:
-    """A message of a client on `host`, as the operation takes it."""
-    return writing.CreateFile(
-        path=message.path,
-        user=message.user,
-        overwrite=message.overwrite,
-        permission=message.permission,
-        replication=message.replication,
-        block_bytes=message.block_bytes,
-        create_parent=message.create_parent,
-        client_host=host,
-        failed=frozenset(message.exclude),
-        abandoned=message.abandoned,
-        request_id=message.request_id,
+async def create(files: Files, message: CreateFile, host: str | None) -> Created:
+    """Carry out a message of a client on `host`."""
+    ticket = await files.writing.create(
+        message.file, host, failed=frozenset(message.exclude), abandoned=message.abandoned
     )
+    return Created(ticket.token, ticket.allocated)

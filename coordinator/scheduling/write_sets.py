@@ -12,7 +12,7 @@ from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.ids import ChunkId, NodeId, Version
 from peacefs.protocol.limits import (
     chunk_bytes_max,
-    replication_max,
+    pipeline_hops_max,
     write_set_chunks_max,
     write_set_memory_max,
     write_set_memory_s,
@@ -55,8 +55,8 @@ class WriteSetRequest:
                 f"{len(self.chunks)} chunks are over the limit of {write_set_chunks_max} for one write set; "
                 "state them in parts"
             )
-        if not 1 <= self.replication <= replication_max:
-            raise BadRequest(f"replication {self.replication} is not from 1 to {replication_max}")
+        if not 1 <= self.replication <= pipeline_hops_max:
+            raise BadRequest(f"replication {self.replication} is not from 1 to {pipeline_hops_max}")
         wrong = next((size for size in self.chunks.values() if not 1 <= size <= chunk_bytes_max), None)
         if wrong is not None:
             raise BadRequest(f"a chunk of {wrong} bytes is out of range: from 1 to {chunk_bytes_max}")
@@ -151,11 +151,12 @@ def taken_over(stream: StreamUnderWay, now_s: float) -> InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A grant for a set that waits; to be told to whoever asked."""
+    """A grant for a set that waits; to be told to whoever asked, unless it is the reply to that very question."""
 
     grant: InFlight
     link: NodeId | None
     owner: str
+    is_reply: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,7 @@ class Refuse:
     write_set: str
     link: NodeId | None
     reason: str
+    is_reply: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ class Begun(Protocol):
 class Fence(Protocol):
     """What runs are begun and ended with: `fencing.QueryRuns`."""
 
-    def begin(self, path: str, user: str, host: str, pid: int) -> Awaitable[Begun]: ...
-    def end(self, location: str, user: str) -> Awaitable[None]: ...
+    def begin(self, path: str, user: str, host: str, pid: int, *, in_any_case: bool) -> Awaitable[Begun]: ...
+    def end(self, location: str, user: str, *, in_any_case: bool) -> Awaitable[None]: ...
 
 
 class SupervisionService:
@@ -65,7 +65,7 @@ class SupervisionService:
         self._ctx = context
         self._fence = fence
         self._address = address
-        self._core = Supervision(context.monotonic())
+        self._core = context.core.supervision
         #: The run of each query that a committed record has an agent run.
         self._committed: dict[str, str] = {}
         #: What the core decided last of each query, and what of it could not be committed so far.
@@ -163,7 +163,7 @@ class SupervisionService:
 
     async def tick(self) -> None:
         """To be called several times a second."""
-        await self._record(self._core.tick(self._ctx.monotonic()))
+        await self._record(self._core.tick(self._ctx.monotonic()), in_any_case=True)
         for record in self._core.due(self._ctx.monotonic()):
             await self._start(record)
 
@@ -184,17 +184,20 @@ class SupervisionService:
             )
         else:
             changed = self._core.begun(self._ctx.monotonic(), record.name, run, location)
-        await self._record(changed)
+        await self._record(changed, in_any_case=True)
 
     async def _begin(self, record: QueryRecord) -> tuple[str, str]:
         """From here on writes of earlier runs are refused."""
         if not record.checkpoint:
             return show(self._ctx.numbering.next()), ""
-        run = await self._fence.begin(record.checkpoint, record.user, record.agent, 0)
+        run = await self._fence.begin(record.checkpoint, record.user, record.agent, 0, in_any_case=True)
         return run.run, run.location
 
-    async def _record(self, changed: Sequence[QueryRecord]) -> None:
-        """In the order in which the core decided. Raises ServiceUnready: then it is committed the next time."""
+    async def _record(self, changed: Sequence[QueryRecord], *, in_any_case: bool = False) -> None:
+        """In the order in which the core decided. Raises ServiceUnready: then it is committed the next time.
+
+        `in_any_case` is for the background, as of `Commit`.
+        """
         stamped = [self._core.stamp(record, self._ctx.now_ms()) for record in changed]
         records, self._refused = [*self._refused, *stamped], []
         if not records:
@@ -202,7 +205,9 @@ class SupervisionService:
         self._latest.update((record.name, record) for record in stamped)
         try:
             # What was decided first is handed over first: nothing may come between a decision and this.
-            await self._ctx.commit(lambda tx: [tx.record_query(record) for record in records])
+            await self._ctx.commit(
+                lambda tx: [tx.record_query(record) for record in records], in_any_case=in_any_case
+            )
         except ServiceUnready:
             # Of what was decided since, and may be committed by now, nothing is to be overwritten.
             self._refused += [record for record in records if self._latest.get(record.name) is record]
@@ -211,11 +216,11 @@ class SupervisionService:
             self._committed[record.name] = record.run
             log.info("query %s is %s%s", record.name, record.phase.value, _told(record))
             if record.phase in OVER and record.location:
-                await self._end(record)
+                await self._end(record, in_any_case=in_any_case)
 
-    async def _end(self, record: QueryRecord) -> None:
+    async def _end(self, record: QueryRecord, *, in_any_case: bool) -> None:
         try:
-            await self._fence.end(record.location, record.user)
+            await self._fence.end(record.location, record.user, in_any_case=in_any_case)
         except PeacefsError as fault:
             log.info("run %s of query %s is over already: %s", record.run, record.name, fault.message)
 

@@ -1,4 +1,4 @@
-"""What the coordinator orders a datanode to do, as participants: copy, drop, verify, prove."""
+"""The coordinator's orders to a datanode, as participants: copy, drop, verify, prove."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ _ORDERS = ReplicateChunk | DeleteChunks | VerifyChunks | ProveReplicas
 
 
 class SessionOwner(Protocol):
-    """What the link needs to know of the datanode that it speaks for."""
+    """The datanode as its link sees it."""
 
     def registration(self) -> Register: ...
     def replicas(self) -> Sequence[Replica]: ...
@@ -140,7 +140,7 @@ class CoordinatorLink:
             thread.join()
 
     def wait_until_registered(self, timeout_s: float) -> bool:
-        """Whether the datanode has been registered. Raises PeerRefused if it was refused before it ever was."""
+        """Return whether the datanode has been registered. Raises PeerRefused if it never was and is refused."""
         with self._state:
             self._state.wait_for(
                 lambda: self._was_registered or self._refusal is not None or self._stopping, timeout_s

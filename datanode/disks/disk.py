@@ -30,7 +30,7 @@ FULL: Final = "full"
 
 
 class DiskState(Enum):
-    """What a disk is good for."""
+    """The state of a disk."""
 
     WORKING = "working"
     READ_ONLY = "read-only"
@@ -57,7 +57,7 @@ class Disk:
         return self.state is not DiskState.FAILED
 
     def examine(self) -> fx.Steps[tuple[DiskState, str | None]]:
-        """What state it is in, as far as can be found out now, and why. Changes nothing."""
+        """Return its state, as far as can be found out now, and why. Changes nothing."""
         try:
             yield from probe(f"{self.directory}/probe.{next(self._probes)}")
         except OSError as error:
@@ -75,14 +75,14 @@ class Disk:
         return DiskState.READ_ONLY, why
 
     def usage(self) -> Usage:
-        """Of a disk that has not failed. What cannot be written to has no room."""
+        """Return the usage of a disk that has not failed. One that cannot be written to has no room."""
         usage = self.store.usage()
         if self.state is DiskState.WORKING:
             return usage
         return Usage(usage.used_bytes, usage.used_bytes, 0, live_bytes=usage.live_bytes)
 
     def report(self) -> DiskReport:
-        """What the coordinator is told of it."""
+        """Return its state for the coordinator."""
         if not self.is_readable:
             return DiskReport(self.directory, self.state.value, self.fault or "", 0, 0, 0)
         usage, state, fault = self.usage(), self.state.value, self.fault or ""
@@ -91,7 +91,7 @@ class Disk:
         return DiskReport(self.directory, state, fault, usage.capacity_bytes, usage.used_bytes, self.store.count())
 
     def look_for_room(self) -> bool:
-        """Whether it has become full, or has got room again, since it was last looked at."""
+        """Return whether it has become full, or has got room again, since the last call."""
         if self.state is not DiskState.WORKING:
             return False
         available_bytes = self.store.usage().available_bytes

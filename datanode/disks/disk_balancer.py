@@ -36,7 +36,7 @@ class _BalanceRun:
 
 
 class DiskBalancer:
-    """Of one datanode. `asked` may be called on any thread, `advance` on one of its own.
+    """The disk balancer of one datanode. `asked` may be called on any thread, `advance` on one of its own.
 
     `on_corrupt` hears of a replica that could not be read, `on_fault` of every other fault of a move.
     """

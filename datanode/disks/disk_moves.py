@@ -21,14 +21,14 @@ from .disk_set import DiskSet
 
 
 class DiskMoves:
-    """Of one datanode, one replica after the other. `is_wanted` is asked now and then."""
+    """Moves of one datanode, one replica after the other. `is_wanted` is asked now and then."""
 
     def __init__(self, disks: DiskSet, is_wanted: Callable[[], bool]) -> None:
         self._disks = disks
         self._is_wanted = is_wanted
 
     def move(self, replica: Replica, source: Disk, target: Disk, budget: CopyBudget) -> fx.Steps[bool]:
-        """Whether it was moved. Raises ChecksumMismatch of the replica, DiskFull or DiskFault of either disk."""
+        """Return whether a replica was moved. Raises ChecksumMismatch, DiskFull or DiskFault of either disk."""
         if not self._disks.begin_move(replica, source, target):
             return False
         try:

@@ -73,7 +73,7 @@ class DiskSet:
         return [disk for disk in self._disks if disk.state is DiskState.WORKING]
 
     def reports(self) -> list[DiskReport]:
-        """How each disk fares."""
+        """Return the state of each disk."""
         return [disk.report() for disk in self._disks]
 
     def look_for_room(self) -> list[Disk]:
@@ -322,7 +322,7 @@ class DiskSet:
         return sorted(set(itertools.chain.from_iterable(parts)))[:limit]
 
     def usage(self) -> Usage:
-        """Of all disks that have not failed; there is room on those alone that can be written to."""
+        """Return the usage of all disks that have not failed; only those that can be written to have room."""
         usages = [disk.usage() for disk in self.working]
         return Usage(
             sum(usage.capacity_bytes for usage in usages),
@@ -336,7 +336,7 @@ class DiskSet:
             return next((disk for disk in self.working if self._counts(chunk, disk)), None)
 
     def _counts(self, chunk: ChunkId, disk: Disk) -> bool:
-        """Whether a disk has the replica of a chunk that counts."""
+        """Return whether a disk has the replica of a chunk that counts."""
         return self._hidden.get(chunk) is not disk and disk.store.find(chunk) is not None
 
     # -- moves from one disk to another --------------------------------------------------------------

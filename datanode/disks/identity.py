@@ -1,4 +1,4 @@
-"""Whose a store directory is: claimed once by one datanode of one cluster, and by one process at a time.
+"""The owner of a store directory: claimed once by one datanode of one cluster, and by one process at a time.
 
 Plain system calls: it is done before anything else runs, and again only when the epoch changes.
 """
@@ -38,7 +38,7 @@ _HARMLESS = {_IDENTITY_IN_THE_MAKING, _LOCK, "lost+found"}
 
 
 class _Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What identity.json says."""
+    """The contents of identity.json."""
 
     layout_version: int
     cluster: str

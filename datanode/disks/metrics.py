@@ -1,4 +1,4 @@
-"""What a datanode tells Prometheus of its disks, asked for whenever somebody looks."""
+"""Prometheus metrics of a datanode's disks, computed when they are scraped."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _STATE_BYTES_MAX = 1024 + 24 * scrub_corrupt_remembered_max
 
 
 class ScrubProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is kept on the disk. Times are seconds since 1970."""
+    """The scrubber's trace on the disk. Times are seconds since 1970."""
 
     #: When the round under way began, or the next one is to begin.
     begins_s: float
@@ -89,7 +89,7 @@ class Scrubber:
 
     @property
     def progress(self) -> ScrubProgress | None:
-        """How far it has come; None before the first `advance`."""
+        """Return its progress; None before the first `advance`."""
         return self._progress
 
     def advance(self) -> fx.Steps[float]:

@@ -58,7 +58,7 @@ class DiskArm:
             self._streams.add(stream)
 
     def end(self, stream: object) -> None:
-        """That it has ended already is fine."""
+        """End a stream; one that has ended already is passed over."""
         with self._lock:
             self._streams.discard(stream)
 

@@ -310,7 +310,7 @@ def _sum_next(reader: FileReader, checksum: FileChecksum) -> fx.Steps[bool]:
 
 
 def _greeting(scope: Scope) -> Answer:
-    """What somebody sees who points a browser here, and what Prometheus does."""
+    """Return the page for a browser, or the metrics for Prometheus."""
     if scope["raw_path"] == b"/metrics":
         return Answer(200, exposition(), (), CONTENT_TYPE.encode())
     if scope["raw_path"] != b"/" or scope["method"] not in ("GET", "HEAD"):

@@ -51,11 +51,10 @@ def backup(
 
 def _back_up_directory(directory: Path, file: Path, force: bool) -> None:
     from peacefs.client.command_line.progress import transfer_progress
-    from peacefs.coordinator.metadata.sqlite.backup import back_up
-    from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
+    from peacefs.coordinator.metadata.engines import ENGINE
 
     with transfer_progress() as progress:
-        back_up(directory / STORE_NAME, file, progress.reach, replace=force)
+        ENGINE.back_up(directory, file, progress.reach, replace=force)
 
 
 def _back_up_from(coordinator: str, file: Path, force: bool) -> None:
@@ -63,14 +62,14 @@ def _back_up_from(coordinator: str, file: Path, force: bool) -> None:
     from peacefs.client.control.addresses import parse_address
     from peacefs.client.control.api import current_user
     from peacefs.client.control.http import CoordinatorHttp
-    from peacefs.coordinator.metadata.sqlite.backup import staged
+    from peacefs.coordinator.metadata.engines import ENGINE
     from peacefs.protocol.limits import backup_timeout_s
     from peacefs.protocol.private_files import opener
 
     http = CoordinatorHttp(parse_address(coordinator))
     try:
         with (
-            staged(file, replace=force) as copying,
+            ENGINE.staged(file, replace=force) as copying,
             open(copying, "wb", opener=opener) as sink,
             transfer_progress() as progress,
         ):
@@ -95,13 +94,10 @@ def restore(
     `release-floor`.
     """
     from peacefs.client.command_line.progress import transfer_progress
-    from peacefs.coordinator.metadata.sqlite.backup import restore as restore_backup
-    from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
+    from peacefs.coordinator.metadata.engines import ENGINE
 
     with transfer_progress() as progress:
-        restored = restore_backup(
-            file, directory / STORE_NAME, progress.reach, random.SystemRandom(), replace=force
-        )
+        restored = ENGINE.restore(file, directory, progress.reach, random.SystemRandom(), replace=force)
     if restored.replaced is not None:
         _say(f"what was there is now {restored.replaced}")
     if not (directory / "cluster.secret").exists():
@@ -117,15 +113,14 @@ def check(directory: Directory) -> None:
     something is wrong.
     """
     from peacefs.client.command_line.progress import transfer_progress
-    from peacefs.coordinator.metadata.sqlite.check import check as check_store
-    from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
+    from peacefs.coordinator.metadata.engines import ENGINE
 
     with transfer_progress() as progress:
 
         def begun(name: str, number: int, steps: int) -> None:
             progress.name(f"{number}/{steps} {name}")
 
-        findings = check_store(directory / STORE_NAME, begun)
+        findings = ENGINE.check(directory, begun)
     for problem in findings.problems:
         typer.echo(f"WRONG {problem.name}: {problem.found} times not, as in {'; '.join(problem.examples)}")
     if findings.files is not None:
@@ -162,10 +157,9 @@ def accept_loss(
 
 
 def _accept_in(directory: Path) -> None:
-    from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
-    from peacefs.coordinator.metadata.sqlite.lost_commits import accept
+    from peacefs.coordinator.metadata.engines import ENGINE
 
-    accepted = accept(directory / STORE_NAME, random.SystemRandom())
+    accepted = ENGINE.accept_loss(directory, random.SystemRandom())
     if accepted is None:
         _say("nothing is missing; nothing was changed")
         return

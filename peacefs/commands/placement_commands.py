@@ -10,9 +10,9 @@ import typer
 from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
 from peacefs.protocol.limits import (
     calibration_s,
+    pipeline_hops_max,
     plan_chunks_max,
     replication_default,
-    replication_max,
     simulated_seeds_max,
 )
 
@@ -71,7 +71,7 @@ def plan(
         ),
     ] = None,
     replication: Annotated[
-        int, typer.Option("--replication", min=1, max=replication_max, help="Replicas of each chunk.")
+        int, typer.Option("--replication", min=1, max=pipeline_hops_max, help="Replicas of each chunk.")
     ] = replication_default,
     chunks: Annotated[
         int, typer.Option("--chunks", metavar="N", min=1, max=plan_chunks_max, help="Of each writer, 64 MiB each.")

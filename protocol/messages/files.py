@@ -5,26 +5,19 @@ from __future__ import annotations
 import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId, Version
+from peacefs.protocol.new_file import NewFile
 
 from .base import Message
 from .chunks import Hop, Receipt
 
 
-class CreateFile(Message, frozen=True, kw_only=True):
-    """A client wants to write a file; sent again under the same `request_id` it is the same request.
+class CreateFile(Message, frozen=True):
+    """A client wants to write a file; sent again under the same request id it is the same request.
 
-    Zero for `replication` or `block_bytes`, which is where the writer cuts chunks, means the cluster's default.
     `abandoned` was preallocated for the same request and will not be part of it; `exclude` are nodes that failed.
     """
 
-    path: str
-    user: str
-    overwrite: bool = False
-    permission: int = 0o644
-    replication: int = 0
-    block_bytes: int = 0
-    create_parent: bool = True
-    request_id: str = ""
+    file: NewFile
     abandoned: ChunkId | None = None
     exclude: list[NodeId] = []
 
@@ -86,7 +79,7 @@ class PublishFile(Message, frozen=True):
     `token` is the chunk's. `ahead` is the id of a request to come, for which a chunk is preallocated now.
     """
 
-    file: CreateFile
+    file: NewFile
     chunk: WrittenChunk
     token: str
     ahead: str = ""

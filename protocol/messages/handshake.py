@@ -10,7 +10,7 @@ import msgspec
 
 from .base import Message
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 
 class Target(msgspec.Struct, frozen=True, array_like=True):

@@ -96,15 +96,23 @@ class BodyPieces:
 
 
 class BoundedConfig(uvicorn.Config):
-    """What the connections of one server share."""
+    """What the connections of one server share.
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    `framed` makes what serves a connection on which frames come in place of HTTP, where they are served; `admits`
+    tells whether who has connected is let in.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        framed: Callable[[], asyncio.Protocol] | None = None,
+        admits: Callable[[asyncio.BaseTransport], bool] | None = None,
+        **named: Any,
+    ) -> None:
         super().__init__(*arguments, **named)
         self.crowd = HttpCrowd()
-        #: Makes what serves a connection on which frames come in place of HTTP, where they are served.
-        self.framed: Callable[[], asyncio.Protocol] | None = None
-        #: Whether who has connected is let in.
-        self.admits: Callable[[asyncio.BaseTransport], bool] | None = None
+        self.framed = framed
+        self.admits = admits
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -308,15 +316,17 @@ def listen(host: str, port: int) -> socket.socket:
 class HttpServer(uvicorn.Server):
     """Leaves signals to the service that it is a part of; that sets `should_exit`. Speaks TLS if it has `tls`."""
 
-    tls: TlsIdentity | None = None
+    def __init__(self, config: BoundedConfig, tls: TlsIdentity | None) -> None:
+        super().__init__(config)
+        self._tls = tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        if self.tls is None:
+        if self._tls is None:
             await super().startup(sockets)
             return
         await super().startup([])
         for sock in sockets or ():
-            listener = TlsListener(sock, self._protocol, self.tls.server_context)
+            listener = TlsListener(sock, self._protocol, self._tls.server_context)
             listener.start()
             self.servers.append(listener)  # type: ignore[arg-type]
 
@@ -355,9 +365,7 @@ def build_server(
         backlog=http_connections_max,
         timeout_keep_alive=http_keep_alive_s,
         timeout_graceful_shutdown=http_shutdown_grace_s,
+        framed=framed,
+        admits=admits,
     )
-    config.framed = framed
-    config.admits = admits
-    server = HttpServer(config)
-    server.tls = tls
-    return server
+    return HttpServer(config, tls)

@@ -1,4 +1,4 @@
-"""Shapes that more than one side knows: fsck findings, schedules, query reports, supervised queries, names.
+"""Shapes that more than one side knows: what REST answers, fsck findings, schedules, query reports, and names.
 
-Plain data without behaviour; imports `ids`, `errors` and `limits` at most.
+Plain data without behaviour, declared here once; imports `ids`, `errors` and `limits` at most.
 """

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from peacefs.protocol.asgi import Scope
-from peacefs.protocol.errors import AccessDenied, BadRequest, Unsupported
+from peacefs.protocol.errors import AccessDenied, BadRequest
 from peacefs.protocol.values.account_names import check_account_name
 
 T = TypeVar("T")
@@ -20,18 +20,6 @@ PREFIX: Final = "/webhdfs/v1"
 #: Who is asking when nobody says so: HDFS's name for it.
 NOBODY: Final = "dr.who"
 
-#: Operations of HDFS that peacefs has not: named as such, so that nobody takes them for misspelled.
-_NOT_SUPPORTED: Final = frozenset(
-    """
-    CREATESYMLINK
-    DISABLEECPOLICY ENABLEECPOLICY GETALLSTORAGEPOLICY
-    GETECCODECS GETECPOLICIES GETECPOLICY GETLINKTARGET
-    GETSNAPSHOTDIFFLISTING GETSTORAGEPOLICY
-    GETTRASHROOTS MODIFYACLENTRIES REMOVEACL REMOVEACLENTRIES REMOVEDEFAULTACL
-    REMOVEXATTR SATISFYSTORAGEPOLICY SETACL SETECPOLICY SETSTORAGEPOLICY SETXATTR
-    UNSETECPOLICY UNSETSTORAGEPOLICY
-    """.split()  # noqa: SIM905 (as a list it is a page)
-)
 _ROOT: Final = b"/webhdfs"
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -69,6 +57,7 @@ class Query:
     """
 
     def __init__(self, raw: bytes) -> None:
+        self._raw = raw
         self._values: dict[str, str] = {}
         for field in raw.split(b"&"):
             name, _, value = field.replace(b"+", b" ").partition(b"=")
@@ -90,6 +79,15 @@ class Query:
     def sequence(self, name: str) -> tuple[str, ...]:
         """A list separated by commas, in its order."""
         return tuple(filter(None, self._values.get(name, "").split(",")))
+
+    def every(self, name: str) -> tuple[str, ...]:
+        """All values of a parameter that may be repeated."""
+        values = []
+        for field in self._raw.split(b"&"):
+            key, _, value = field.replace(b"+", b" ").partition(b"=")
+            if _decode(key, "the query").lower() == name and value:
+                values.append(_decode(value, name))
+        return tuple(values)
 
     def boolean(self, name: str, default: bool) -> bool:
         value = self.text(name)
@@ -135,8 +133,7 @@ class Query:
 def find_operation(method: str, query: Query, known: Mapping[str, Mapping[str, T]]) -> T:
     """What `known` holds for the operation that a query names, by HTTP method and name.
 
-    Raises BadRequest for a name that HDFS does not have or has for another method, Unsupported for one that it
-    has and we have not.
+    Raises BadRequest for a name that HDFS does not have or has for another method.
     """
     name = query.required("op").upper()
     if (found := known.get(method, {}).get(name)) is not None:
@@ -146,8 +143,6 @@ def find_operation(method: str, query: Query, known: Mapping[str, Mapping[str, T
         advice = f"{name} is asked with {elsewhere[0]}"
     else:
         advice = "there are " + ", ".join(name for names in known.values() for name in names)
-    if name in _NOT_SUPPORTED:
-        raise Unsupported(f"{name} is not supported; {advice}")
     enum = f"org.apache.hadoop.hdfs.web.resources.{method.capitalize()}OpParam.Op"
     raise invalid("op", f"No enum constant {enum}.{name}; {advice}")
 

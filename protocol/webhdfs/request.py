@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from peacefs.protocol.asgi import Scope
@@ -20,6 +21,15 @@ class Request:
     path: str
     user: str
     request_id: str = field(default="", kw_only=True)
+
+
+#: Makes the request of an operation from its path, who asks, and its parameters.
+Reader = Callable[[str, str, Query], Request]
+
+
+def plain(kind: type[Request]) -> Reader:
+    """Read an operation without parameters."""
+    return lambda path, user, _query: kind(path, user)
 
 
 def asker(scope: Scope, query: Query) -> str:

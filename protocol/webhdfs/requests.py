@@ -1,27 +1,30 @@
 """The operations that a client asks of the name side, as values. Pure: scope in, request or BadRequest out.
 
 One small class an operation, which reads its own parameters; the table at the end holds them all. Parameters
-that ask for nothing here (`buffersize`, and `unmaskedpermission`, which is for ACLs) are passed over. What the
+that ask for nothing here (`buffersize`) are passed over. What the
 data side is asked is in `webhdfs_redirects`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from peacefs.protocol.asgi import Scope
 from peacefs.protocol.errors import BadRequest, Unsupported
 from peacefs.protocol.limits import replication_default
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.values.account_names import check_account_name
 
+from .acl_requests import ACL_OPERATIONS
+from .attribute_requests import ATTRIBUTE_OPERATIONS
 from .delegation_requests import CancelDelegationToken, GetDelegationToken, RenewDelegationToken
+from .policy_requests import POLICY_OPERATIONS
 from .query import Query, find_operation, invalid, path_of
-from .request import Request, asker
-
-Reader = Callable[[str, str, Query], Request]
+from .request import Reader, Request, asker, plain
+from .snapshot_requests import SNAPSHOT_OPERATIONS
 
 #: What HDFS gives when nobody says: files, directories.
 _FILE_PERMISSION: Final = 0o644
@@ -39,6 +42,11 @@ _FS_ACTION = re.compile("[r-][w-][x-]")
 @dataclass(frozen=True, slots=True)
 class GetStatus(Request):
     """GETFILESTATUS, and GETFILELINKSTATUS: there are no links."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetLinkTarget(Request):
+    """GETLINKTARGET, which finds no link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +98,6 @@ class GetSpace(Request):
 
 
 @dataclass(frozen=True, slots=True)
-class GetAcl(Request):
-    """GETACLSTATUS"""
-
-
-@dataclass(frozen=True, slots=True)
-class GetAttributes(Request):
-    """GETXATTRS; `name` is the first that is asked for, None for all there are."""
-
-    name: str | None
-
-    @classmethod
-    def read(cls, path: str, user: str, query: Query) -> GetAttributes:
-        return cls(path, user, query.text("xattr.name"))
-
-
-@dataclass(frozen=True, slots=True)
-class ListAttributes(Request):
-    """LISTXATTRS"""
-
-
-@dataclass(frozen=True, slots=True)
 class GetServerDefaults(Request):
     """GETSERVERDEFAULTS"""
 
@@ -123,6 +110,17 @@ class GetHomeDirectory(Request):
 @dataclass(frozen=True, slots=True)
 class GetTrashRoot(Request):
     """GETTRASHROOT"""
+
+
+@dataclass(frozen=True, slots=True)
+class GetTrashRoots(Request):
+    """GETTRASHROOTS: the caller's own, or with `all_users` that of everyone."""
+
+    all_users: bool
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> GetTrashRoots:
+        return cls(path, user, query.boolean("allusers", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +172,9 @@ class GetChecksum(Redirected):
 
 @dataclass(frozen=True, slots=True)
 class Create(Redirected):
-    """CREATE. Zero for `replication` or `block_bytes` means the server's default."""
+    """CREATE"""
 
-    overwrite: bool
-    permission: int
-    replication: int
-    block_bytes: int
-    create_parent: bool
+    file: NewFile
 
     @classmethod
     def read(cls, path: str, user: str, query: Query) -> Create:
@@ -189,16 +183,17 @@ class Create(Redirected):
             raise invalid("createflag", f"No enum constant org.apache.hadoop.fs.CreateFlag.{unknown}")
         if "APPEND" in flags:
             raise Unsupported("createflag=append is not supported: a file that exists is extended with op=APPEND")
-        return cls(
-            path,
-            user,
-            *_redirection(query),
+        file = NewFile(
+            path=path,
+            user=user,
             overwrite="OVERWRITE" in flags or query.boolean("overwrite", False),
             permission=query.permission("permission", _FILE_PERMISSION),
             replication=query.integer("replication", 0, 1),
             block_bytes=query.integer("blocksize", 0, 1),
             create_parent=query.boolean("createparent", True),
+            unmasked=_unmasked(query),
         )
+        return cls(path, user, *_redirection(query), file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,15 +233,19 @@ class MakeDirectories(Request):
     """MKDIRS"""
 
     permission: int
+    unmasked: int | None = None
 
     @classmethod
     def read(cls, path: str, user: str, query: Query) -> MakeDirectories:
-        return cls(path, user, query.permission("permission", _DIRECTORY_PERMISSION))
+        return cls(path, user, query.permission("permission", _DIRECTORY_PERMISSION), _unmasked(query))
 
 
 @dataclass(frozen=True, slots=True)
 class Rename(Request):
-    """RENAME. `options` are those of `renameoptions`, in capitals; none at all is HDFS's older rename."""
+    """RENAME. `options` are those of `renameoptions`, in capitals; none at all is HDFS's older rename.
+
+    `TO_TRASH` is how a stock client's trash renames; it replaces nothing.
+    """
 
     destination: str
     options: frozenset[str]
@@ -254,7 +253,7 @@ class Rename(Request):
     @classmethod
     def read(cls, path: str, user: str, query: Query) -> Rename:
         options = frozenset(option.strip().upper() for option in query.names("renameoptions"))
-        if unknown := options - {"NONE", "OVERWRITE"}:
+        if unknown := options - {"NONE", "OVERWRITE", "TO_TRASH"}:
             constant = f"org.apache.hadoop.fs.Options.Rename.{min(unknown)}"
             raise invalid("renameoptions", f"No enum constant {constant}")
         return cls(path, user, query.required("destination"), options)
@@ -314,72 +313,6 @@ class SetOwner(Request):
 
 
 @dataclass(frozen=True, slots=True)
-class AllowSnapshots(Request):
-    """ALLOWSNAPSHOT"""
-
-
-@dataclass(frozen=True, slots=True)
-class DisallowSnapshots(Request):
-    """DISALLOWSNAPSHOT"""
-
-
-@dataclass(frozen=True, slots=True)
-class CreateSnapshot(Request):
-    """CREATESNAPSHOT; without a name it is given one."""
-
-    name: str | None
-
-    @classmethod
-    def read(cls, path: str, user: str, query: Query) -> CreateSnapshot:
-        return cls(path, user, query.text("snapshotname"))
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteSnapshot(Request):
-    """DELETESNAPSHOT"""
-
-    name: str
-
-    @classmethod
-    def read(cls, path: str, user: str, query: Query) -> DeleteSnapshot:
-        return cls(path, user, query.required("snapshotname"))
-
-
-@dataclass(frozen=True, slots=True)
-class RenameSnapshot(Request):
-    """RENAMESNAPSHOT"""
-
-    name: str
-    new_name: str
-
-    @classmethod
-    def read(cls, path: str, user: str, query: Query) -> RenameSnapshot:
-        return cls(path, user, query.required("oldsnapshotname"), query.required("snapshotname"))
-
-
-@dataclass(frozen=True, slots=True)
-class GetSnapshotDiff(Request):
-    """GETSNAPSHOTDIFF; an empty name is the directory as it is now."""
-
-    older: str
-    newer: str
-
-    @classmethod
-    def read(cls, path: str, user: str, query: Query) -> GetSnapshotDiff:
-        return cls(path, user, query.text("oldsnapshotname") or "", query.text("snapshotname") or "")
-
-
-@dataclass(frozen=True, slots=True)
-class GetSnapshottableDirectories(Request):
-    """GETSNAPSHOTTABLEDIRECTORYLIST, whatever the path."""
-
-
-@dataclass(frozen=True, slots=True)
-class GetSnapshots(Request):
-    """GETSNAPSHOTLIST"""
-
-
-@dataclass(frozen=True, slots=True)
 class SetReplication(Request):
     """SETREPLICATION"""
 
@@ -408,47 +341,41 @@ class SetQuota(Request):
         return cls(path, user, names, space)
 
 
-def _refuse_storage_types(_path: str, _user: str, _query: Query) -> Request:
-    raise Unsupported(
-        "SETQUOTABYSTORAGETYPE is not supported: all storage is of one type here; set a quota of bytes with "
-        "op=SETQUOTA&storagespacequota=..."
-    )
+def _unmasked(query: Query) -> int | None:
+    """The permission before the client's own mask, which counts where a default ACL is inherited."""
+    said = query.permission("unmaskedpermission", -1)
+    return None if said < 0 else said
 
 
 def _redirection(query: Query) -> tuple[frozenset[str], bool]:
     return query.names("excludedatanodes"), query.boolean("noredirect", False)
 
 
-def _plain(kind: type[Request]) -> Reader:
-    """For an operation without parameters."""
-    return lambda path, user, _query: kind(path, user)
-
-
 #: Every operation that is supported, under the HTTP method that it is asked with.
 OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     "GET": {
-        "GETFILESTATUS": _plain(GetStatus),
-        "GETFILELINKSTATUS": _plain(GetStatus),
-        "LISTSTATUS": _plain(ListStatus),
+        "GETFILESTATUS": plain(GetStatus),
+        "GETFILELINKSTATUS": plain(GetStatus),
+        "LISTSTATUS": plain(ListStatus),
         "LISTSTATUS_BATCH": ListStatusBatch.read,
-        "GETCONTENTSUMMARY": _plain(GetContentSummary),
-        "GETQUOTAUSAGE": _plain(GetQuotaUsage),
+        "GETCONTENTSUMMARY": plain(GetContentSummary),
+        "GETQUOTAUSAGE": plain(GetQuotaUsage),
         "GETFILEBLOCKLOCATIONS": GetBlockLocations.read,
         "GET_BLOCK_LOCATIONS": GetLocatedBlocks.read,
-        "GETSTATUS": _plain(GetSpace),
-        "GETACLSTATUS": _plain(GetAcl),
-        "GETXATTRS": GetAttributes.read,
-        "LISTXATTRS": _plain(ListAttributes),
-        "GETSERVERDEFAULTS": _plain(GetServerDefaults),
-        "GETHOMEDIRECTORY": _plain(GetHomeDirectory),
-        "GETTRASHROOT": _plain(GetTrashRoot),
+        "GETSTATUS": plain(GetSpace),
+        "GETSERVERDEFAULTS": plain(GetServerDefaults),
+        "GETHOMEDIRECTORY": plain(GetHomeDirectory),
+        "GETTRASHROOT": plain(GetTrashRoot),
+        "GETTRASHROOTS": GetTrashRoots.read,
+        "GETLINKTARGET": plain(GetLinkTarget),
         "CHECKACCESS": CheckAccess.read,
-        "GETSNAPSHOTTABLEDIRECTORYLIST": _plain(GetSnapshottableDirectories),
-        "GETSNAPSHOTLIST": _plain(GetSnapshots),
-        "GETSNAPSHOTDIFF": GetSnapshotDiff.read,
         "GETFILECHECKSUM": GetChecksum.read,
         "OPEN": Open.read,
         "GETDELEGATIONTOKEN": GetDelegationToken.read,
+        **ACL_OPERATIONS["GET"],
+        **ATTRIBUTE_OPERATIONS["GET"],
+        **SNAPSHOT_OPERATIONS["GET"],
+        **POLICY_OPERATIONS["GET"],
     },
     "PUT": {
         "CREATE": Create.read,
@@ -459,22 +386,22 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "SETOWNER": SetOwner.read,
         "SETREPLICATION": SetReplication.read,
         "SETQUOTA": SetQuota.read,
-        "SETQUOTABYSTORAGETYPE": _refuse_storage_types,
-        "ALLOWSNAPSHOT": _plain(AllowSnapshots),
-        "DISALLOWSNAPSHOT": _plain(DisallowSnapshots),
-        "CREATESNAPSHOT": CreateSnapshot.read,
-        "RENAMESNAPSHOT": RenameSnapshot.read,
         "RENEWDELEGATIONTOKEN": RenewDelegationToken.read,
         "CANCELDELEGATIONTOKEN": CancelDelegationToken.read,
+        **ACL_OPERATIONS["PUT"],
+        **ATTRIBUTE_OPERATIONS["PUT"],
+        **SNAPSHOT_OPERATIONS["PUT"],
+        **POLICY_OPERATIONS["PUT"],
     },
     "POST": {
         "APPEND": Append.read,
         "TRUNCATE": Truncate.read,
         "CONCAT": Concatenate.read,
+        **POLICY_OPERATIONS["POST"],
     },
     "DELETE": {
         "DELETE": Delete.read,
-        "DELETESNAPSHOT": DeleteSnapshot.read,
+        **SNAPSHOT_OPERATIONS["DELETE"],
     },
 }
 

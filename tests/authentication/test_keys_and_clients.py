@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support.immediate_commit import CommitsAtOnce
 
 from peacefs.coordinator.authentication.key_file import NAME
 from peacefs.coordinator.authentication.oauth import OAuthFault
 from peacefs.coordinator.authentication.service import WhoIsWho, who_is_who
-from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.callers.caller import Caller, Via
@@ -42,7 +40,7 @@ class World:
         self.metadata.begin_epoch()
         self.who = who_is_who(
             self.metadata.reader(),
-            self._commit,
+            CommitsAtOnce(self.metadata),
             self.directory,
             "c1",
             Callers("hdfs"),
@@ -54,9 +52,6 @@ class World:
 
     async def __aexit__(self, *_: object) -> None:
         self.metadata.close()
-
-    async def _commit(self, change: Callable[[Any], Any]) -> Any:
-        return run_now(self.metadata, change)
 
     def user(self, token: str) -> str:
         return self.who.verifier.bearer(token, self.now_s).caller.user

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.supervised_world import World
+from support.supervised_world import World, open_directory
 from support.waiting import wait_until
 
 from peacefs.client.control.supervised_queries import SupervisedQueries
@@ -46,13 +46,10 @@ arguments = ["-P", "-B", "-c", '''{WRITER}''']
 """
 
 
-def test_run_has_a_token_of_its_querys_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with World.running(tmp_path, ["--authentication=token"]) as world:
+def test_run_has_a_token_of_its_querys_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_directory() as directory, World.running(directory, ["--authentication=token"]) as world:
         with TokenAdministration(f"unix:{world.cluster.directory}") as administration:
             alice, bob = (administration.create(user, 600).token for user in ("alice", "bob"))
-        for path in (tmp_path, *tmp_path.parents):
-            if path.stat().st_uid == os.geteuid() and path.name.startswith(("pytest-", tmp_path.name)):
-                path.chmod(0o711)
         monkeypatch.setenv("PEACEFS_TOKEN", bob)
         world.agent("north", COMMANDS)
         monkeypatch.setenv("PEACEFS_TOKEN", alice)
@@ -69,4 +66,4 @@ def test_run_has_a_token_of_its_querys_user(tmp_path: Path, monkeypatch: pytest.
             assert int(uid) == ACCOUNT.pw_uid
             assert files.status("/user/alice/q/done").owner == "alice"
         wait_until(lambda: not Path(kept).exists(), "its token is gone with it")
-        assert bob not in (tmp_path / "north" / "agent.log").read_text()
+        assert bob not in (directory / "north" / "agent.log").read_text()

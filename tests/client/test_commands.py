@@ -354,7 +354,7 @@ def test_setrep_changes_files_and_all_below_directories(run: Run, files: PeaceFi
         f"Replication 2 set: {home}/tree/deep/b",
     ]
     assert files.status(f"{home}/tree/deep/b").replication == 2
-    assert run("setrep", "99", f"{home}/tree").returncode == 2
+    assert run("setrep", "513", f"{home}/tree").returncode == 2
     assert complaints(run("setrep", "1", f"{home}/nothing")) == [
         f"peacefs: setrep: `{home}/nothing': No such file or directory"
     ]

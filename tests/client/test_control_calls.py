@@ -33,6 +33,7 @@ from peacefs.protocol.messages import (
     Message,
     Opened,
 )
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 
 CREATED = Created("t", Allocated(7, 8, [Hop("n1", "127.0.0.1", 1)], "chunk-token"))
@@ -85,7 +86,7 @@ class Script:
 
 def test_create_whose_answer_is_lost_is_sent_again_as_the_same_request_over_another_connection() -> None:
     script = Script(LOST, PeerTimeout("it said nothing"), CREATED)
-    request = CreateFile(path="/a", user="alice", request_id="r")
+    request = CreateFile(NewFile(path="/a", user="alice", request_id="r"))
     assert script.calls.create(request) == CREATED
     assert script.asked == [request] * 3
     assert (script.closed, script.kept) == (2, 1)
@@ -107,10 +108,10 @@ def test_one_that_has_answered_is_given_time_to_come_back() -> None:
 
 def test_refusal_that_may_pass_is_retried_and_then_reported() -> None:
     script = Script(Failure("NoDatanodes", "none is alive"), CREATED)
-    assert script.calls.create(CreateFile(path="/a", user="alice")) == CREATED
+    assert script.calls.create(CreateFile(NewFile(path="/a", user="alice"))) == CREATED
     for_ever = Script(Failure("NoDatanodes", "none is alive"))
     with pytest.raises(NoDatanodes, match="none is alive"):
-        for_ever.calls.create(CreateFile(path="/a", user="alice"))
+        for_ever.calls.create(CreateFile(NewFile(path="/a", user="alice")))
     assert client_retry_s / 2 < for_ever.now_s <= client_retry_s
     assert for_ever.closed == 0, "a refusal is an answer, and the connection is good"
 
@@ -124,7 +125,7 @@ def test_a_refusal_that_will_not_pass_is_told_at_once() -> None:
 
 CALLS: list[tuple[Callable[[ControlRpc], object], Message]] = [
     (lambda calls: calls.open("/a", "alice"), Completed(5)),
-    (lambda calls: calls.create(CreateFile(path="/a", user="alice")), Layout(0, [])),
+    (lambda calls: calls.create(CreateFile(NewFile(path="/a", user="alice"))), Layout(0, [])),
 ]
 
 

@@ -150,6 +150,7 @@ def test_what_is_found_goes_to_stdout_and_progress_to_the_terminal(
     assert "/terminal/file" not in shown
 
 
+@pytest.mark.evidence("create-fails")
 def test_creates_that_are_refused_repeated_or_never_carried_out_leave_nothing(
     cluster: LocalCluster, wait_until: WaitUntil
 ) -> None:
@@ -199,6 +200,7 @@ def test_a_dead_datanode_leaves_replicas_lacking_until_it_is_back(
     wait_until(lambda: Fsck(cluster, "/orphaned").status == 0, "all is well again")
 
 
+@pytest.mark.evidence("files-swapped")
 def test_a_rotten_replica_that_nobody_reads_is_replaced(
     cluster: LocalCluster, files: PeaceFileSystem, wait_until: WaitUntil
 ) -> None:

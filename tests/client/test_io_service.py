@@ -108,6 +108,7 @@ def test_what_a_dead_writer_left_goes_when_nobody_could_complete_it(
     assert not files.exists(left)
 
 
+@pytest.mark.evidence("io-service-faults")
 def test_what_fails_leaves_nothing(files: PeaceFileSystem, superuser: PeaceFileSystem, home: str) -> None:
     service = IOService(files, root=home, chunk_bytes=MIB)
     # The directory and one part; the second part is one name too many.
@@ -177,6 +178,7 @@ def test_one_that_waits_is_cancelled_and_another_keeps_its_age(tight: LocalClust
         wait_until(lambda: files.schedule().grants_in_flight == 0, "all capacity is back")
 
 
+@pytest.mark.evidence("io-service-faults")
 def test_datanodes_and_the_coordinator_die_in_the_middle(tmp_path: Path, wait_until: WaitUntil) -> None:
     with (
         LocalCluster(tmp_path, datanodes=5, port=0) as cluster,
@@ -197,7 +199,7 @@ def test_datanodes_and_the_coordinator_die_in_the_middle(tmp_path: Path, wait_un
         restarting.join()
         cluster.datanodes[1].kill()
         assert service.read("unit").pages == pages
-        wait_until(lambda: files.schedule().grants_in_flight == 0, "all capacity is back", 30)
+        wait_until(lambda: files.schedule().grants_in_flight == 0, "all capacity is back")
         for node in cluster.datanodes[2:]:
             node.kill()
         with pytest.raises(PeacefsError):

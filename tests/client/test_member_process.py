@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,17 +18,30 @@ from peacefs.protocol.service.signs_of_life import SignsOfLife
 
 pytestmark = pytest.mark.cluster
 
+#: Longer than a process that can run is kept waiting for a processor.
+SILENCE_S = 3.0
+#: Becomes the command that follows after so many seconds, in which it does a little, as on a busy machine.
+SLOW = """
+import os, sys, time
+
+until_s = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < until_s:
+    sum(range(500_000))
+    time.sleep(0.1)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
 
 @pytest.fixture
 def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Member]:
-    """Not started yet; whoever starts it gives it less time than Python takes to import what it needs."""
-    monkeypatch.setattr(member_process, "local_start_timeout_s", 0.5)
+    """Not started yet; whoever starts it gives it less time than it takes, and looks how busy it is."""
+    monkeypatch.setattr(member_process, "local_start_timeout_s", SILENCE_S)
     reading, writing = os.pipe()
     arguments = ["coordinator", f"--dir={tmp_path / 'data'}", "--host=127.0.0.1", "--port=0", "--node-port=0"]
     log = tmp_path / "log"
     log.touch()
-    # Of a processor it gets a small share, as on a machine that has much else to do.
-    member = Member("coordinator", lambda _before: arguments, lambda: log, reading, [], ["nice", "-n", "19"])
+    slow = [sys.executable, "-c", SLOW, str(2 * SILENCE_S)]
+    member = Member("coordinator", lambda _before: arguments, lambda: log, reading, [], slow)
     try:
         yield member
     finally:
@@ -40,7 +54,7 @@ def test_member_that_is_slow_to_start_is_waited_for_while_it_gets_something_done
     began_s = time.monotonic()
     coordinator.start()
     assert coordinator.await_ready().http_port
-    assert time.monotonic() - began_s > 0.5
+    assert time.monotonic() - began_s > SILENCE_S
 
 
 def test_member_that_hangs_while_it_starts_is_given_up(coordinator: Member) -> None:

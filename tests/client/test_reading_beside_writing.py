@@ -146,6 +146,7 @@ def ways_to_replace(files: PeaceFileSystem, home: str, length: int) -> dict[str,
 @pytest.mark.parametrize(
     ("way", "length"), [("small write", 300), ("write", 3 * _CHUNK_BYTES), ("rename", 300), ("flush", 3000)]
 )
+@pytest.mark.evidence("visible-is-readable")
 def test_reader_of_a_file_that_is_replaced_in_a_loop_gets_one_version_each_time(
     files: PeaceFileSystem, home: str, read: Read, way: str, length: int
 ) -> None:
@@ -164,6 +165,7 @@ def test_reader_of_a_file_that_is_replaced_in_a_loop_gets_one_version_each_time(
     assert set(outcomes) == {"good"}, outcomes
 
 
+@pytest.mark.evidence("visible-is-readable")
 def test_reader_finds_the_data_of_a_name_as_soon_as_it_sees_it(
     files: PeaceFileSystem, home: str, read: Read
 ) -> None:
@@ -194,6 +196,7 @@ def test_reader_finds_the_data_of_a_name_as_soon_as_it_sees_it(
 
 
 @pytest.mark.parametrize("length", [300, 3 * _CHUNK_BYTES])
+@pytest.mark.evidence("open-file-replaced")
 def test_reader_that_has_opened_a_file_reads_it_after_it_was_deleted(
     files: PeaceFileSystem, shared_cluster: LocalCluster, home: str, length: int
 ) -> None:
@@ -210,6 +213,7 @@ def test_reader_that_has_opened_a_file_reads_it_after_it_was_deleted(
 
 
 @pytest.mark.parametrize("kind", ["client", "webhdfs"])
+@pytest.mark.evidence("open-file-replaced")
 def test_reader_that_waits_for_a_coordinator_that_starts_gets_one_version(tmp_path: Path, kind: str) -> None:
     """The file is replaced while the reader waits: a rename does not wait for datanodes."""
     with LocalCluster(tmp_path, datanodes=2, port=0) as cluster:

@@ -23,6 +23,7 @@ from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, Message, PublishFile
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
@@ -101,13 +102,13 @@ class Client:
         self._cluster.restart(self._cluster.coordinator)
 
     def write(self, path: str, data: bytes) -> None:
-        request = CreateFile(path=path, user=self.api.user, replication=1, request_id=new_request_id())
-        created = self.calls.create(request)
+        request = NewFile(path=path, user=self.api.user, replication=1, request_id=new_request_id())
+        created = self.calls.create(CreateFile(request))
         with FileSink(self.driver, created, chunk_bytes_max, "holder", GrantClient("test", pushed=False)) as sink:
             sink.write(data)
 
     def write_small(self, path: str, data: bytes) -> None:
-        request = CreateFile(path=path, user=self.api.user, replication=1, block_bytes=chunk_bytes_max)
+        request = NewFile(path=path, user=self.api.user, replication=1, block_bytes=chunk_bytes_max)
         asked = self.driver.run(self.small.publish_at_once(request, data))
         if asked is not None:
             self.driver.run(self.small.publish_created(asked, self.calls.create(asked), data))
@@ -136,6 +137,7 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
     opened.close()
 
 
+@pytest.mark.evidence("answers-survive-kill", "messages-lost")
 def test_every_change_asked_again_after_kill_9_gets_its_first_answer_and_changes_nothing(client: Client) -> None:
     api, files = client.api, client.files
     api.mkdirs("/r/made")
@@ -194,6 +196,7 @@ def test_the_client_asks_again_by_itself_over_a_kill_and_a_restart(client: Clien
     assert len(requests) > len(set(requests)), "no request was asked twice"
 
 
+@pytest.mark.evidence("answers-survive-kill")
 def test_a_file_that_is_published_at_once_is_published_once_over_a_kill_and_a_restart(client: Client) -> None:
     for name in ("a", "b"):
         client.write_small(f"/u/{name}", b"before")

@@ -90,6 +90,7 @@ def test_disks_that_do_not_work_are_named() -> None:
     ]
 
 
+@pytest.mark.evidence("disk-full")
 def test_a_datanode_that_gets_no_new_chunks_for_want_of_room_is_named() -> None:
     roomy = datanode("dn-1")
     tight = datanode("dn-2") | {"available_bytes": 30 << 20}
@@ -103,6 +104,7 @@ def test_a_datanode_that_gets_no_new_chunks_for_want_of_room_is_named() -> None:
     assert sum(line.startswith("Room:") for line in shown) == 1
 
 
+@pytest.mark.evidence("coordinator-disk-full")
 def test_that_the_coordinators_disk_fills_up_is_said() -> None:
     shown = list(report_lines(status() | {"metadata_room_bytes": 0}))
     assert "Coordinator's disk: 0 (0B) left; without any, nothing can be changed" in shown

@@ -192,6 +192,7 @@ def test_a_datanode_that_dies_while_it_is_in_hand_costs_no_file(four: LocalClust
 
 
 @pytest.mark.parametrize("ended_by", [KeyboardInterrupt(), ServiceUnready("no room on the coordinator's disk")])
+@pytest.mark.evidence("create-fails")
 def test_what_is_written_and_not_published_for_ctrl_c_or_want_of_an_answer_is_gone_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended_by: BaseException
 ) -> None:

@@ -83,6 +83,7 @@ def shared(alice: PeaceFileSystem) -> Iterator[PeaceFileSystem]:
 
 
 @pytest.mark.parametrize("take", [close_directory, close_file, move_away])
+@pytest.mark.evidence("rights-end-reads")
 def test_an_old_url_is_refused_when_the_rights_are_gone(
     address: str, shared: PeaceFileSystem, take: Callable[[PeaceFileSystem], None]
 ) -> None:
@@ -127,11 +128,13 @@ def slowly(url: str, between: Callable[[], None], seconds: float) -> bytes:
     return received.partition(b"\r\n\r\n")[2]
 
 
+@pytest.mark.evidence("rights-end-reads")
 def test_a_long_slow_read_goes_on(address: str, shared: PeaceFileSystem) -> None:
     url = opened_url(address, "/closed/large", "bob")
     assert slowly(url, lambda: None, 3 * LIFETIME_S) == LARGE
 
 
+@pytest.mark.evidence("rights-end-reads")
 def test_a_long_slow_read_ends_when_the_rights_are_gone(address: str, shared: PeaceFileSystem) -> None:
     url = opened_url(address, "/closed/large", "bob")
     received = slowly(url, lambda: close_directory(shared), 3 * LIFETIME_S)
@@ -139,6 +142,7 @@ def test_a_long_slow_read_ends_when_the_rights_are_gone(address: str, shared: Pe
     assert LARGE.startswith(received)
 
 
+@pytest.mark.evidence("rights-end-reads")
 def test_a_file_that_is_open_in_our_client_is_read_on_and_ends_with_the_rights(
     bob: PeaceFileSystem, shared: PeaceFileSystem
 ) -> None:

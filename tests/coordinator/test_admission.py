@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from peacefs.coordinator.api.admission import Admission
 from peacefs.protocol.asgi import Message, Receive, Scope, Send
 from peacefs.protocol.errors import from_remote_exception
@@ -39,6 +41,7 @@ def scope(path: str, client: str = "10.0.0.1") -> dict[str, Any]:
     }
 
 
+@pytest.mark.evidence("everything-is-bounded")
 def test_the_one_too_many_is_told_to_come_again_and_is_let_in_then() -> None:
     async def story() -> None:
         go_on = asyncio.Event()

@@ -269,6 +269,7 @@ class TestAMove:
         play.check()
 
     @pytest.mark.parametrize("content", ["something else", None], ids=["another content", "no answer"])
+    @pytest.mark.evidence("liars-lose-nothing")
     def test_the_source_keeps_its_replica_if_the_target_cannot_show_that_it_has_the_copy(
         self, content: str | None
     ) -> None:

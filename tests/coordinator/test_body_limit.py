@@ -55,6 +55,7 @@ def post(app: FastAPI, path: str, pieces: list[bytes], pause_s: float = 0.0) -> 
 
 
 @pytest.mark.parametrize("path", ["/raw", "/parsed"])
+@pytest.mark.evidence("trickling-request")
 def test_a_body_that_drips_is_given_up_however_steadily(
     app: FastAPI, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,6 +153,7 @@ class TestCorruption:
 
 
 class TestGarbage:
+    @pytest.mark.evidence("return-is-harmless")
     def test_a_stale_replica_is_dropped_when_it_is_reported(self, play: Play) -> None:
         play.join("dn-1", "dn-2")
         play.open_for_business()
@@ -160,6 +161,7 @@ class TestGarbage:
         (order,) = play.cluster.report(play.now_s, "dn-2", ReportChunks([Replica(7, 4, 1000)], last=True))
         assert order.message == DeleteChunks([Replica(7, 4, 1000)])
 
+    @pytest.mark.evidence("return-is-harmless")
     def test_a_replica_of_another_length_is_dropped_and_never_counts(self, play: Play) -> None:
         play.join("dn-1", "dn-2")
         play.open_for_business()

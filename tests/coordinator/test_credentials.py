@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from random import Random
 from typing import Any
 
 import msgspec
 import pytest
+from support.new_core import new_core
 from support.node_port import NodePort
 from support.play import registration
 
@@ -24,9 +24,10 @@ USAGE = Usage(1 << 40, 0, 1 << 40)
 def told() -> Callable[[Callable[[NodePort, Cluster], Coroutine[Any, Any, None]]], None]:
     def tell(story: Callable[[NodePort, Cluster], Coroutine[Any, Any, None]]) -> None:
         async def play() -> None:
-            cluster = Cluster(0.0, Random(1))
+            core = new_core()
+            cluster = core.cluster
             cluster.loaded()
-            async with NodePort(cluster, lambda: 1.0) as port:
+            async with NodePort(core, lambda: 1.0) as port:
                 await asyncio.wait_for(story(port, cluster), 30)
 
         asyncio.run(play())
@@ -60,6 +61,7 @@ def test_a_datanode_is_enrolled_when_it_first_registers_and_known_by_its_key_fro
     told(story)
 
 
+@pytest.mark.evidence("datanode-impersonated")
 def test_an_id_that_has_a_key_is_not_given_to_another_who_knows_the_secret(told) -> None:
     async def story(port: NodePort, cluster: Cluster) -> None:
         await (await port.datanode()).register("p")

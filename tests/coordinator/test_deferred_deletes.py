@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.play import record
 
-from peacefs.coordinator.operations.deferred_deletes import DeferredDeletes
+from peacefs.coordinator.cluster.deferred_deletes import DeferredDeletes
 from peacefs.protocol.limits import read_token_renewable_s
 
 
@@ -20,7 +20,7 @@ def test_deferred_deletes_go_when_the_last_token_to_read_them_has_expired() -> N
 
 
 def test_of_too_many_the_oldest_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("peacefs.coordinator.operations.deferred_deletes.deferred_deletes_max", 2)
+    monkeypatch.setattr("peacefs.coordinator.cluster.deferred_deletes.deferred_deletes_max", 2)
     deferred = DeferredDeletes()
     assert deferred.add(0.0, [record(1), record(2), record(3)]) == [record(1)]
     assert deferred.add(0.0, [record(4)]) == [record(2)]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator.metadata.epochs import Epochs
+from peacefs.coordinator.metadata.epochs import Epochs, accept, begin_epoch
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import MetadataFull
 from peacefs.coordinator.namespace import operations as namespace
-from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.ids import first_of_epoch
 from peacefs.protocol.messages import Receipt, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 
 SETTLED_S = 100.0
 
@@ -32,29 +32,29 @@ def held(metadata: SqliteMetadata) -> bool:
 def test_datanodes_of_earlier_epochs_and_new_ones_are_as_they_should_be() -> None:
     metadata = SqliteMetadata.in_memory()
     metadata.begin_epoch(above=5)
-    epochs = Epochs(metadata, 0.0)
-    assert not epochs.accept("new", 0)
-    assert not epochs.accept("old", 6)
+    epochs = begin_epoch(metadata, 0.0)
+    assert not accept(epochs, metadata, "new", 0)
+    assert not accept(epochs, metadata, "old", 6)
     # It comes again, over a new connection, and has seen us.
-    assert not epochs.accept("old", 7)
+    assert not accept(epochs, metadata, "old", 7)
     assert epochs.numbering.epoch == 7 and not held(metadata)
 
 
 def test_a_later_epoch_holds_the_floor_and_numbers_begin_above_it() -> None:
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata, 0.0)
+    epochs = begin_epoch(metadata, 0.0)
     numbering = epochs.numbering
     numbering.next()
-    assert epochs.accept("dn-1", 40)
+    assert accept(epochs, metadata, "dn-1", 40)
     assert numbering.next() == first_of_epoch(41) | 1
     assert held(metadata)
-    assert not epochs.accept("dn-1", 41) and not epochs.accept("dn-2", 40)
+    assert not accept(epochs, metadata, "dn-1", 41) and not accept(epochs, metadata, "dn-2", 40)
 
 
 def test_our_own_epoch_seen_by_one_that_we_have_not_accepted_was_somebody_else_s() -> None:
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata, 0.0)
-    assert epochs.accept("dn-1", 1)
+    epochs = begin_epoch(metadata, 0.0)
+    assert accept(epochs, metadata, "dn-1", 1)
     assert epochs.numbering.epoch == 2 and held(metadata)
 
 
@@ -67,47 +67,48 @@ def test_a_datanode_that_comes_again_after_a_full_disk_still_shows_that_the_meta
         raise MetadataFull
 
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata, 0.0)
+    epochs = begin_epoch(metadata, 0.0)
     with monkeypatch.context() as full:
         full.setattr(metadata, "hold_gc_floor", refuse)
         with pytest.raises(MetadataFull):
-            epochs.accept("dn-1", 1)
-    assert epochs.accept("dn-1", 1)
+            accept(epochs, metadata, "dn-1", 1)
+    assert accept(epochs, metadata, "dn-1", 1)
     assert epochs.numbering.epoch == 2 and held(metadata)
 
 
+@pytest.mark.evidence("directory-put-back")
 def test_commit_that_a_datanode_has_heard_of_and_we_lack_is_missed_until_that_is_accepted() -> None:
     metadata = SqliteMetadata.in_memory()
     metadata.begin_epoch()
-    epochs, reader = Epochs(metadata, 0.0), metadata.reader()
+    epochs, reader = begin_epoch(metadata, 0.0), metadata.reader()
     found = metadata.tx_durable - 1
-    assert not epochs.accept("hears-what-is-there", 1, found)
-    assert not epochs.accept("knows-no-commits", 1) and not reader.lacks_commits()
-    assert epochs.accept("heard-more", 1, found + 5)
+    assert not accept(epochs, metadata, "hears-what-is-there", 1, found)
+    assert not accept(epochs, metadata, "knows-no-commits", 1) and not reader.lacks_commits()
+    assert accept(epochs, metadata, "heard-more", 1, found + 5)
     assert held(metadata) and reader.lacks_commits()
     assert epochs.numbering.epoch == 2, "no number of ours was drawn by anybody else"
     # It holds over restarts, and the floor with it, whoever comes first then.
-    again = Epochs(metadata, 0.0)
+    again = begin_epoch(metadata, 0.0)
     metadata.hold_gc_floor()
-    assert reader.lacks_commits() and not again.accept("hears-what-is-there", 2, found)
+    assert reader.lacks_commits() and not accept(again, metadata, "hears-what-is-there", 2, found)
     assert run_now(metadata, lambda tx: tx.accept_lost_commits())
     assert held(metadata) and not reader.lacks_commits()
-    assert not Epochs(metadata, 0.0).accept("heard-more", 3, found + 5)
+    assert not accept(begin_epoch(metadata, 0.0), metadata, "heard-more", 3, found + 5)
     assert not run_now(metadata, lambda tx: tx.accept_lost_commits())
 
 
 def test_commit_of_our_own_that_a_datanode_brings_back_is_not_missed() -> None:
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata, 0.0)
-    assert not epochs.accept("dn-1", 0)
+    epochs = begin_epoch(metadata, 0.0)
+    assert not accept(epochs, metadata, "dn-1", 0)
     run_now(metadata, lambda tx: tx.raise_gc_floor(5))
-    assert not epochs.accept("dn-1", 1, metadata.tx_durable)
+    assert not accept(epochs, metadata, "dn-1", 1, metadata.tx_durable)
     assert not metadata.reader().lacks_commits()
 
 
 def test_floor_follows_what_was_drawn_a_while_ago() -> None:
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     first = epochs.numbering.next()
     assert advance(metadata, epochs, 10.0) == 0
     second = epochs.numbering.next()
@@ -118,19 +119,19 @@ def test_floor_follows_what_was_drawn_a_while_ago() -> None:
 
 def test_floor_counts_the_time_in_which_coordinators_served_across_their_restarts() -> None:
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     drawn = epochs.numbering.next()
     for turn in range(1, 6):
         advance(metadata, epochs, 10.0 * turn)
     # Killed, and started again much later: while nobody served nobody could be heard.
-    epochs = Epochs(metadata, 9000.0, settled_after_s=SETTLED_S)
+    epochs = begin_epoch(metadata, 9000.0, settled_after_s=SETTLED_S)
     floors = [advance(metadata, epochs, 9000.0 + 10.0 * turn) for turn in range(1, 8)]
     assert floors[:5] == [0] * 5 and floors[5] == drawn
 
 
 def test_floor_does_not_follow_while_the_process_is_held_up() -> None:
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     epochs.numbering.next()
     advance(metadata, epochs, 10.0)
     assert advance(metadata, epochs, 5000.0) == 0, "no writer could be heard meanwhile"
@@ -138,7 +139,7 @@ def test_floor_does_not_follow_while_the_process_is_held_up() -> None:
 
 def test_idle_coordinator_commits_nothing_for_its_floor() -> None:
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     epochs.numbering.next()
     for turn in range(1, 20):
         advance(metadata, epochs, 10.0 * turn)
@@ -150,7 +151,7 @@ def test_idle_coordinator_commits_nothing_for_its_floor() -> None:
 
 def test_kept_chunk_is_not_garbage_until_its_writer_has_been_silent() -> None:
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     kept, lost, _version = (epochs.numbering.next() for _ in range(3))
     for turn in range(1, 31):
         if turn % 5 == 0:
@@ -169,7 +170,7 @@ def test_kept_chunk_is_not_garbage_until_its_writer_has_been_silent() -> None:
 
 def test_held_floor_stays_and_when_it_is_released_the_time_begins_anew() -> None:
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     drawn = epochs.numbering.next()
     advance(metadata, epochs, 10.0)
     metadata.hold_gc_floor()
@@ -182,11 +183,11 @@ def test_held_floor_stays_and_when_it_is_released_the_time_begins_anew() -> None
 
 def test_chunk_that_was_just_published_is_not_garbage_before_anybody_was_told() -> None:
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     published, lost, _version = (epochs.numbering.next() for _ in range(3))
     written = WrittenChunk(published, published, 10, 0, [Receipt("dn-1", b"")])
-    file = namespace.FileToComplete(parse_path("/f"), "ann", False, 0o644, 3, 1 << 26, True, "r", [written])
-    run_now(metadata, lambda tx: namespace.complete_file(tx, file, 1))
+    file = NewFile(path="/f", user="ann", replication=3, block_bytes=1 << 26, request_id="r")
+    run_now(metadata, lambda tx: namespace.complete_file(tx, file, [written], 1))
     for turn in range(1, 15):
         advance(metadata, epochs, 10.0 * turn)
     assert published < lost < epochs.garbage.floor

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.scheduled import Scheduled
@@ -41,6 +42,7 @@ def one_that_holds_all() -> tuple[Scheduled, Producer]:
     return play, Producer(play, grant)
 
 
+@pytest.mark.evidence("idle-writer")
 def test_idle_grant_lends_its_room_to_others_and_has_it_again_when_it_writes() -> None:
     play, slow = one_that_holds_all()
     slow.brings(1000.0, 0.999)
@@ -59,6 +61,7 @@ def test_idle_grant_lends_its_room_to_others_and_has_it_again_when_it_writes() -
     assert all(taken == 0 for taken, _ in play.loads())
 
 
+@pytest.mark.evidence("idle-writer")
 def test_one_that_is_slow_because_its_chain_is_keeps_its_room() -> None:
     play, slow = one_that_holds_all()
     for _ in range(20):

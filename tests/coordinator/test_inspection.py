@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
+from support.immediate_commit import CommitsAtOnce
+from support.no_links import NoLinks
 from support.play import Play
 
-from peacefs.coordinator.metadata.group_commit import ImmediateCommit, run_now
+from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import Lease
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import Transaction
@@ -21,8 +23,8 @@ from peacefs.coordinator.operations import fsck as walk
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.fsck import Fsck
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound
-from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import Receipt, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.fsck_findings import FileFindings, Finding, FsckPage, Tally
 
@@ -36,27 +38,21 @@ class Tree:
 
     def __init__(self, play: Play, callers: Callers | None = None) -> None:
         self.metadata = SqliteMetadata.in_memory()
-        self.numbering = Numbering(self.metadata.begin_epoch())
+        self.numbering = play.begin_epoch(self.metadata)
         self.cluster = play.cluster
         play.join("dn-1", rack="/1")
         play.join("dn-2", rack="/2")
         play.open_for_business()
         self.clock_s = 0.0
         self.pauses = 0
-        commits = ImmediateCommit(self.metadata, _fatal)
-
-        async def commit(change: Callable[[Transaction], Any]) -> Any:
-            return commits.submit(change).result()
-
         self.inspection = Fsck(
             OperationContext(
                 self.metadata.reader(),
-                commit,
-                play.cluster,
+                CommitsAtOnce(self.metadata),
+                play.core,
                 Signer(b"secret"),
-                self.numbering,
-                lambda orders: None,
-                callers or Callers(),
+                NoLinks(),
+                callers=callers or Callers(),
                 monotonic=self._tick,
                 sleep=self._pause,
             )
@@ -74,18 +70,9 @@ class Tree:
 
     def write(self, path: str, chunks: int = 1, *, holders: tuple[str, ...] = ("dn-1", "dn-2")) -> None:
         receipts = [Receipt(node, b"") for node in holders]
-        file = namespace.FileToComplete(
-            path=parse_path(path),
-            user="ann",
-            overwrite=False,
-            permission=0o644,
-            replication=2,
-            block_bytes=1 << 26,
-            create_parent=True,
-            request_id=path,
-            chunks=[WrittenChunk(self.numbering.next(), 1, 10, 7, receipts) for _ in range(chunks)],
-        )
-        self.cluster.published(self.commit(lambda tx: namespace.complete_file(tx, file, 1)).added)
+        file = NewFile(path=path, user="ann", replication=2, block_bytes=1 << 26, request_id=path)
+        written = [WrittenChunk(self.numbering.next(), 1, 10, 7, receipts) for _ in range(chunks)]
+        self.cluster.published(self.commit(lambda tx: namespace.complete_file(tx, file, written, 1)).added)
 
     def delete(self, path: str) -> None:
         result = self.commit(lambda tx: namespace.delete(tx, parse_path(path), True, 1))

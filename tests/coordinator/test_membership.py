@@ -49,6 +49,7 @@ def test_a_stranger_is_asked_to_register() -> None:
     assert not Membership().heard(0.0, "dn-9")
 
 
+@pytest.mark.evidence("clocks-jump")
 def test_a_coordinator_that_was_paused_blames_nobody() -> None:
     members = Membership()
     members.register(0.0, registration("dn-1"))

@@ -6,15 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from random import Random
 from typing import Any
 
 import pytest
+from support.new_core import new_core
 from support.node_port import NodePort
 from support.play import USAGE, record
 from support.spoken_link import Datanode
 
-from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.rpc import server as node_server
 from peacefs.protocol.limits import handshake_frame_bytes_max, suspect_after_s
 from peacefs.protocol.messages import (
@@ -37,10 +36,11 @@ class Coordinator:
 
     def __init__(self, *, loaded: bool = True) -> None:
         self.now_s = 100.0
-        self.cluster = Cluster(self.now_s, Random(1))
+        core = new_core(self.now_s)
+        self.cluster = core.cluster
         if loaded:
             self.load()
-        self.port = NodePort(self.cluster, lambda: self.now_s)
+        self.port = NodePort(core, lambda: self.now_s)
 
     def load(self) -> None:
         self.cluster.load([record(_CHUNK, replication=1)])
@@ -68,6 +68,7 @@ def tell(story: Callable[[Coordinator], Coroutine[Any, Any, None]], *, loaded: b
     asyncio.run(play())
 
 
+@pytest.mark.evidence("silent-connections")
 def test_who_connects_and_says_nothing_keeps_no_datanode_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_server, "handshakes_waiting_max", 3)
 
@@ -82,6 +83,7 @@ def test_who_connects_and_says_nothing_keeps_no_datanode_out(monkeypatch: pytest
     tell(story)
 
 
+@pytest.mark.evidence("announced-frame")
 def test_a_stranger_costs_no_more_memory_than_a_hello() -> None:
     async def story(coordinator: Coordinator) -> None:
         stranger = await coordinator.datanode()
@@ -98,6 +100,7 @@ def test_a_stranger_costs_no_more_memory_than_a_hello() -> None:
     tell(story)
 
 
+@pytest.mark.evidence("chunk-map-is-true")
 def test_what_an_earlier_link_still_brings_changes_nothing() -> None:
     """A heartbeat that was long under way, or lay in a queue, when its datanode had registered anew."""
 
@@ -118,6 +121,7 @@ def test_what_an_earlier_link_still_brings_changes_nothing() -> None:
     tell(story)
 
 
+@pytest.mark.evidence("chunk-map-is-true")
 def test_what_is_said_before_registering_is_not_taken_in() -> None:
     async def story(coordinator: Coordinator) -> None:
         here, elsewhere = await coordinator.datanode(), await coordinator.datanode("dn-2")
@@ -132,6 +136,7 @@ def test_what_is_said_before_registering_is_not_taken_in() -> None:
     tell(story)
 
 
+@pytest.mark.evidence("copied-directory")
 def test_of_two_datanodes_with_one_id_the_second_is_told() -> None:
     async def story(coordinator: Coordinator) -> None:
         first, second = await coordinator.datanode(), await coordinator.datanode()
@@ -148,6 +153,7 @@ def test_of_two_datanodes_with_one_id_the_second_is_told() -> None:
 
 
 @pytest.mark.parametrize("process", ["one", "another"])
+@pytest.mark.evidence("copied-directory")
 def test_a_datanode_comes_back_past_its_own_broken_link(process: str) -> None:
     """At once when it is the same process, and after a restart as soon as the old link is missed."""
 
@@ -161,6 +167,7 @@ def test_a_datanode_comes_back_past_its_own_broken_link(process: str) -> None:
     tell(story)
 
 
+@pytest.mark.evidence("trickling-request")
 def test_a_datanode_that_sends_a_frame_byte_by_byte_holds_nobody_up() -> None:
     async def story(coordinator: Coordinator) -> None:
         slow, quick = await coordinator.datanode("dn-2"), await coordinator.datanode()

@@ -64,6 +64,7 @@ def dropped(play: Play, seconds: float) -> set[tuple[str, int]]:
 class TestLiars:
     @pytest.mark.parametrize("count", [1, 2, 3])
     @pytest.mark.parametrize("says", ["each something else", "all the same", None])
+    @pytest.mark.evidence("liars-lose-nothing")
     def test_liars_cause_no_real_replica_to_go(self, believed: Play, says: str | None, count: int) -> None:
         liars = LIARS[:count]
         believed.contents = {liar: liar if says == "each something else" else says for liar in liars}

@@ -88,6 +88,7 @@ def test_read_grants_of_a_reader_are_no_more_than_it_reads_at_once() -> None:
     assert reads.grants("one") == {0: "a", 1: "b"}, "what it was given and did not hear of comes again"
 
 
+@pytest.mark.evidence("recovery-storm")
 def test_what_a_reader_that_is_gone_held_comes_back() -> None:
     reads = RecoveryReads(quiet)
     reads.state(0.0, request("gone", ["a", "a"]))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from random import Random
 from typing import Any, cast
 
 import httpx
 import pytest
+from support.no_links import NoLinks
 from support.play import Play
 
 from peacefs.coordinator.api.rest.app import build_rest
@@ -17,34 +17,38 @@ from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.scheduling.scheduler import Scheduling
-from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import MIB, schedule_body_bytes_max, write_set_chunks_max
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import FileWrite, Signer
 
 SIGNER = Signer(b"a secret of the tests")
 
 
 def token(replication: int = 3, expires_s: float = 1e12) -> str:
-    return SIGNER.sign(FileWrite(expires_s, "/file", "me", False, 0o644, replication, 4 * MIB, True, "r"))
+    return SIGNER.sign(
+        FileWrite(
+            expires_s,
+            NewFile(path="/file", user="me", replication=replication, block_bytes=4 * MIB, request_id="r"),
+        )
+    )
 
 
 class Asked:
     """A coordinator's REST with a schedule behind it; datanodes take one chunk each."""
 
     def __init__(self, play: Play) -> None:
-        self.scheduling = Scheduling(Numbering(1), Random(1), streams_per_node=1)
+        core = play.core
+        self.scheduling = core.scheduling
         context = OperationContext(
             SqliteMetadata.in_memory().reader(),
             cast(Callable[..., Any], None),
-            play.cluster,
+            core,
             SIGNER,
-            Numbering(1),
-            lambda orders: None,
-            Callers(),
+            NoLinks(),
+            callers=Callers(),
             monotonic=lambda: play.now_s,
         )
-        files = Files(context, self.scheduling)
+        files = Files(context)
         app = build_rest(
             files, play.cluster, "c", lambda: 1, lambda: "here:1", bool, bool, int, lambda: play.now_s
         )
@@ -68,7 +72,8 @@ class Asked:
 
 
 @pytest.fixture
-def asked(play: Play) -> Asked:
+def asked() -> Asked:
+    play = Play(streams_per_node=1)
     play.join("n1", "n2")
     play.open_for_business()
     return Asked(play)

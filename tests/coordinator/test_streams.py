@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from support.play import USAGE, Play, record
 
 from peacefs.coordinator.cluster.chunk_writes import WriteStreams
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.pending_load import PendingLoad
 from peacefs.peace.policies.hdfs_placement import LOAD_FACTOR
 from peacefs.protocol.limits import heartbeat_interval_s, pending_load_s
@@ -73,15 +77,15 @@ def test_who_says_that_it_is_busy_gets_no_chunks_while_others_are_not(play: Play
     assert chosen == set(NODES), "its heartbeats say that it is no more"
 
 
-def test_a_grant_is_load_until_its_end_and_not_counted_twice(play: Play) -> None:
+def test_a_grant_is_load_until_its_end_and_not_counted_twice() -> None:
     granted = {7: ("dn-1", "dn-4")}
-    play.cluster.granted_pipelines = lambda: granted
-    play.cluster.granted(play.now_s, 7, granted[7], 21_600.0)
-    assert play.cluster.pipelines() == [["dn-1", "dn-4"]]
-    play.let_pass(60.0)
-    assert play.cluster.pipelines() == [["dn-1", "dn-4"]]
+    cluster = Cluster(100.0, Random(1), granted_pipelines=lambda: granted)
+    cluster.granted(100.0, 7, granted[7], 21_600.0)
+    assert cluster.pipelines() == [["dn-1", "dn-4"]]
+    cluster.tick(160.0, Garbage(0))
+    assert cluster.pipelines() == [["dn-1", "dn-4"]]
     granted.clear()
-    assert play.cluster.pipelines() == []
+    assert cluster.pipelines() == []
 
 
 def test_what_was_placed_counts_for_each_of_its_nodes_until_they_have_spoken() -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.immediate_commit import CommitsAtOnce
+from support.no_links import NoLinks
 from support.play import Play, registration
 
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
@@ -23,8 +24,8 @@ from peacefs.coordinator.operations.query_runs import QueryRuns
 from peacefs.coordinator.supervision.checkpoint_locality import find_locality
 from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, ServiceUnready
-from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import AgentBeat, AgentCommand, Receipt, ReportChunks, RunReport, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.supervised_queries import QueryPhase
 
@@ -37,20 +38,15 @@ class Coordinator:
         self.play = play or Play()
         self.now_s = 100.0
         self.before_commit: Callable[[], None] = lambda: None
-        self.numbering = Numbering(self.metadata.begin_epoch())
-
-        async def commit(change: Callable[[Transaction], Any]) -> Any:
-            self.before_commit()
-            return run_now(self.metadata, change)
+        self.numbering = self.play.begin_epoch(self.metadata)
 
         context = OperationContext(
             self.metadata.reader(),
-            commit,
-            self.play.cluster,
+            CommitsAtOnce(self.metadata, lambda: self.before_commit()),
+            self.play.core,
             Signer(b"secret"),
-            self.numbering,
-            lambda _orders: None,
-            Callers("root"),
+            NoLinks(),
+            callers=Callers("root"),
             monotonic=lambda: self.now_s,
         )
         self.supervising = SupervisionService(context, QueryRuns(context), lambda: "coordinator:9870")
@@ -74,10 +70,10 @@ class Coordinator:
     def write(self, path: str, *holders: str) -> None:
         number = self.numbering.next()
         chunk = WrittenChunk(number, number, 10, 0, [Receipt(node, b"") for node in holders])
-        file = namespace.FileToComplete(
-            parse_path(path), "ann", True, 0o644, 1, 1 << 26, True, str(number), [chunk]
+        file = NewFile(
+            path=path, user="ann", overwrite=True, replication=1, block_bytes=1 << 26, request_id=str(number)
         )
-        published = run_now(self.metadata, lambda tx: namespace.complete_file(tx, file, 1))
+        published = run_now(self.metadata, lambda tx: namespace.complete_file(tx, file, [chunk], 1))
         self.play.publish(published.added)
 
 
@@ -197,6 +193,7 @@ def test_where_a_checkpoint_is_by_host_and_rack(tmp_path: Path, play: Play) -> N
         assert nothing.value.value.by_host == {}
 
 
+@pytest.mark.evidence("coordinator-disk-full")
 def test_what_was_decided_while_the_disk_was_full_is_committed_later_and_handed_over_then(tmp_path: Path) -> None:
     """The core has decided it and does not decide it again: it must not be lost, nor told of before its commit."""
 

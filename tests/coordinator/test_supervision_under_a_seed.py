@@ -146,6 +146,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", seeds(25))
+@pytest.mark.evidence("query-node-dies")
 def test_never_more_than_one_run_of_a_query_whatever_is_lost_and_killed(seed: int) -> None:
     """Without any fence, as long as no node is paused with all that runs on it."""
     world = World(Random(seed), ["q0", "q1"])

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.immediate_commit import CommitsAtOnce
+from support.no_links import NoLinks
 from support.play import Play
 
-from peacefs.coordinator.metadata.group_commit import ImmediateCommit, run_now
+from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import Lease, RenameMode
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import Transaction
@@ -22,9 +24,9 @@ from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.leases import Leases
 from peacefs.coordinator.operations.temporary_files import TemporaryFiles
-from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import temporary_watched_s
 from peacefs.protocol.messages import Receipt, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.temporary_names import wanted_name
 
@@ -99,36 +101,35 @@ class Tree:
     """A namespace whose clocks the test moves, and a collector over it."""
 
     def __init__(self, play: Play) -> None:
+        self._play = play
         self.metadata = SqliteMetadata.in_memory()
-        self.numbering = Numbering(self.metadata.begin_epoch())
+        self.numbering = play.begin_epoch(self.metadata)
         self.wall_s = 1_000_000.0
         self.monotonic_s = 50.0
         self.pauses = 0
         #: Done just before each commit of the collector.
         self.before_commit: Callable[[], object] = lambda: None
-        self.freed: list[Any] = []
-        commits = ImmediateCommit(self.metadata, lambda fault: pytest.fail(str(fault)))
         self.leases = Leases(-1000.0)
-
-        async def commit(change: Callable[[Transaction], Any]) -> Any:
-            self.before_commit()
-            return commits.submit(change).result()
 
         async def pause(_s: float) -> None:
             self.pauses += 1
 
         context = OperationContext(
             self.metadata.reader(),
-            commit,
-            play.cluster,
+            CommitsAtOnce(self.metadata, lambda: self.before_commit()),
+            play.core,
             Signer(b"secret"),
-            self.numbering,
-            self.freed.append,
+            NoLinks(),
             monotonic=lambda: self.monotonic_s,
             wall_clock=lambda: self.wall_s,
             sleep=pause,
         )
         self.collector = TemporaryFiles(context, self.leases)
+
+    @property
+    def freed(self) -> int:
+        """How many chunks no file refers to any more, as far as the core was told."""
+        return self._play.cluster.transient.freed_count
 
     def now_ms(self) -> int:
         return int(self.wall_s * 1000)
@@ -139,10 +140,10 @@ class Tree:
     def write(self, path: str) -> None:
         number = self.numbering.next()
         chunk = WrittenChunk(number, number, 10, 0, [Receipt("dn-1", b"")])
-        file = namespace.FileToComplete(
-            parse_path(path), "ann", True, 0o644, 1, 1 << 26, True, str(number), [chunk]
+        file = NewFile(
+            path=path, user="ann", overwrite=True, replication=1, block_bytes=1 << 26, request_id=str(number)
         )
-        self.commit(lambda tx: namespace.complete_file(tx, file, self.now_ms()))
+        self.commit(lambda tx: namespace.complete_file(tx, file, [chunk], self.now_ms()))
 
     def take_lease(self, path: str) -> Lease:
         inode = namespace.status(self.metadata.reader(), parse_path(path)).inode
@@ -176,7 +177,7 @@ def test_what_was_left_goes_once_it_is_old_and_has_been_watched(tree: Tree) -> N
     tree.let_pass(0.5)
     assert tree.look() == 2
     assert tree.names("/c/offsets") == [".x.tmp", "0"] and tree.names("/in") == []
-    assert len(tree.freed) == 2 and tree.collector.collected == 2
+    assert tree.freed == 2 and tree.collector.collected == 2
     assert tree.look() == 0
 
 
@@ -249,7 +250,7 @@ def test_a_writer_that_wakes_up_at_the_last_moment_wins(tree: Tree, meanwhile: C
     tree.before_commit = lambda: meanwhile(tree)
     assert tree.look() == 0
     names = {rename: ["0"], rename_and_write_again: [SPARK, "0"]}.get(meanwhile, [SPARK])
-    assert tree.names("/") == names and tree.freed == []
+    assert tree.names("/") == names and tree.freed == 0
 
 
 def test_what_changes_is_watched_anew(tree: Tree) -> None:
@@ -276,7 +277,7 @@ def test_a_snapshot_keeps_what_it_shows(tree: Tree) -> None:
     tree.commit(lambda tx: snapshots.create(tx, path, "s", tree.now_ms()))
     tree.look()
     tree.let_pass(48)
-    assert tree.look() == 1 and tree.names("/d") == [] and tree.freed == []
+    assert tree.look() == 1 and tree.names("/d") == [] and tree.freed == 0
     place = snapshots.locate(tree.metadata.reader(), parse_path("/d/.snapshot/s"))
     assert [entry.name for entry in namespace.list_page(place.reader, place.path).entries] == [SPARK]
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import pytest
+from support.immediate_commit import CommitsAtOnce
+from support.no_links import NoLinks
 from support.play import Play
 
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.names import Names
 from peacefs.coordinator.operations.trash import Trash
-from peacefs.protocol.ids import Numbering
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.trash import checkpoint_name, checkpoint_time_ms, has_expired
 
@@ -30,25 +29,20 @@ class Emptied:
 
     def __init__(self, play: Play, kept_minutes: int = 60) -> None:
         self.metadata = SqliteMetadata.in_memory()
-        numbering = Numbering(self.metadata.begin_epoch())
+        play.begin_epoch(self.metadata)
         self.wall_s = 3600.0 * 24 * 365 * 50
         self.turns = 0
         self.refuse: Callable[[], object] = lambda: None
-
-        async def commit(change: Callable[[Transaction], Any]) -> Any:
-            self.refuse()
-            return run_now(self.metadata, change)
 
         async def pause(_s: float) -> None:
             self.turns += 1
 
         context = OperationContext(
             self.metadata.reader(),
-            commit,
-            play.cluster,
+            CommitsAtOnce(self.metadata, lambda: self.refuse()),
+            play.core,
             Signer(b"secret"),
-            numbering,
-            lambda orders: None,
+            NoLinks(),
             wall_clock=lambda: self.wall_s,
             sleep=pause,
         )

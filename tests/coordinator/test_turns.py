@@ -6,20 +6,20 @@ import asyncio
 import itertools
 import logging
 import time
-from random import Random
 
 import pytest
+from support.immediate_commit import CommitsAtOnce
+from support.new_core import new_core
+from support.no_links import NoLinks
 from support.node_port import NodePort
 from support.play import registration
 from support.spoken_link import SIGNER as _SIGNER
 from support.spoken_link import Datanode
 
-from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.protocol.errors import SafeMode
-from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import link_turn_s, report_chunks_per_frame
 from peacefs.protocol.messages import Done, Replica, ReportChunks
 from peacefs.protocol.service.loop_watchdog import LoopWatchdog
@@ -27,16 +27,18 @@ from peacefs.protocol.service.loop_watchdog import LoopWatchdog
 _FRAMES = 30
 
 
+@pytest.mark.evidence("loop-is-free")
 def test_a_long_report_is_taken_in_whole_and_in_order_while_others_get_their_turn() -> None:
     ticks = itertools.count()
-    cluster = Cluster(0.0, Random(1))
+    core = new_core()
+    cluster = core.cluster
     cluster.loaded()
     chunks = [ChunkRecord(number, 1, 10, 1, ("dn-1",)) for number in range(_FRAMES * report_chunks_per_frame)]
     cluster.load(chunks)
 
     async def story() -> int:
         # Each look at this clock takes two thirds of a turn.
-        async with NodePort(cluster, lambda: next(ticks) * link_turn_s * 2 / 3) as port:
+        async with NodePort(core, lambda: next(ticks) * link_turn_s * 2 / 3) as port:
             return await report(await port.datanode())
 
     async def report(datanode: Datanode) -> int:
@@ -70,7 +72,8 @@ def test_a_long_report_is_taken_in_whole_and_in_order_while_others_get_their_tur
 
 def test_reports_of_several_datanodes_take_turns_and_none_is_forgotten() -> None:
     names = [f"dn-{number}" for number in range(5)]
-    cluster = Cluster(0.0, Random(1))
+    core = new_core()
+    cluster = core.cluster
     cluster.loaded()
     chunks = [ChunkRecord(number, 1, 10, 5, ()) for number in range(10 * report_chunks_per_frame)]
     cluster.load(chunks)
@@ -85,7 +88,7 @@ def test_reports_of_several_datanodes_take_turns_and_none_is_forgotten() -> None
             await datanode.receive()
 
     async def story() -> None:
-        async with NodePort(cluster, lambda: next(ticks) * link_turn_s) as port:
+        async with NodePort(core, lambda: next(ticks) * link_turn_s) as port:
             await asyncio.gather(*[one(await port.datanode(name)) for name in names])
 
     asyncio.run(story())
@@ -95,19 +98,16 @@ def test_reports_of_several_datanodes_take_turns_and_none_is_forgotten() -> None
 def test_more_than_may_wait_for_readiness_are_told_to_come_again_at_once() -> None:
     async def story() -> None:
         metadata = SqliteMetadata.in_memory()
-        cluster = Cluster(0.0, Random(1))
-
-        async def commit(_change: object) -> None:
-            raise AssertionError("nothing is committed here")
+        core = new_core()
+        cluster = core.cluster
 
         now_s = 0.0
         at = OperationContext(
             metadata.reader(),
-            commit,  # type: ignore[arg-type]
-            cluster,
+            CommitsAtOnce(metadata),
+            core,
             _SIGNER,
-            Numbering(1),
-            lambda _orders: None,
+            NoLinks(),
             monotonic=lambda: now_s,
             waiting_max=2,
         )
@@ -125,6 +125,7 @@ def test_more_than_may_wait_for_readiness_are_told_to_come_again_at_once() -> No
     asyncio.run(story())
 
 
+@pytest.mark.evidence("loop-is-free")
 def test_what_holds_the_loop_is_measured_and_named(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> float:
         watchdog = LoopWatchdog(interval_s=0.005, logged_s=0.05)

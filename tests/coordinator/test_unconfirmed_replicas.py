@@ -32,6 +32,7 @@ def play() -> Play:
     return play
 
 
+@pytest.mark.evidence("chunk-map-is-true")
 def test_a_receipt_whose_replica_was_lost_before_the_file_was_completed_counts_for_a_while_only(
     play: Play,
 ) -> None:
@@ -53,7 +54,7 @@ def test_unconfirmed_replica_counts_until_the_heartbeat_that_confirms_it_and_the
         say(play, node, added=True)
     play.let_pass(3 * unconfirmed_replica_kept_s)
     assert holders(play) == set(_NODES)
-    assert len(play.cluster._unconfirmed) == 0
+    assert len(play.cluster.chunks.unconfirmed) == 0
 
 
 def test_a_datanode_that_is_silent_for_a_while_may_still_confirm(play: Play) -> None:

@@ -14,6 +14,7 @@ from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.ids import first_of_epoch
 from peacefs.protocol.messages import Receipt, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 
 
 def work(commits: GroupCommit, epoch: int, worker: int) -> None:
@@ -21,10 +22,10 @@ def work(commits: GroupCommit, epoch: int, worker: int) -> None:
     for number in range(1 << 30):
         temporary, final = f"/{epoch}/{worker}/.{number}.tmp", f"/{epoch}/{worker}/{number}"
         chunk = WrittenChunk(first_of_epoch(epoch) | worker << 30 | number, 1, 100, 7, [Receipt("node", b"")])
-        file = namespace.FileToComplete(
-            parse_path(temporary), "ann", False, 0o644, 1, 1 << 26, True, temporary, [chunk]
-        )
-        commits.submit(lambda tx, file=file: namespace.complete_file(tx, file, 1)).result()  # type: ignore[misc]
+        file = NewFile(path=temporary, user="ann", replication=1, block_bytes=1 << 26, request_id=temporary)
+        commits.submit(
+            lambda tx, file=file, chunk=chunk: namespace.complete_file(tx, file, [chunk], 1)  # type: ignore[misc]
+        ).result()
         source, target = parse_path(temporary), parse_path(final)
         commits.submit(
             lambda tx, source=source, target=target: namespace.rename(tx, source, target, RenameMode.STRICT, 1)  # type: ignore[misc]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import (
@@ -38,8 +39,19 @@ from peacefs.coordinator.namespace.permissions import Principal
 from peacefs.coordinator.namespace.reclaim import reclaim_step
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import Receipt, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 
 T = TypeVar("T")
+
+
+class Completion(NamedTuple):
+    """A new file, and the chunks that it is completed with."""
+
+    file: NewFile
+    chunks: list[WrittenChunk]
+
+    def changed(self, **changes: Any) -> Completion:
+        return self._replace(file=replace(self.file, **changes))
 
 
 class Space:
@@ -67,22 +79,13 @@ class Space:
         ids = itertools.islice(self._numbers, len(lengths))
         return [WrittenChunk(n, n + 1000, length, 7, receipts) for n, length in zip(ids, lengths, strict=True)]
 
-    def completion(self, path: str, *lengths: int, **changes: Any) -> namespace.FileToComplete:
-        given: dict[str, Any] = {
-            "path": parse_path(path),
-            "user": "ann",
-            "overwrite": False,
-            "permission": 0o644,
-            "replication": 2,
-            "block_bytes": 1 << 26,
-            "create_parent": True,
-            "request_id": f"request-{next(self._numbers)}",
-            "chunks": self.chunks(*lengths),
-        }
-        return namespace.FileToComplete(**(given | changes))
+    def completion(self, path: str, *lengths: int, **changes: Any) -> Completion:
+        request_id = f"request-{next(self._numbers)}"
+        file = NewFile(path=path, user="ann", replication=2, block_bytes=1 << 26, request_id=request_id)
+        return Completion(file, self.chunks(*lengths)).changed(**changes)
 
-    def complete(self, file: namespace.FileToComplete) -> namespace.Publication:
-        return self.commit(lambda tx: namespace.complete_file(tx, file, self.now_ms))
+    def complete(self, wanted: Completion) -> namespace.Publication:
+        return self.commit(lambda tx: namespace.complete_file(tx, wanted.file, wanted.chunks, self.now_ms))
 
     def create_many(self, paths: list[str]) -> None:
         """Files of ten bytes, in one commit."""
@@ -90,8 +93,8 @@ class Space:
             assert outcome.error is None
 
     def _creation(self, path: str) -> Callable[[Transaction], namespace.Publication]:
-        file = self.completion(path, 10)
-        return lambda tx: namespace.complete_file(tx, file, self.now_ms)
+        wanted = self.completion(path, 10)
+        return lambda tx: namespace.complete_file(tx, wanted.file, wanted.chunks, self.now_ms)
 
     def create(self, path: str, *lengths: int, **changes: Any) -> namespace.Publication:
         return self.complete(self.completion(path, *lengths, **changes))

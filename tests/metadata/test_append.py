@@ -270,7 +270,8 @@ def test_a_file_that_is_published_by_a_flush_has_its_writers_lease(space: Space)
     file, lease = space.completion("/f", 5), Lease(77, "ann")
 
     def flush(holder: Lease, *, before: bool) -> tuple[int, Lease]:
-        return space.commit(lambda tx: namespace.lease_published(tx, file.path, holder, before=before))
+        path = parse_path(file.file.path)
+        return space.commit(lambda tx: namespace.lease_published(tx, path, holder, before=before))
 
     space.complete(file)
     inode, taken = flush(lease, before=False)

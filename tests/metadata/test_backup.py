@@ -226,6 +226,7 @@ def test_the_log_of_the_old_store_is_not_taken_for_the_new_one_s(store: Path, tm
     assert names(made.replaced, "/in/the") == ["log"]
 
 
+@pytest.mark.evidence("half-written-files")
 def test_after_a_crash_in_the_middle_no_coordinator_starts_until_it_is_done_again(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

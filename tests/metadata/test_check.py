@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from peacefs.coordinator.metadata.engine import Findings
 from peacefs.coordinator.metadata.model import RenameMode
-from peacefs.coordinator.metadata.sqlite.check import Findings, check
+from peacefs.coordinator.metadata.sqlite.check import check
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace import snapshot_restore
 from peacefs.coordinator.namespace.paths import parse_path

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from support.immediate_commit import Commits, ImmediateCommit
 
-from peacefs.coordinator.metadata.group_commit import Commits, GroupCommit, ImmediateCommit, run_now
+from peacefs.coordinator.metadata.group_commit import GroupCommit, run_now
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import MetadataFault, Transaction
 from peacefs.coordinator.namespace import operations as namespace
@@ -44,15 +45,23 @@ def faults() -> list[MetadataFault]:
 
 
 class MakeGroup(Protocol):
-    def __call__(self, batch_max: int = ..., queue_max: int = ...) -> GroupCommit: ...
+    def __call__(
+        self, batch_max: int = ..., queue_max: int = ..., deliver: Callable[[Callable[[], None]], object] = ...
+    ) -> GroupCommit: ...
 
 
 @pytest.fixture
 def group(metadata: SqliteMetadata, faults: list[MetadataFault]) -> Iterator[MakeGroup]:
     made: list[GroupCommit] = []
 
-    def make(batch_max: int = 100, queue_max: int = 100) -> GroupCommit:
-        made.append(GroupCommit(metadata, faults.append, batch_max=batch_max, queue_max=queue_max))
+    def make(
+        batch_max: int = 100,
+        queue_max: int = 100,
+        deliver: Callable[[Callable[[], None]], object] = lambda settle: settle(),
+    ) -> GroupCommit:
+        made.append(
+            GroupCommit(metadata, faults.append, batch_max=batch_max, queue_max=queue_max, deliver=deliver)
+        )
         return made[-1]
 
     yield make
@@ -86,6 +95,7 @@ class Gate:
 # -- what both keep --------------------------------------------------------------------------------
 
 
+@pytest.mark.evidence("answers-survive-kill")
 def test_an_answer_comes_when_the_change_is_committed(commits: Commits, metadata: SqliteMetadata) -> None:
     assert commits.submit(mkdirs("/a")).result(PATIENCE_S) is True
     assert names(metadata) == ["a"]
@@ -120,6 +130,7 @@ def test_a_request_that_breaks_a_constraint_is_its_own_fault_alone(
     assert commits.submit(mkdirs("/b")).result(PATIENCE_S) and faults == []
 
 
+@pytest.mark.evidence("coordinator-disk-full")
 def test_on_a_full_disk_changes_are_refused_until_there_is_room(
     commits: Commits, metadata: SqliteMetadata, faults: list[MetadataFault]
 ) -> None:
@@ -144,6 +155,7 @@ def test_on_a_full_disk_changes_are_refused_until_there_is_room(
     assert faults == []
 
 
+@pytest.mark.evidence("coordinator-disk-full")
 def test_that_there_is_no_room_and_that_there_is_some_again_is_told_once(metadata: SqliteMetadata) -> None:
     told: list[bool] = []
     commits = GroupCommit(metadata, lambda fault: pytest.fail(str(fault)), told.append)
@@ -159,6 +171,7 @@ def test_that_there_is_no_room_and_that_there_is_some_again_is_told_once(metadat
     assert told == [False, True]
 
 
+@pytest.mark.evidence("coordinator-disk-fails")
 def test_a_disk_that_fails_is_fatal_and_nothing_is_acknowledged_afterwards(
     commits: Commits, metadata: SqliteMetadata, faults: list[MetadataFault]
 ) -> None:
@@ -174,6 +187,7 @@ def test_a_disk_that_fails_is_fatal_and_nothing_is_acknowledged_afterwards(
     assert names(metadata) == ["before"]
 
 
+@pytest.mark.evidence("answers-survive-kill")
 def test_a_commit_of_the_store_is_synced_before_it_returns(metadata: SqliteMetadata) -> None:
     """SQLite does that by itself when it is told to; in the mode of its log that it is told to keep it in."""
     modes = [metadata._writer.execute(f"PRAGMA {of}").fetchone()[0] for of in ("journal_mode", "synchronous")]
@@ -217,6 +231,7 @@ def test_a_commit_carries_no_more_than_its_limit(group: MakeGroup) -> None:
     assert commits.commits == 1 + 3
 
 
+@pytest.mark.evidence("everything-is-bounded")
 def test_too_many_waiting_are_turned_away_at_once(group: MakeGroup, metadata: SqliteMetadata) -> None:
     commits = group(queue_max=2)
     gate = Gate(commits)
@@ -257,12 +272,11 @@ def test_the_answers_of_one_commit_are_handed_over_together_and_after_it(
     group: MakeGroup, metadata: SqliteMetadata
 ) -> None:
     """Whoever waits in an event loop has it woken once, however many were answered."""
-    commits = group()
-    gate = Gate(commits)
     handed_over: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+    commits = group(deliver=handed_over.put)
+    gate = Gate(commits)
     waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(5)]
     waiting.append(commits.submit(mkdirs("/no:such")))
-    commits.deliver = handed_over.put
     gate.open()
     handed_over.get(timeout=PATIENCE_S)()
     assert gate.passed.done() and not any(future.done() for future in waiting)
@@ -285,6 +299,7 @@ def test_closing_commits_what_waits_and_takes_nothing_more(group: MakeGroup, met
     assert len(names(metadata)) == 5
 
 
+@pytest.mark.evidence("answers-survive-kill", "coordinator-disk-fails")
 def test_a_fault_fails_all_that_wait(
     group: MakeGroup, metadata: SqliteMetadata, faults: list[MetadataFault]
 ) -> None:

@@ -20,12 +20,14 @@ from peacefs.protocol.errors import (
     ParentNotDirectory,
     PeacefsError,
 )
+from peacefs.protocol.new_file import NewFile
 
 from .conftest import Space
 
 
 def check_create(space: Space, path: str, overwrite: bool = False, create_parent: bool = True) -> None:
-    namespace.check_create(space.reader, parse_path(path), overwrite, create_parent)
+    file = NewFile(path=path, user="ann", overwrite=overwrite, create_parent=create_parent, replication=1)
+    namespace.check_create(space.reader, parse_path(path), file)
 
 
 def test_a_completed_file_is_there_with_its_chunks_in_order(space: Space) -> None:
@@ -128,15 +130,15 @@ def test_a_repeated_completion_gets_the_first_answer_and_changes_nothing(space: 
     assert space.names("/tmp") == [] and space.names("/") == ["f", "tmp"]
     # Who acknowledged makes no difference: the writer may have asked the pipeline again.
     fewer = [msgspec.structs.replace(chunk, receipts=chunk.receipts[:1]) for chunk in file.chunks]
-    assert space.complete(replace(file, chunks=fewer)).length == 7
+    assert space.complete(file._replace(chunks=fewer)).length == 7
     # Nor do the chunks that the same data was written to, when its body was sent again.
-    assert space.complete(replace(file, chunks=space.chunks(7))) == namespace.Publication(7, [], [])
+    assert space.complete(file._replace(chunks=space.chunks(7))) == namespace.Publication(7, [], [])
 
 
 def test_a_request_id_cannot_complete_something_else(space: Space) -> None:
     file = space.completion("/f", 7)
     space.complete(file)
-    for other in (replace(file, chunks=space.chunks(8)), replace(file, path=parse_path("/g"))):
+    for other in (file._replace(chunks=space.chunks(8)), file.changed(path="/g")):
         with pytest.raises(BadRequest, match="has been used for another request"):
             space.complete(other)
     assert space.names("/") == ["f"]
@@ -146,9 +148,9 @@ def test_a_chunk_belongs_to_the_file_that_was_first_completed_with_it(space: Spa
     file = space.completion("/f", 7)
     space.complete(file)
     with pytest.raises(BadRequest, match="already belongs"):
-        space.complete(replace(file, path=parse_path("/g"), request_id="another"))
+        space.complete(file.changed(path="/g", request_id="another"))
     with pytest.raises(BadRequest, match="already belongs"):
-        space.complete(replace(file, overwrite=True, request_id="a third"))
+        space.complete(file.changed(overwrite=True, request_id="a third"))
     assert space.names("/") == ["f"]
     space.check_references()
 
@@ -163,7 +165,7 @@ def test_answers_are_forgotten_by_age_and_in_steps(space: Space, monkeypatch: py
     space.complete(young)
     steps = [space.commit(lambda tx: forget_answers_step(tx, space.now_ms)) for _ in range(3)]
     assert steps == [True, False, False]
-    assert space.sql("SELECT request FROM request") == [(young.request_id,)]
+    assert space.sql("SELECT request FROM request") == [(young.file.request_id,)]
     assert space.complete(young).length == 1
     with pytest.raises(FileAlreadyExists):
         space.complete(old[0])

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.protocol.errors import FileNotFound
@@ -28,6 +30,7 @@ def run_and_kill(path: Path, lines: int) -> dict[str, str]:
     return {line[1:-1].decode(): chr(line[0]) for line in said if line.endswith(b"\n")}
 
 
+@pytest.mark.evidence("answers-survive-kill")
 def test_everything_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     randomly = random.Random(20261120)
     path = tmp_path / "metadata.sqlite"
@@ -52,6 +55,7 @@ def test_everything_acknowledged_survives_kill_9(tmp_path: Path) -> None:
         metadata.close()
 
 
+@pytest.mark.evidence("commits-lost")
 def test_kill_9_at_any_moment_is_never_taken_for_a_loss_of_commits(tmp_path: Path) -> None:
     randomly = random.Random(20261122)
     path = tmp_path / "metadata.sqlite"

@@ -49,6 +49,7 @@ def log_bytes(store: Path) -> int:
     return store.with_name(store.name + "-wal").stat().st_size
 
 
+@pytest.mark.evidence("everything-is-bounded")
 def test_the_log_begins_anew_however_long_commits_follow_one_another_and_others_read(
     metadata: SqliteMetadata, store: Path
 ) -> None:
@@ -94,8 +95,7 @@ def test_nobody_but_who_commits_copies_the_log_into_the_store(metadata: SqliteMe
 def test_it_is_told_how_long_each_commit_took(metadata: SqliteMetadata) -> None:
     told: list[float] = []
     ticks = iter(range(100))
-    commits = GroupCommit(metadata, pytest.fail, clock=lambda: float(next(ticks)))
-    commits.on_taken = told.append
+    commits = GroupCommit(metadata, pytest.fail, clock=lambda: float(next(ticks)), on_taken=told.append)
     try:
         for name in ("/a", "/b"):
             commits.submit(mkdirs(name)).result(_PATIENCE_S)

@@ -121,6 +121,7 @@ def test_commits_are_all_there_after_a_kill(killed: Killed, tmp_path: Path) -> N
     assert names(store) == {f"{number:02}" for number in range(_NAMES)}
 
 
+@pytest.mark.evidence("commits-lost")
 def test_commits_lost_to_one_flipped_bit_are_missed(killed: Killed, tmp_path: Path) -> None:
     randomly = random.Random(20261122)
     for bit in randomly.sample(range(8 * killed.live_bytes), 36):
@@ -128,22 +129,26 @@ def test_commits_lost_to_one_flipped_bit_are_missed(killed: Killed, tmp_path: Pa
         assert "was acknowledged on 20" in assert_refused(store), bit
 
 
+@pytest.mark.evidence("commits-lost")
 def test_commits_lost_to_a_log_that_was_cut_are_missed(killed: Killed, tmp_path: Path) -> None:
     randomly = random.Random(20261123)
     for length in (0, 10, *randomly.sample(range(killed.live_bytes), 22), killed.live_bytes - 1):
         assert_refused(put(with_log(killed.image, killed.image["-wal"][:length]), tmp_path / "store"))
 
 
+@pytest.mark.evidence("commits-lost")
 def test_commits_lost_with_the_whole_log_are_missed(killed: Killed, tmp_path: Path) -> None:
     without = {part: content for part, content in killed.image.items() if part != "-wal"}
     assert_refused(put(without, tmp_path / "store"))
 
 
+@pytest.mark.evidence("commits-lost")
 def test_commits_lost_with_an_older_store_put_back_by_hand_are_missed(killed: Killed, tmp_path: Path) -> None:
     older = {**killed.before_the_last, ".commits": killed.image[".commits"]}
     assert_refused(put(older, tmp_path / "store"))
 
 
+@pytest.mark.evidence("commits-lost")
 def test_commits_of_a_power_cut_that_nobody_heard_of_are_not_missed(killed: Killed, tmp_path: Path) -> None:
     """The last commit was cut short: its record had not been written, and what was of it came in any order."""
     whole, randomly = killed.image["-wal"], random.Random(20261124)
@@ -165,6 +170,7 @@ def test_commits_that_the_record_does_not_name_yet_are_kept(killed: Killed, tmp_
     assert len(names(store)) == _NAMES
 
 
+@pytest.mark.evidence("commits-lost")
 def test_commits_behind_a_damaged_frame_are_missed_without_a_record(killed: Killed, tmp_path: Path) -> None:
     """As an earlier version has left it: the log itself shows sound commits behind the damage."""
     randomly = random.Random(20261125)
@@ -246,6 +252,7 @@ def test_record_names_changes_of_the_epoch_and_the_floor_too(tmp_path: Path) -> 
     metadata.close()
 
 
+@pytest.mark.evidence("commits-lost")
 def test_loss_that_is_accepted_keeps_the_floor_and_repeats_no_number(killed: Killed, tmp_path: Path) -> None:
     damaged = flip(killed.image["-wal"], 8 * (killed.live_bytes // 2))
     store = put(with_log(killed.image, damaged), tmp_path / "store")

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeKind, Lease, RenameMode, TreeSummary
 from peacefs.coordinator.metadata.sqlite.check import check_tables
 from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.reclaim import reclaim_step
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import rename_memory_s
@@ -62,7 +63,7 @@ class NamespaceMachine(RuleBasedStateMachine):
         made = File([(chunk.chunk, chunk.length) for chunk in file.chunks])
         expected = outcome(lambda: self.model.create(path, made, overwrite, create_parent))
         reader = self.space.reader
-        assert expected == outcome(lambda: namespace.check_create(reader, file.path, overwrite, create_parent))
+        assert expected == outcome(lambda: namespace.check_create(reader, parse_path(file.file.path), file.file))
         assert expected == outcome(lambda: self.free(self.space.complete(file).freed))
 
     @rule(path=PATHS)

@@ -13,6 +13,7 @@ from peacefs.protocol.errors import (
     FileAlreadyExists,
     FileNotFound,
     ParentNotDirectory,
+    PathError,
     PathIsNotEmptyDirectory,
     PathLimitExceeded,
 )
@@ -92,6 +93,7 @@ def test_a_directory_is_modified_when_its_entries_change_and_at_no_other_time(sp
     assert space.status("/d").modified_ms == before
 
 
+@pytest.mark.evidence("clocks-jump")
 def test_a_clock_that_goes_back_does_not_make_a_directory_younger(space: Space) -> None:
     space.mkdirs("/d")
     before = space.status("/d").modified_ms
@@ -197,7 +199,7 @@ def test_replication_is_set_for_files_alone_and_says_which_chunks_it_concerns(sp
     assert space.status("/d/f").replication == 3
     assert set_replication("/d/f", 3) == namespace.ReplicationResult(True, [])
     assert set_replication("/d", 3) == set_replication("/x", 3) == namespace.ReplicationResult(False, [])
-    with pytest.raises(BadRequest):
+    with pytest.raises(PathError, match="Requested replication factor"):
         set_replication("/d/f", 0)
 
 
@@ -237,6 +239,7 @@ def test_the_root_is_never_deleted(space: Space) -> None:
     assert space.names("/") == ["d"]
 
 
+@pytest.mark.evidence("loop-is-free")
 def test_a_large_tree_is_counted_in_turns_none_of_which_is_long(
     space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:

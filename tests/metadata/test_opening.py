@@ -81,6 +81,7 @@ def test_a_directory_that_is_not_there_is_not_made(path: Path) -> None:
         SqliteMetadata.open(path / "deeper", owner="root")
 
 
+@pytest.mark.evidence("half-written-files")
 def test_what_an_interrupted_creation_left_is_cleared_away(path: Path) -> None:
     path.with_name("metadata.sqlite.new").write_bytes(b"half a store")
     fill(path, 1)
@@ -157,6 +158,7 @@ def lose_all_but_the_log(path: Path) -> None:
         (lose_all_but_the_log, "the metadata was lost"),
     ],
 )
+@pytest.mark.evidence("database-damaged")
 def test_what_cannot_be_used_is_refused_with_advice_and_left_as_it_is(
     path: Path, damage: Callable[[Path], None], complaint: str
 ) -> None:

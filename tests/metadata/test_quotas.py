@@ -14,6 +14,7 @@ from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import BadRequest, BytesQuotaExceeded, FileNotFound, NamesQuotaExceeded
+from peacefs.protocol.new_file import NewFile
 
 from .conftest import Space
 
@@ -149,7 +150,8 @@ def test_where_there_is_no_room_for_a_byte_more_no_chunk_is_placed(filled: Space
     reader = filled.reader
 
     def create(path: str, replication: int = 2) -> None:
-        namespace.check_create(reader, parse_path(path), False, True, replication)
+        file = NewFile(path=path, user="ann", replication=replication)
+        namespace.check_create(reader, parse_path(path), file)
 
     create("/q/new")
     create("/elsewhere/a/b/c")

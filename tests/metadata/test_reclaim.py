@@ -26,6 +26,7 @@ def left(space: Space) -> dict[str, int]:
     return {table: space.sql(f"SELECT count(*) FROM {table}")[0][0] for table in tables}
 
 
+@pytest.mark.evidence("names-are-atomic")
 def test_a_deleted_tree_is_gone_at_once_and_its_name_free(space: Space) -> None:
     grow(space, "/t")
     result = space.delete("/t")

@@ -99,6 +99,7 @@ def picture(space: Space) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("mode", RenameMode)
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0]} to {row[1][:20]}")
+@pytest.mark.evidence("names-are-atomic")
 def test_outcomes_are_those_of_hdfs(
     tree: Space, row: tuple[str, str, Outcome, Outcome, Outcome], mode: RenameMode
 ) -> None:

@@ -63,6 +63,7 @@ pieces_of_frames = st.one_of(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pieces=st.lists(pieces_of_frames, max_size=5), cut=st.integers(0, 400))
+@pytest.mark.evidence("messages-lost")
 def test_no_bytes_whatever_do_harm(cluster, caplog, pieces, cut):
     with raw(cluster.nodes[0]) as sock:
         data = b"".join(pieces)
@@ -101,6 +102,7 @@ def test_what_is_no_business_of_a_data_server_is_refused_and_the_connection_clos
         cluster.answer(connection)
 
 
+@pytest.mark.evidence("messages-lost")
 def test_a_damaged_frame_is_refused_and_the_connection_closed(make_cluster):
     cluster = make_cluster(nodes=1)
     connection = cluster.connect("n0")
@@ -142,6 +144,7 @@ def test_connections_beyond_the_limit_are_told_why_and_closed(cluster, until):
     server.stop()
 
 
+@pytest.mark.evidence("connection-churn")
 def test_nothing_is_kept_of_connections_that_have_ended_however_long_they_might_have_been_silent(cluster, until):
     """Whoever connects, greets and hangs up again and again would else fill the memory."""
 
@@ -182,6 +185,7 @@ def test_one_host_has_no_more_connections_of_clients_than_it_may_and_services_ar
     server.stop()
 
 
+@pytest.mark.evidence("silent-connections")
 def test_who_connects_and_says_nothing_keeps_nobody_out(cluster, until):
     server = server_like(cluster.nodes[0], connections_max=4)
     silent = [socket.create_connection(server.address, timeout=180) for _ in range(20)]
@@ -198,6 +202,7 @@ def test_who_connects_and_says_nothing_keeps_nobody_out(cluster, until):
     server.stop()
 
 
+@pytest.mark.evidence("announced-frame")
 def test_a_stranger_costs_no_more_memory_than_a_hello(cluster):
     with raw(cluster.nodes[0]) as sock:
         sock.sendall(struct.pack(">2sBBIIII", b"pf", 1, 0, 0, MIB, 4 * MIB, 0))
@@ -214,6 +219,7 @@ def connected_pair():
     return connection, theirs
 
 
+@pytest.mark.evidence("announced-frame")
 def test_the_buffer_of_a_connection_grows_with_what_comes_and_not_with_what_was_announced():
     connection, theirs = connected_pair()
     sent = framed(Packet(0, b"sums"), bytes(4 * MIB))
@@ -237,6 +243,7 @@ def test_a_long_frame_that_comes_in_pieces_is_whole():
     connection.close()
 
 
+@pytest.mark.evidence("everything-is-bounded", "trickling-request")
 def test_a_drip_of_bytes_earns_no_more_time_for_a_frame():
     connection, theirs = connected_pair()
     stop = threading.Event()
@@ -259,6 +266,7 @@ def test_a_drip_of_bytes_earns_no_more_time_for_a_frame():
     connection.close()
 
 
+@pytest.mark.evidence("client-stops-reading")
 def test_a_peer_that_takes_a_few_bytes_now_and_then_is_left_at_the_deadline():
     connection, theirs = connected_pair()
     stop = threading.Event()

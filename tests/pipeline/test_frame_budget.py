@@ -7,7 +7,7 @@ import pytest
 
 from peacefs.protocol.errors import Overloaded
 from peacefs.protocol.frame_budget import ConnectionCounts, FrameBudget
-from peacefs.protocol.limits import client_frame_bytes_max, file_chunks_max, replication_max
+from peacefs.protocol.limits import client_frame_bytes_max, file_chunks_max, pipeline_hops_max
 from peacefs.protocol.messages import CompleteFile, Receipt, WrittenChunk
 
 
@@ -42,7 +42,7 @@ def test_a_crowd_is_counted_by_kind() -> None:
 
 
 def test_the_longest_that_a_client_has_to_say_fits_its_frame() -> None:
-    receipts = [Receipt("dn-0123456789ab", b"m" * 16)] * replication_max
+    receipts = [Receipt("dn-0123456789ab", b"m" * 16)] * pipeline_hops_max
     chunk = WrittenChunk(2**63 - 1, 2**63 - 1, 2**26, 2**32 - 1, receipts)
     # A token of a path as long as may be, in base64.
     longest = CompleteFile("t" * 48_000, [chunk] * file_chunks_max)

@@ -96,6 +96,7 @@ def test_who_is_not_meant_refuses(meant: Target, answers: Identity) -> None:
         {"target": TO_COORDINATOR, "role": "agent"},
     ],
 )
+@pytest.mark.evidence("handshake-relayed")
 def test_who_passes_a_greeting_on_under_other_names_gets_no_proof(lie: dict[str, object]) -> None:
     """The relay mends what the greeting says, so that the coordinator answers, and mends the answer, too."""
     evil = Target("datanode", "dn-1", "evil.example:1", "192.0.2.1:1")
@@ -115,6 +116,7 @@ def test_a_greeting_that_is_changed_on_its_way_ends_in_a_refusal(change: dict[st
         met(GATEWAY, NODE, TO_NODE, down=said_as(**changed))
 
 
+@pytest.mark.evidence("foreign-directory")
 def test_who_is_of_another_cluster_is_refused_even_with_the_same_secret() -> None:
     for connector, acceptor in ((GATEWAY, replace(NODE, cluster="theirs")), (replace(GATEWAY, cluster="x"), NODE)):
         with pytest.raises(PeerRefused, match="belongs to cluster"):
@@ -125,6 +127,7 @@ def test_who_is_of_another_cluster_is_refused_even_with_the_same_secret() -> Non
         )
 
 
+@pytest.mark.evidence("handshake-relayed")
 def test_a_proof_that_is_shown_back_proves_nothing() -> None:
     """Whoever answers a challenge with what it was shown knows no secret."""
     theirs = connecting(GATEWAY, b"c" * 16, target=TO_NODE)

@@ -114,6 +114,7 @@ def test_pieces_of_any_size_are_the_payload_and_the_next_frame_follows(pair, bes
     assert beside.ended() == []
 
 
+@pytest.mark.evidence("slow-peer")
 def test_who_takes_a_long_payload_slowly_gets_it_all(pair, beside, stored, monkeypatch):
     """Each of the kernel's steps has the deadline; that they take longer together is no fault."""
     ours, theirs = pair
@@ -135,6 +136,7 @@ def test_who_takes_a_long_payload_slowly_gets_it_all(pair, beside, stored, monke
     assert time.monotonic() - began_s > 0.5 and len(interrupted) >= 2 * MIB // checksum_block_bytes
 
 
+@pytest.mark.evidence("slow-peer")
 def test_who_takes_no_more_of_a_long_payload_is_left_at_the_deadline(pair, beside, stored):
     ours, theirs = pair
     beside(lambda: theirs.send_file(Packet(0, b""), stored, 0, 4 * MIB, 0.3))
@@ -143,6 +145,7 @@ def test_who_takes_no_more_of_a_long_payload_is_left_at_the_deadline(pair, besid
     assert isinstance(fault, PeerTimeout)
 
 
+@pytest.mark.evidence("slow-peer")
 def test_who_takes_next_to_nothing_until_the_deadline_is_left(pair, stored, monkeypatch):
     _ours, theirs = pair
     sendfile, now_s = os.sendfile, [0.0]
@@ -158,6 +161,7 @@ def test_who_takes_next_to_nothing_until_the_deadline_is_left(pair, stored, monk
         theirs.send_file(Packet(0, b""), stored, 0, 10_000, 0.3)
 
 
+@pytest.mark.evidence("slow-peer")
 def test_a_long_piece_that_comes_slowly_comes_whole_and_one_that_drips_does_not(pair, beside):
     ours, theirs = pair
     payload = os.urandom(3 * MIB)
@@ -187,6 +191,7 @@ def test_a_long_piece_that_comes_slowly_comes_whole_and_one_that_drips_does_not(
     dripping.set()
 
 
+@pytest.mark.evidence("datanode-fails-in-a-read")
 def test_who_hangs_up_within_a_payload_is_gone(pair):
     ours, theirs = pair
     theirs._socket.sendall(encode(Packet(0, b""), 4 * MIB) + bytes(checksum_block_bytes + 5))

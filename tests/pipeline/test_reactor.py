@@ -164,6 +164,7 @@ def syncing_when_told(connection, on, rounds=1):
         yield from fx.send(connection, Packet(0, b""), timeout_s=PATIENCE_S)
 
 
+@pytest.mark.evidence("disk-hangs")
 def test_a_quick_disk_is_waited_for_and_a_slow_one_is_not(begin, pair, driver):
     lags_s, at_disk, on = iter((0.0,) * 20 + (0.05,) * 20 + (1.0,)), [], []
 
@@ -210,6 +211,7 @@ def test_what_a_slow_disk_says_is_heard_by_who_asked_it(begin, driver):
     assert begin(steps()).wait().result == [errno.EIO] * 3
 
 
+@pytest.mark.evidence("disk-hangs")
 def test_from_a_thread_that_hangs_at_the_disk_another_takes_over(begin, pair, driver, caplog, monkeypatch):
     monkeypatch.setattr("peacefs.protocol.runtime.reactor.reactor_stuck_s", 0.2)
     disk, at_disk = threading.Event(), threading.Event()
@@ -365,6 +367,7 @@ def test_one_that_was_never_started_can_be_stopped(driver):
     Reactor(driver, "never", workers_max=1).stop()
 
 
+@pytest.mark.evidence("flood")
 def test_who_is_sent_to_without_a_pause_lets_the_others_go_first(begin, pair):
     """Its frames are taken by turns with everybody else's, though there is always another one."""
     connection, theirs = pair()
@@ -385,6 +388,7 @@ def test_who_is_sent_to_without_a_pause_lets_the_others_go_first(begin, pair):
     assert order.index("between") < 300
 
 
+@pytest.mark.evidence("thread-suspended")
 def test_a_thread_that_comes_back_late_takes_nothing_from_its_successor(begin, pair, reactor, caplog, monkeypatch):
     """It was suspended just before it would have waited for all connections."""
     monkeypatch.setattr("peacefs.protocol.runtime.reactor.reactor_stuck_s", 0.2)

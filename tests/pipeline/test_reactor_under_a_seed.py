@@ -19,6 +19,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
+import pytest
+
 from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable
@@ -193,6 +195,7 @@ def play(peers: list[Peer]) -> None:
             left = {peer for peer in left if not peer.is_over and not peer.is_answered()}
 
 
+@pytest.mark.evidence("disk-hangs")
 def test_nothing_is_lost_nobody_starves_and_nothing_is_left(tmp_path, monkeypatch):
     seed = int(os.environ.get("PEACEFS_SEED", "1"))
     print(f"PEACEFS_SEED={seed}")

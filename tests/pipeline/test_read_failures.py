@@ -49,6 +49,7 @@ def reported(cluster):
 
 
 @pytest.mark.parametrize("at", [0, packet_bytes + 100, 4 * MIB])
+@pytest.mark.evidence("files-swapped")
 def test_a_bit_that_flipped_on_a_disk_is_never_read_and_its_replica_is_reported(written, at):
     written.nodes[0].damage(DATA[at : at + 64])
     assert written.read() == DATA
@@ -92,6 +93,7 @@ def offsets_asked_for(messages):
 
 
 @pytest.mark.parametrize("stop", [0, 100, packet_bytes - 1, 2 * MIB + 100, read_packet_bytes, len(DATA) - 1])
+@pytest.mark.evidence("datanode-fails-in-a-read")
 def test_a_disk_that_fails_while_it_is_read_costs_nobody_a_byte(written, messages_sent, stop):
     """However much of the answer has gone out: the datanode hangs up, and the next one continues."""
 
@@ -105,6 +107,7 @@ def test_a_disk_that_fails_while_it_is_read_costs_nobody_a_byte(written, message
     assert written.read() == DATA, "and again"
 
 
+@pytest.mark.evidence("datanode-fails-in-a-read")
 def test_what_has_come_of_a_frame_is_given_before_the_rest_and_a_server_that_hangs_in_it_is_left(make_cluster):
     cluster = make_cluster()
     cluster.write(DATA)
@@ -126,6 +129,7 @@ def test_what_has_come_of_a_frame_is_given_before_the_rest_and_a_server_that_han
         released.set()
 
 
+@pytest.mark.evidence("shared-file-fails")
 def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
     (file,) = (path for path in written.nodes[0].directory.rglob("*") if path.stat().st_size > len(DATA))
     perform = written.nodes[0].driver._perform[fx.SendFile]
@@ -138,6 +142,7 @@ def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
     assert written.read() == DATA
 
 
+@pytest.mark.evidence("checksums-hold")
 def test_a_bit_that_flips_on_the_way_is_found_by_the_reader(written):
     written.nodes[0].relay.flip_up_at = packet_bytes + 4000
     assert written.read() == DATA
@@ -218,6 +223,7 @@ def test_a_server_that_hangs_is_left_at_the_deadline(make_cluster):
     assert 1.0 <= time.monotonic() - started < 5
 
 
+@pytest.mark.evidence("client-stops-reading")
 def test_a_server_that_hangs_up_on_a_consumer_in_its_pauses_is_asked_again_each_time(make_cluster, messages_sent):
     cluster = make_cluster()
     data = os.urandom(16 * MIB)

@@ -54,6 +54,7 @@ def test_what_was_sealed_comes_out_however_it_is_cut() -> None:
     ],
     ids=["repeated", "dropped", "left out", "swapped", "seal", "data", "length", "spliced", "plain", "reflected"],
 )
+@pytest.mark.evidence("frames-forged")
 def test_a_record_that_is_not_in_its_place_is_refused(attack: Callable[..., list[bytes]]) -> None:
     with pytest.raises(BrokenSeal):
         opened(*attack(*records()))

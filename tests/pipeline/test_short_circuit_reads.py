@@ -153,6 +153,7 @@ def test_bytes_are_read_where_they_are_wanted(written):
 
 
 @pytest.mark.parametrize("at", [0, packet_bytes + 100, 4 * MIB])
+@pytest.mark.evidence("checksums-hold")
 def test_shared_descriptor_with_a_flipped_bit_is_never_read_and_its_replica_is_reported(written, at):
     written.nodes[0].damage(DATA[at : at + 64])
     assert written.read() == DATA
@@ -175,6 +176,7 @@ def test_damaged_checksums_are_found_by_who_lends(written, messages_sent):
     assert len(corrupt) == 1, "and the next heartbeat says which is damaged"
 
 
+@pytest.mark.evidence("shared-file-fails")
 def test_a_replica_that_is_deleted_in_mid_read_is_read_to_its_end(written, messages_sent):
     reader = FileReader("file-token", written.layout(), 0, len(DATA))
     pieces = [bytes(written.driver.run(reader.next_piece()))]
@@ -186,6 +188,7 @@ def test_a_replica_that_is_deleted_in_mid_read_is_read_to_its_end(written, messa
     assert asked_in_turn(messages_sent) == [RequestDescriptor]
 
 
+@pytest.mark.evidence("shared-file-fails")
 def test_a_datanode_that_stops_in_mid_read_is_not_missed(written):
     reader = FileReader("file-token", written.layout(), 0, len(DATA))
     pieces = [bytes(written.driver.run(reader.next_piece()))]
@@ -195,6 +198,7 @@ def test_a_datanode_that_stops_in_mid_read_is_not_missed(written):
     assert b"".join(pieces) == DATA
 
 
+@pytest.mark.evidence("shared-file-fails")
 def test_shared_descriptor_cannot_be_written_to(written):
     answer, file = shared_descriptor(written)
     assert isinstance(answer, DescriptorShared)
@@ -205,6 +209,7 @@ def test_shared_descriptor_cannot_be_written_to(written):
     assert written.read() == DATA
 
 
+@pytest.mark.evidence("shared-file-fails")
 def test_descriptor_is_not_shared_without_the_chunks_own_token(written):
     for token, refusal in (
         ("nonsense", AccessDenied),
@@ -246,6 +251,7 @@ def test_descriptors_are_shared_over_local_sockets_alone(written):
     assert type(from_wire(answer.code, answer.message)) is BadRequest
 
 
+@pytest.mark.evidence("shared-file-fails")
 def test_a_file_that_cannot_be_read_is_asked_of_its_datanode_which_then_knows(written, messages_sent):
     def fail(effect):
         raise OSError(errno.EIO, "Input/output error")
@@ -255,6 +261,7 @@ def test_a_file_that_cannot_be_read_is_asked_of_its_datanode_which_then_knows(wr
     assert asked_in_turn(messages_sent) == [RequestDescriptor, ReadChunk]
 
 
+@pytest.mark.evidence("shared-file-fails")
 def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
     reader = FileReader("file-token", written.layout(), 0, len(DATA))
     pieces = [bytes(written.driver.run(reader.next_piece()))]
@@ -265,6 +272,7 @@ def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
     assert b"".join(pieces) == DATA
 
 
+@pytest.mark.evidence("disk-hangs")
 def test_shared_descriptor_whose_disk_hangs_is_left_and_late_bytes_go_nowhere(make_cluster, monkeypatch, until):
     """The files are opened beforehand: of what a busy machine holds up only the disk is waited for briefly."""
     cluster = make_cluster(shares_descriptors=True)

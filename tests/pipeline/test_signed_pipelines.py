@@ -46,6 +46,7 @@ def test_a_hop_connects_to_the_address_in_its_token(cluster, stranger):
     assert stranger.connections > 0
 
 
+@pytest.mark.evidence("no-strange-address")
 def test_no_bit_of_a_pipeline_may_be_another(cluster, stranger):
     token, permit = permit_through(cluster, cluster.nodes[0].hop, stranger.hop("n1"))
     raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))

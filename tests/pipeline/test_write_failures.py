@@ -95,6 +95,7 @@ def test_a_node_that_failed_one_chunk_is_not_asked_for_the_next(make_cluster):
     assert [request.exclude for request in cluster.coordinator.allocations] == [[], ["n1"], ["n1"]]
 
 
+@pytest.mark.evidence("everything-is-bounded")
 def test_the_number_of_attempts_is_bounded(make_cluster):
     cluster = make_cluster(nodes=write_attempts_max + 3)
     for node in cluster.nodes:
@@ -116,6 +117,7 @@ def test_what_a_broken_pipeline_had_staged_is_dropped(make_cluster, until):
 
 
 @pytest.mark.parametrize("victim", ["n0", "n1", "n2"])
+@pytest.mark.evidence("frames-forged")
 def test_a_bit_that_flips_on_the_way_is_refused_by_the_hop_that_gets_it(make_cluster, victim):
     cluster = make_cluster(nodes=4)
     cluster.coordinator.nodes[victim].relay.flip_down_at = 500_000
@@ -135,6 +137,7 @@ def test_a_writer_whose_own_sums_are_wrong_gets_no_acknowledgement(cluster):
     assert cluster.nodes[0].store.replicas() == []
 
 
+@pytest.mark.evidence("disk-full")
 def test_a_full_disk_is_left_out_and_says_so(make_cluster, monkeypatch):
     cluster = make_cluster(nodes=4)
 
@@ -158,6 +161,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize(("data", "effect"), STEPS)
+@pytest.mark.evidence("eio")
 def test_a_disk_that_fails_anywhere_is_the_fault_of_its_node(make_cluster, data, effect, until):
     cluster = make_cluster(nodes=4)
     cluster.nodes[2].break_disk(effect)
@@ -184,6 +188,7 @@ def test_a_stale_version_is_written_again_with_a_new_one_and_excludes_nobody(clu
     assert [request.exclude for request in cluster.coordinator.allocations] == [[], []]
 
 
+@pytest.mark.evidence("acknowledged-is-durable")
 def test_a_hop_that_acknowledges_something_else_is_not_believed(make_cluster, monkeypatch):
     cluster = make_cluster(nodes=4)
     seal = cluster.nodes[1].store.seal
@@ -200,6 +205,7 @@ def test_a_hop_that_acknowledges_something_else_is_not_believed(make_cluster, mo
     assert cluster.read() == DATA
 
 
+@pytest.mark.evidence("acknowledged-is-durable")
 def test_a_hop_that_does_not_account_for_those_after_it_is_not_believed(make_cluster, monkeypatch):
     """A file would count as replicated as it is not, if its writer took what receipts there are."""
     cluster = make_cluster(nodes=4)

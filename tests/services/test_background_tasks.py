@@ -74,6 +74,7 @@ def value(address: str, name: str) -> float:
     return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
+@pytest.mark.evidence("everything-is-bounded")
 def test_background_tasks_go_on_while_the_coordinators_queue_is_full(
     crowded: tuple[subprocess.Popen[bytes], str],
 ) -> None:
@@ -91,6 +92,7 @@ def test_background_tasks_go_on_while_the_coordinators_queue_is_full(
         time.sleep(0.05)
 
 
+@pytest.mark.evidence("coordinator-task-fails")
 def test_background_task_that_fails_stops_the_coordinator_and_the_log_names_it(tmp_path: Path) -> None:
     """It would wait for ever with what is unknown, and answer as if it was there still."""
     done = subprocess.run(

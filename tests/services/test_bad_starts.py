@@ -172,6 +172,7 @@ class TestCoordinator:
         assert "in use" in said or "another" in said
 
     @pytest.mark.parametrize("damage", ["truncated", "overwritten", "not a database"])
+    @pytest.mark.evidence("database-damaged")
     def test_a_damaged_database_is_refused_and_left_as_it_is(self, tmp_path: Path, damage: str) -> None:
         directory = tmp_path / "coordinator"
         assert Coordinator(directory).stop() == 0
@@ -224,6 +225,7 @@ class TestDatanode:
         assert said.endswith("give it the same --secret-file")
         assert not (tmp_path / "d").exists()
 
+    @pytest.mark.evidence("foreign-directory")
     def test_a_directory_of_another_cluster(self, coordinator: Coordinator, tmp_path: Path) -> None:
         with LocalCluster(tmp_path / "theirs", datanodes=1, port=0):
             pass
@@ -231,6 +233,7 @@ class TestDatanode:
         said = complaint(*datanode(theirs, coordinator.node_address, coordinator.secret))
         assert "cluster" in said
 
+    @pytest.mark.evidence("started-twice", "copied-directory")
     def test_a_directory_that_another_datanode_has_and_a_copy_of_it(self, tmp_path: Path) -> None:
         with LocalCluster(tmp_path / "cluster", datanodes=1, port=0) as cluster:
             first = cluster.datanodes[0]
@@ -289,6 +292,7 @@ class TestDatanode:
             waiting.send_signal(signal.SIGTERM)
             assert waiting.wait(_TIMEOUT_S) == 0
 
+    @pytest.mark.evidence("disk-full")
     def test_a_disk_without_room_takes_nothing_and_says_so(self, coordinator: Coordinator, tmp_path: Path) -> None:
         ready, theirs = os.pipe()
         arguments = datanode(

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from pipeline.relay import Relay
 from support.supervised_world import accounts_of_tests
-from support.waiting import wait_until
+from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
@@ -353,7 +353,7 @@ def test_agent_runs_queries_that_reach_the_cluster(cluster: LocalCluster, tmp_pa
             )
     finally:
         agent.terminate()
-        agent.await_end(time.monotonic() + 10)
+        agent.await_end(time.monotonic() + PATIENCE_S)
         agent.kill()
         for end in pipe:
             os.close(end)

@@ -46,6 +46,7 @@ def unreferenced_chunks(files: PeaceFileSystem) -> int:
     return count
 
 
+@pytest.mark.evidence("writers-killed")
 def test_killed_writer_leaves_nothing_for_long(cluster: LocalCluster) -> None:
     with PeaceFileSystem(cluster.http_address) as files:
         files.write("/kept", _DATA)
@@ -68,6 +69,7 @@ def test_killed_writer_leaves_nothing_for_long(cluster: LocalCluster) -> None:
         assert not files.exists("/never")
 
 
+@pytest.mark.evidence("writers-killed")
 def test_killed_gateway_leaves_nothing_for_long(cluster: LocalCluster) -> None:
     with PeaceFileSystem(cluster.http_address) as files:
         files.write("/kept-too", _DATA)

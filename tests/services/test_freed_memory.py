@@ -13,7 +13,7 @@ _PIECES = """
 import resource, sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from peacefs.protocol.limits import gateway_own_piece_bytes
+from peacefs.protocol.limits import gateway_local_piece_bytes
 from peacefs.protocol.service.process import keep_freed_memory
 
 if sys.argv[1] == "kept":
@@ -25,7 +25,7 @@ def resident_kib():
 
 with ThreadPoolExecutor(8) as threads:
     def come_and_go(count):
-        pieces = list(threads.map(lambda number: b"x" * gateway_own_piece_bytes, range(count)))
+        pieces = list(threads.map(lambda number: b"x" * gateway_local_piece_bytes, range(count)))
 
     began_kib = resident_kib()
     come_and_go(400)

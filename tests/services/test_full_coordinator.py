@@ -44,6 +44,7 @@ def make_directories(cluster: LocalCluster, acknowledged: set[str], prefix: str)
     raise AssertionError("a full disk takes 5000 directories")
 
 
+@pytest.mark.evidence("coordinator-disk-full")
 def test_a_coordinator_without_room_refuses_changes_reads_on_and_loses_nothing(disk: Path, tmp_path: Path) -> None:
     acknowledged: set[str] = set()
     with (

@@ -41,6 +41,7 @@ def resident_bytes(pid: int) -> int:
     raise AssertionError("a process without memory")
 
 
+@pytest.mark.evidence("silent-connections")
 def test_ten_thousand_connections_that_send_nothing_keep_nobody_out(tmp_path: Path) -> None:
     with (
         LocalCluster(tmp_path / "cluster", datanodes=1, port=0) as cluster,

@@ -49,6 +49,7 @@ def commit_heard(cluster: LocalCluster) -> int:
     return int(struct.unpack(">QI", path.read_bytes())[0]) if path.exists() else 0
 
 
+@pytest.mark.evidence("commits-lost")
 def test_commits_lost_from_the_log_keep_the_coordinator_from_starting_until_that_is_accepted(
     tmp_path: Path,
 ) -> None:
@@ -107,6 +108,7 @@ def log_free(image: dict[str, bytes], directory: Path) -> Path:
     return path
 
 
+@pytest.mark.evidence("directory-put-back")
 def test_commits_that_only_datanodes_remember_stop_all_changes_until_that_is_accepted(tmp_path: Path) -> None:
     """The directory was put back as it once was, its record with it: nothing in it tells of what followed."""
     with (

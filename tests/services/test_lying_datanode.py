@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -97,6 +98,7 @@ def liars(cluster: LocalCluster, claims: list[Replica]) -> Iterator[list[Liar]]:
             liar.close()
 
 
+@pytest.mark.evidence("liars-lose-nothing")
 def test_three_that_claim_all_chunks_cause_no_replica_to_go(tmp_path: Path) -> None:
     contents = {f"/public/{number}": os.urandom(1000) for number in range(20)} | {"/large": os.urandom(3 * MIB)}
     with (

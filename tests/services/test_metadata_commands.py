@@ -32,6 +32,7 @@ def status(cluster: LocalCluster) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.evidence("older-backup")
 def test_a_cluster_goes_on_from_a_backup_and_loses_nothing_that_datanodes_hold(tmp_path: Path) -> None:
     data = os.urandom(400_000)
     with (

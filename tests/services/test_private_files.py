@@ -71,6 +71,7 @@ def work(cluster: LocalCluster) -> None:
             files.write(f"/small-{number}", b"small", replication=1)
 
 
+@pytest.mark.evidence("other-users")
 def test_modes_are_private_under_any_umask(place: Path) -> None:
     with umask(0), LocalCluster(place / "c", datanodes=1, port=0) as cluster:
         work(cluster)
@@ -98,6 +99,7 @@ def test_modes_are_private_under_any_umask(place: Path) -> None:
         assert "open to other users" not in cluster.coordinator.log.read_text()
 
 
+@pytest.mark.evidence("other-users")
 def test_modes_that_an_earlier_version_left_are_mended_with_one_line_each(place: Path) -> None:
     with LocalCluster(place / "c", datanodes=1, port=0) as cluster:
         work(cluster)
@@ -123,6 +125,7 @@ def test_modes_that_an_earlier_version_left_are_mended_with_one_line_each(place:
             wait_until(lambda: files.read("/large") == _LARGE, "the datanode is back")
 
 
+@pytest.mark.evidence("other-users")
 def test_modes_keep_another_user_from_reading_and_from_locking(place: Path) -> None:
     with umask(0), LocalCluster(place / "c", datanodes=1, port=0) as cluster:
         work(cluster)
@@ -141,6 +144,7 @@ def test_modes_keep_another_user_from_reading_and_from_locking(place: Path) -> N
             files.write("/after", b"goes on", replication=1)
 
 
+@pytest.mark.evidence("other-users")
 def test_modes_that_cannot_be_mended_are_refused_in_one_line(place: Path) -> None:
     """The directory belongs to somebody else, who lets everybody in."""
     theirs = place / "theirs"
@@ -178,6 +182,7 @@ def test_modes_of_a_directory_that_all_share_are_left_alone(place: Path) -> None
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
 
 
+@pytest.mark.evidence("other-users")
 def test_modes_of_an_agent_s_directory_and_its_logs_are_private(place: Path) -> None:
     """The agent needs no coordinator for that; the log is made by the process between it and the query."""
     secret, commands, directory = place / "secret", place / "commands.toml", place / "agent"

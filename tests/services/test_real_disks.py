@@ -49,6 +49,7 @@ def state_of(files: PeaceFileSystem, disk: Path) -> str:
     return next((str(each["state"]) for each in shown if each["directory"] == str(disk)), "not shown")
 
 
+@pytest.mark.evidence("disk-full")
 def test_a_disk_that_fills_up_refuses_the_write_goes_on_elsewhere_and_it_comes_back(tmp_path: Path) -> None:
     """Something else takes the room, faster than the coordinator hears of it."""
     contents = {f"/f{number}": os.urandom(MIB) for number in range(20)}
@@ -75,6 +76,7 @@ def test_a_disk_that_fills_up_refuses_the_write_goes_on_elsewhere_and_it_comes_b
         assert all(files.read(path) == data for path, data in contents.items())
 
 
+@pytest.mark.evidence("disk-read-only")
 def test_a_disk_that_becomes_read_only_is_noticed_shown_and_read_on_also_after_a_start(tmp_path: Path) -> None:
     contents = {f"/f{number}": os.urandom(size) for number, size in enumerate([1000, 2 * MIB] * 10)}
     home = tmp_path / "home"

@@ -118,6 +118,7 @@ def datanode_of(cluster: LocalCluster, directory: Path, coordinator: tuple[str, 
 
 
 @pytest.mark.parametrize("name", ["dn-of-the-attacker", ""], ids=["under another name", "as it is"])
+@pytest.mark.evidence("handshake-relayed")
 def test_a_handshake_that_is_passed_on_to_the_coordinator_makes_nobody_a_datanode(
     tmp_path: Path, name: str
 ) -> None:

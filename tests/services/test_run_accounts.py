@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.supervised_world import World, accounts_of_tests
+from support.supervised_world import World, accounts_of_tests, open_directory
 from support.waiting import wait_until
 
 from peacefs.client.control.supervised_queries import SupervisedQueries
@@ -64,6 +64,7 @@ def written(directory: Path, text: str) -> Path:
         ["--command", "{checkpoint}"],
     ],
 )
+@pytest.mark.evidence("hostile-query-names")
 def test_placeholder_in_what_a_shell_may_read_as_a_script_is_refused(tmp_path: Path, arguments: list[str]) -> None:
     path = written(tmp_path, f"[commands.a]\nprogram = '/bin/sh'\narguments = {json.dumps(arguments)}")
     with pytest.raises(StartupError, match=r"has a placeholder in .*PEACEFS_CHECKPOINT"):
@@ -122,6 +123,7 @@ def ended(process: RunProcess) -> bool:
     return process.status is not None
 
 
+@pytest.mark.evidence("hostile-query-names")
 def test_name_of_a_checkpoint_executes_nothing_on_an_agent(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     marker.parent.mkdir(exist_ok=True)
@@ -146,17 +148,18 @@ def test_name_of_a_checkpoint_executes_nothing_on_an_agent(tmp_path: Path) -> No
 
 
 @as_root
-def test_run_has_an_account_of_its_own_and_reaches_neither_agent_nor_secret(tmp_path: Path) -> None:
+@pytest.mark.evidence("hostile-query-names")
+def test_run_has_an_account_of_its_own_and_reaches_neither_agent_nor_secret() -> None:
     nobody = pwd.getpwnam("nobody")
-    with World.running(tmp_path) as world, SupervisedQueries(world.cluster.http_address) as queries:
+    # So that the account gets to its own directory, and to the secret and the log but for their modes.
+    with (
+        open_directory() as directory,
+        World.running(directory) as world,
+        SupervisedQueries(world.cluster.http_address) as queries,
+    ):
         secret = world.cluster.directory / "coordinator" / "cluster.secret"
         north = world.directory / "north"
-        # So that the account gets to its own directory, and to the secret and the log but for their modes.
-        for path in (tmp_path, *tmp_path.parents):
-            if path.stat().st_uid == 0 and path.name.startswith("pytest-"):
-                path.chmod(0o711)
-        tmp_path.chmod(0o711)
-        pid_file = tmp_path / "agent.pid"
+        pid_file = directory / "agent.pid"
         commands = f"""
             [commands.look]
             program = "/bin/sh"

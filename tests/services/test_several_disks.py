@@ -28,6 +28,7 @@ def _report(cluster: LocalCluster) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.evidence("eio", "disk-fails-at-start")
 def test_a_disk_that_vanishes_costs_its_replicas_and_no_file(tmp_path: Path) -> None:
     disks = [tmp_path / f"disk-{number}" for number in range(3)]
     contents = {f"/f{number}": os.urandom(300_000) for number in range(30)}

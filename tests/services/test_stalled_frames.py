@@ -130,6 +130,7 @@ def wait_until_ended(stalled: list[Stalled]) -> float:
         ("data", 600, 1000, client_data_frame_bytes_max - 1000),
     ],
 )
+@pytest.mark.evidence("unfinished-frames")
 def test_frames_that_clients_do_not_end_hold_no_more_than_their_budget_and_not_for_long(
     cluster, files, port: str, count: int, message_bytes: int, payload_bytes: int
 ) -> None:
@@ -149,6 +150,7 @@ def test_frames_that_clients_do_not_end_hold_no_more_than_their_budget_and_not_f
 @pytest.mark.parametrize(
     ("port", "limit"), [("http", client_frame_bytes_max), ("data", client_data_frame_bytes_max)]
 )
+@pytest.mark.evidence("unfinished-frames")
 def test_a_frame_that_is_longer_than_clients_need_is_refused_when_it_is_announced(
     cluster, port: str, limit: int
 ) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.prometheus import scraped
 from support.supervised_world import World, accounts_of_tests, runs
-from support.waiting import wait_until
+from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.control.supervised_queries import SupervisedQueries
 from peacefs.client.filesystem import PeaceFileSystem
@@ -24,6 +24,8 @@ from peacefs.spark_connector.supervision.command_list import read_command_list
 from peacefs.spark_connector.supervision.registration import supervise
 
 pytestmark = pytest.mark.cluster
+#: How long its naps are: nobody else on this machine sleeps for as long.
+_NAP = str(600 + os.getpid())
 
 # Counts to the end; every number is a file of its checkpoint, written once. It says where it runs and as what.
 COUNTER = """
@@ -67,6 +69,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield world
 
 
+@pytest.mark.evidence("query-node-dies")
 def test_a_query_whose_node_dies_goes_on_elsewhere_and_its_old_run_writes_nothing_more(world: World) -> None:
     world.agent("north", commands("north"))
     coordinator = world.cluster.http_address
@@ -98,13 +101,14 @@ def test_a_query_whose_node_dies_goes_on_elsewhere_and_its_old_run_writes_nothin
         assert files.read("/checkpoints/numbers/59") == b"59"
 
 
+@pytest.mark.evidence("query-node-dies")
 def test_drivers_that_die_and_stop_and_what_is_refused(world: World) -> None:
     north = world.agent("north", commands("north"))
     coordinator = world.cluster.http_address
     command = [sys.executable, "-P", "-m", "peacefs", "supervise", "-c", coordinator, "--json"]
     with SupervisedQueries(coordinator) as queries:
         done = subprocess.run(
-            [*command, "--name", "naps", "--on", "north", "--", "sleep", "600"],
+            [*command, "--name", "naps", "--on", "north", "--", "sleep", _NAP],
             capture_output=True,
             text=True,
             check=True,
@@ -139,12 +143,12 @@ def test_drivers_that_die_and_stop_and_what_is_refused(world: World) -> None:
         assert _sleepers() == []
         assert [(each.name, each.commands) for each in queries.all().agents] == [("north", ["count", "sleep"])]
 
-        queries.register("naps", ["sleep", "600"])
+        queries.register("naps", ["sleep", _NAP])
         wait_until(lambda: len(_sleepers()) == 1, "it is started anew")
         north.terminate()
-        assert north.await_end(time.monotonic() + 10)
+        assert north.await_end(time.monotonic() + PATIENCE_S)
         assert _sleepers() == []
-        wait_until(lambda: queries.status("naps").phase == "waiting", "the agent has taken its leave", timeout_s=5)
+        wait_until(lambda: queries.status("naps").phase == "waiting", "the agent has taken its leave")
 
 
 def _told(coordinator: str) -> dict[tuple[str, str], float]:
@@ -156,7 +160,7 @@ def _sleepers() -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdecimal() and (entry / "cmdline").read_bytes() == b"/bin/sleep\x00600\x00":
+            if entry.name.isdecimal() and (entry / "cmdline").read_bytes() == f"/bin/sleep\0{_NAP}\0".encode():
                 found.append(int(entry.name))
         except OSError:
             continue

@@ -84,12 +84,14 @@ def assert_stops_by_itself(started: Started) -> None:
     assert process.wait(_TIMEOUT_S) == _STOPPED_FOR_ITS_DISK
 
 
+@pytest.mark.evidence("files-taken-away")
 def test_second_coordinator_is_refused_when_the_lock_file_is_gone(directory: Path, first: Started) -> None:
     (directory / "metadata.sqlite.lock").unlink()
     assert "in use by another coordinator" in complaint(directory)
     assert mkdirs(first[1], "after")
 
 
+@pytest.mark.evidence("files-taken-away")
 def test_second_coordinator_is_refused_on_the_renamed_directory_and_the_first_stops(
     directory: Path, first: Started
 ) -> None:
@@ -100,6 +102,7 @@ def test_second_coordinator_is_refused_on_the_renamed_directory_and_the_first_st
         assert names(address) - {"after"} == {"before"}
 
 
+@pytest.mark.evidence("files-taken-away")
 def test_second_coordinator_in_the_first_one_s_place_follows_its_end(directory: Path, first: Started) -> None:
     """A copy of the directory takes its place while the first runs, which hears nobody's request after that."""
     moved = directory.rename(directory.with_name("moved"))
@@ -111,6 +114,7 @@ def test_second_coordinator_in_the_first_one_s_place_follows_its_end(directory: 
         assert "of-the-second" in names(address)
 
 
+@pytest.mark.evidence("files-taken-away")
 def test_coordinator_that_nobody_asks_anything_notices_that_its_database_was_replaced(
     directory: Path, first: Started
 ) -> None:
@@ -120,6 +124,7 @@ def test_coordinator_that_nobody_asks_anything_notices_that_its_database_was_rep
     assert first[0].wait(_TIMEOUT_S) == _STOPPED_FOR_ITS_DISK
 
 
+@pytest.mark.evidence("files-taken-away")
 def test_coordinator_whose_log_is_deleted_stops_and_has_lost_nothing(directory: Path, first: Started) -> None:
     acknowledged = {"before"} | {f"{number}" for number in range(20) if mkdirs(first[1], str(number))}
     assert len(acknowledged) == 21
@@ -129,6 +134,7 @@ def test_coordinator_whose_log_is_deleted_stops_and_has_lost_nothing(directory: 
         assert names(address) - {"after"} == acknowledged
 
 
+@pytest.mark.evidence("files-taken-away")
 def test_coordinator_notices_what_is_mounted_over_its_directory(directory: Path, first: Started) -> None:
     other = directory.with_name("other")
     other.mkdir()

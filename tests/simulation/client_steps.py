@@ -29,20 +29,20 @@ from peacefs.client.transfer.file_flusher import FileFlusher
 from peacefs.client.transfer.file_reader import read_whole
 from peacefs.client.transfer.file_writer import write_file
 from peacefs.client.transfer.small_writes import SmallWrites
-from peacefs.client.transfer.write_grants import GrantedSet, NextChunk
+from peacefs.client.transfer.write_grants import GrantClient, GrantedSet, NextChunk
 from peacefs.protocol import messages
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import (
     Allocated,
     Completed,
     CompleteFile,
-    CreateFile,
     Done,
     GetLayout,
     Layout,
     Leased,
     WrittenChunk,
 )
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime import effects as fx
 
 
@@ -64,7 +64,7 @@ def small_writes(name: str) -> SmallWrites:
 
 def write_small(small: SmallWrites, path: str, data: bytes, user: str = "simulated") -> fx.Steps[None]:
     """A client writes a file whose bytes it knows, through a preallocated chunk if it has one."""
-    request = CreateFile(path=path, user=user, overwrite=True, block_bytes=CHUNK_BYTES)
+    request = NewFile(path=path, user=user, overwrite=True, block_bytes=CHUNK_BYTES)
     asked = yield from small.publish_at_once(request, data)
     if asked is not None:
         created = yield from fx.call(asked, messages.Created, timeout_s=CALL_TIMEOUT_S)
@@ -83,11 +83,13 @@ def write_created(created: Created, source: ByteStream) -> fx.Steps[None]:
     )
 
 
-def stated(path: str, data: bytes, request_id: str, user: str = "simulated") -> fx.Steps[None]:
+def stated(
+    path: str, data: bytes, request_id: str, user: str = "simulated", grant_client: GrantClient = GRANT_CLIENT
+) -> fx.Steps[None]:
     """A client states all chunks of a file up front, and writes each when it is granted."""
     created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
     parts = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
-    grants = GrantedSet(GRANT_CLIENT, created.token, {index: len(part) for index, part in enumerate(parts)})
+    grants = GrantedSet(grant_client, created.token, {index: len(part) for index, part in enumerate(parts)})
     written: dict[int, WrittenChunk] = {}
     failed: list[str] = []
     try:

@@ -8,7 +8,8 @@ from simulation.client_requests import OnLink
 from simulation.terms import CALL_TIMEOUT_S
 from simulation.world import World
 
-from peacefs.protocol.errors import PeerError
+from peacefs.protocol.credentials import Credential
+from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import heartbeat_interval_s
 from peacefs.protocol.messages import (
     Done,
@@ -39,19 +40,29 @@ class LyingDatanode:
         self.node = world.add_node(name)
         self._rack = rack
         self._claims = claims
+        self._credential = Credential.make()
         world.spawn(self.node, "lying", self._live())
 
     def _live(self) -> fx.Steps[None]:
         while True:
             try:
                 yield from self._stay_registered()
-            except PeerError:
+            except PeacefsError:
                 yield from fx.sleep(0.5)
 
     def _stay_registered(self) -> fx.Steps[None]:
         name, address = self.node.name, (f"{self.node.name}.simulated", 9866)
         link = f"{name}-{self.world.now_s}"
-        registration = Register(name, *address, *address, self._rack, _USAGE)
+        proof = self._credential.sign_registration(name, link.encode())
+        registration = Register(
+            name,
+            *address,
+            *address,
+            self._rack,
+            _USAGE,
+            public_key=self._credential.public_key,
+            proof=proof,
+        )
         yield from fx.call(OnLink(link, registration), Registered, timeout_s=CALL_TIMEOUT_S)
         yield from fx.call(OnLink(link, ReportChunks(self._claimed(), True)), Done, timeout_s=CALL_TIMEOUT_S)
         while True:

@@ -145,3 +145,33 @@ class ClockMover:
         self._is_over = True
         for node in self._cluster.world.nodes.values():
             node.clock_ahead_s = 0.0
+
+
+class MetadataFiller:
+    """Fills the coordinator's disk now and then: changes are refused until there is room."""
+
+    def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
+        self._cluster = cluster
+        self._random = random
+        self._is_over = False
+        self.times = 0
+        self._fill_later()
+
+    def rest(self) -> None:
+        self._is_over = True
+        self._cluster.coordinator.make_room()
+
+    def _fill_later(self) -> None:
+        self._cluster.world.later(self._random.uniform(10.0, 90.0), self._fill)
+
+    def _fill(self) -> None:
+        if self._is_over:
+            return
+        self._cluster.coordinator.fill_disk()
+        self.times += 1
+        self._cluster.world.later(self._random.choice((0.5, 2.0, 10.0)), self._make_room)
+
+    def _make_room(self) -> None:
+        if not self._is_over:
+            self._cluster.coordinator.make_room()
+            self._fill_later()

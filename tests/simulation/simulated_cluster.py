@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from simulation.lying_datanode import LyingDatanode
+from simulation.simulated_agent import Drivers, SimulatedAgent
 from simulation.simulated_coordinator import SimulatedCoordinator
 from simulation.simulated_datanode import SimulatedDatanode
 from simulation.world import Network, Node, Task, World
@@ -31,9 +33,12 @@ class SimulatedCluster:
         policy: str = POLICY_DEFAULT,
         streams_per_node: int = 2,
         trash_minutes: int = 0,
+        collect_temporary_hours: float | None = None,
     ) -> None:
         self.world = World(seed, network or Network(lose))
-        self.coordinator = SimulatedCoordinator(self.world, policy, streams_per_node, trash_minutes)
+        self.coordinator = SimulatedCoordinator(
+            self.world, policy, streams_per_node, trash_minutes, collect_temporary_hours
+        )
         for _ in range(datanodes):
             self.add_datanode(copy_rate)
 
@@ -52,6 +57,11 @@ class SimulatedCluster:
         liar = LyingDatanode(self.world, name, f"/rack-{number % 2}", self._all_replicas)
         self.coordinator.liars[name] = liar
         return liar
+
+    def add_agent(self, name: str, drivers: Drivers, random: Random) -> SimulatedAgent:
+        """One that may run every query; `drivers` knows what all of them run."""
+        agent = self.coordinator.agents[name] = SimulatedAgent(self.world, name, drivers, random)
+        return agent
 
     def _all_replicas(self) -> set[Replica]:
         return {replica for datanode in self.datanodes for replica in datanode.store.replicas()}

@@ -28,7 +28,8 @@ from peacefs.datanode.pipeline.latency_samples import LatencySamples
 from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.datanode.store.replica_changes import Changes
-from peacefs.protocol.errors import ChunkError, PeacefsError, PeerError, PeerUnreachable
+from peacefs.protocol.credentials import Credential
+from peacefs.protocol.errors import ChunkError, PeacefsError, PeerUnreachable
 from peacefs.protocol.limits import (
     disk_balance_look_s,
     heartbeat_interval_s,
@@ -69,11 +70,14 @@ class SimulatedDatanode:
         #: On its disk: what identity.json remembers.
         self.epoch_seen = 0
         self.commit_seen = 0
+        #: On its disk, too.
+        self._credential = Credential.make()
         self.start()
 
     def start(self) -> None:
         world, node = self.world, self.node
         world.restart(node)
+        self._process = f"{node.name}-{node.generation}"
         changes = Changes()
         clock = ClusterClock(lambda: world.now_s, lambda: world.wall_clock_s(node))
         node.clock = clock.now_s
@@ -116,7 +120,7 @@ class SimulatedDatanode:
             while True:
                 try:
                     yield from self._stay_registered(changes, clock)
-                except PeerError:
+                except PeacefsError:
                     yield from fx.sleep(0.5)
 
         world.spawn(node, "living", live())
@@ -200,6 +204,7 @@ class SimulatedDatanode:
 
     def _stay_registered(self, changes: Changes, clock: ClusterClock) -> fx.Steps[None]:
         """What `CoordinatorLink` does, without its threads."""
+        link = f"{self.node.name}-{self.world.now_s}"
         registration = Register(
             self.node.name,
             *self.address,
@@ -207,10 +212,12 @@ class SimulatedDatanode:
             self.rack,
             self.usage(),
             self.epoch_seen,
+            process=self._process,
+            public_key=self._credential.public_key,
+            proof=self._credential.sign_registration(self.node.name, link.encode()),
             streams=list(self.streams.headed_here()),
             commit_seen=self.commit_seen,
         )
-        link = f"{self.node.name}-{self.world.now_s}"
         registered = yield from fx.call(OnLink(link, registration), Registered, timeout_s=CALL_TIMEOUT_S)
         self.epoch_seen = max(self.epoch_seen, registered.epoch)
         self.streams.registered(registered.epoch)

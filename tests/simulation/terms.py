@@ -11,3 +11,5 @@ HOP_TIMEOUT_S = 4.0
 CALL_TIMEOUT_S = 5.0
 #: Where grants for all clients arrive.
 GRANT_CLIENT = GrantClient("simulated", pushed=True)
+#: How the names of clients begin to whom nothing can be pushed: they ask over HTTP, and are held.
+HTTP_CLIENT = "client-http"

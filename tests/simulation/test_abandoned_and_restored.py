@@ -92,6 +92,7 @@ def test_a_file_that_was_completed_without_what_its_writer_gave_up(seed: int, si
 @pytest.mark.parametrize("seed", seeds(3))
 @pytest.mark.parametrize("taken_before", [True, False], ids=["the older's lease in the backup", "neither's"])
 @SIZES
+@pytest.mark.evidence("older-backup")
 def test_a_writer_that_a_newer_lease_had_fenced_off(seed: int, size: int, taken_before: bool) -> None:
     """What he had been told, and all that he gave up then, has not happened; what he completes now is whole."""
     print(f"seed {seed}")
@@ -131,6 +132,7 @@ def test_a_writer_that_a_newer_lease_had_fenced_off(seed: int, size: int, taken_
 
 @pytest.mark.parametrize("seed", seeds(3))
 @SIZES
+@pytest.mark.evidence("older-backup")
 def test_abandoned_chunk_that_the_coordinator_before_had_published(seed: int, size: int) -> None:
     """His lease is in the backup, what he completed with it is not; and now he wants another chunk."""
     print(f"seed {seed}")

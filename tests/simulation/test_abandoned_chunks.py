@@ -117,6 +117,7 @@ def nothing_is_left(cluster: SimulatedCluster, limit_s: float = 5.0) -> bool:
 
 
 @SIZES
+@pytest.mark.evidence("create-fails")
 def test_what_was_written_for_a_file_that_is_refused_at_its_completion_is_gone_soon(size: int) -> None:
     cluster = SimulatedCluster(1)
     client = cluster.client("client-1")
@@ -134,6 +135,7 @@ def test_what_was_written_for_a_file_that_is_refused_at_its_completion_is_gone_s
 
 
 @SIZES
+@pytest.mark.evidence("create-fails")
 def test_what_was_written_for_the_end_of_a_file_that_is_deleted_meanwhile_is_gone_soon(size: int) -> None:
     cluster = SimulatedCluster(1)
     client = cluster.client("client-1")
@@ -155,6 +157,7 @@ def test_what_was_written_for_the_end_of_a_file_that_is_deleted_meanwhile_is_gon
 
 
 @pytest.mark.parametrize("appending", [False, True], ids=["new", "longer"])
+@pytest.mark.evidence("create-fails")
 def test_what_was_written_of_a_file_whose_producer_dies_is_gone_soon(appending: bool) -> None:
     cluster = SimulatedCluster(1)
     client = cluster.client("client-1")
@@ -171,6 +174,7 @@ def test_what_was_written_of_a_file_whose_producer_dies_is_gone_soon(appending: 
     assert nothing_is_left(cluster), unknown_replicas(cluster)
 
 
+@pytest.mark.evidence("create-fails")
 def test_what_was_written_of_a_checkpoint_that_is_given_up_is_gone_soon() -> None:
     cluster = SimulatedCluster(1)
     client = cluster.client("client-1")

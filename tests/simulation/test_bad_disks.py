@@ -48,6 +48,7 @@ def test_a_disk_that_fails_between_the_receipt_and_the_completion_is_not_believe
     assert cluster.world.run(lambda: holding() == 3, limit_s=60.0), "nobody finds out"
 
 
+@pytest.mark.evidence("disk-read-only")
 def test_a_read_only_disk_is_read_on_and_the_cluster_goes_on() -> None:
     cluster = SimulatedCluster(seed=12)
     cluster.until_ready()

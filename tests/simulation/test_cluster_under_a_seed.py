@@ -280,6 +280,7 @@ def test_a_slow_writer_keeps_its_lease_and_a_dead_one_loses_it() -> None:
     assert cluster.world.run_task(reading, limit_s=60.0) == b"123"
 
 
+@pytest.mark.evidence("acknowledged-is-durable")
 def test_a_datanode_that_never_comes_back_is_made_up_for() -> None:
     cluster = SimulatedCluster(seed=1)
     cluster.until_ready()
@@ -357,6 +358,7 @@ def test_a_disk_that_breaks_down_is_made_up_for_while_its_datanode_goes_on() -> 
 
 
 @pytest.mark.parametrize("one_host", [0.0, 1.0], ids=["from afar", "short-circuit"])
+@pytest.mark.evidence("checksums-hold")
 def test_a_reader_never_gets_bytes_that_rotted_and_the_replica_is_replaced(one_host: float) -> None:
     cluster = SimulatedCluster(seed=2, network=Network(one_host=one_host))
     cluster.until_ready()
@@ -385,6 +387,7 @@ def test_a_reader_never_gets_bytes_that_rotted_and_the_replica_is_replaced(one_h
 
 
 @pytest.mark.parametrize("length", [300, CHUNK_BYTES], ids=["small", "large"])
+@pytest.mark.evidence("checksums-hold")
 def test_a_replica_that_rots_and_is_never_read_is_found_and_replaced(length: int) -> None:
     cluster = SimulatedCluster(seed=4)
     cluster.until_ready()
@@ -405,6 +408,7 @@ def test_a_replica_that_rots_and_is_never_read_is_found_and_replaced(length: int
         assert any(data in content for _path, content in holder.node.disk.files())
 
 
+@pytest.mark.evidence("drained-node-lost")
 def test_a_datanode_is_drained_while_clients_write_and_can_leave_for_good() -> None:
     cluster = SimulatedCluster(seed=5, datanodes=5, lose=0.002)
     cluster.until_ready()

@@ -137,6 +137,7 @@ def _names_in(path: str) -> fx.Steps[State]:
 
 
 @pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.evidence("names-are-atomic")
 def test_a_copy_is_whole_and_of_one_moment_or_not_there(seed: int) -> None:
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed)

@@ -52,6 +52,7 @@ def assert_no_file_lacks_a_chunk(cluster: SimulatedCluster) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.evidence("writers-killed")
 def test_dead_writers_garbage_is_gone_in_minutes_although_coordinators_die_all_the_time(seed: int) -> None:
     print(f"seed {seed}")
     cluster, random = SimulatedCluster(seed), Random(seed)
@@ -85,6 +86,7 @@ def test_dead_writers_garbage_is_gone_in_minutes_although_coordinators_die_all_t
 
 @pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("size", [5000, 2 * CHUNK_BYTES + 5], ids=["in the first chunk", "in the third"])
+@pytest.mark.evidence("writers-killed")
 def test_slow_writer_keeps_what_it_has_written_over_restarts_of_the_coordinator(seed: int, size: int) -> None:
     print(f"seed {seed}")
     cluster, random = SimulatedCluster(seed), Random(seed)
@@ -110,6 +112,7 @@ def test_slow_writer_keeps_what_it_has_written_over_restarts_of_the_coordinator(
 
 @pytest.mark.parametrize("seed", seeds(6))
 @SIZES
+@pytest.mark.evidence("return-is-harmless", "writers-killed")
 def test_paused_writer_completes_soon_or_is_refused_and_never_gets_a_file_without_its_chunks(
     seed: int, size: int
 ) -> None:
@@ -153,6 +156,7 @@ def test_writer_that_was_paused_for_too_long_is_refused(size: int) -> None:
 
 
 @SIZES
+@pytest.mark.evidence("writers-killed")
 def test_restored_coordinator_makes_no_file_of_what_was_given_to_garbage_after_the_backup(size: int) -> None:
     cluster = SimulatedCluster(1)
     client = cluster.client("paused")

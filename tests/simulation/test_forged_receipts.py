@@ -24,6 +24,7 @@ def claim(path: str, mac: bytes | None) -> fx.Steps[None]:
 @pytest.mark.parametrize(
     ("mac", "error"), [(b"0" * 16, AccessDenied), (b"", AccessDenied), (None, BadRequest)], ids=repr
 )
+@pytest.mark.evidence("acknowledged-is-durable")
 def test_a_file_whose_chunks_no_datanode_has_attested_is_not_made(
     mac: bytes | None, error: type[PeacefsError]
 ) -> None:

@@ -1,12 +1,12 @@
 """The whole cluster while everything goes wrong at once, and while a backup is put back in the middle of it.
 
 Nodes crash, a disk breaks down and comes back with what it held, another fails to sync, is full or rots, messages
-are lost, late, doubled and cut in the middle, lines are cut, and clocks jump. Datanodes are taken out of service,
-come back with nothing when they are said to be drained, and are balanced, their disks as well. Two who write
-versions of one chunk get in each other's way. Clients write, extend, flush (and are gone in the middle of it, or
-come back when another has their lease), truncate, move, exchange, join, delete, take and restore snapshots, copy
-all they have, throw away and take back, under quotas that change, and try what they may not. See
-`private_directory` for what must hold, and `seeds` for how to play more.
+are lost, late, doubled and cut in the middle, lines are cut, and clocks jump. Now and then the coordinator's own
+disk is full. Datanodes are taken out of service, come back with nothing when they are said to be drained, and are
+balanced, their disks as well. Two who write versions of one chunk get in each other's way. Clients write, extend,
+flush (and are gone in the middle of it, or come back when another has their lease), truncate, move, exchange,
+join, delete, take and restore snapshots, copy all they have, throw away and take back, under quotas that change,
+and try what they may not. See `private_directory` for what must hold, and `seeds` for how to play more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from simulation.hostility import DOUBT_S, check_everything, hostile_network, let
 from simulation.latecomers import Latecomers
 from simulation.operating import Operator
 from simulation.private_directory import PrivateDirectory
-from simulation.saboteur import ClockMover, DiskBreaker, Saboteur, Separator
+from simulation.saboteur import ClockMover, DiskBreaker, MetadataFiller, Saboteur, Separator
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.world import Network
@@ -53,6 +53,14 @@ def work(cluster: SimulatedCluster, clients: list[PrivateDirectory], operations:
 
 
 @pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.evidence(
+    "acknowledged-is-durable",
+    "names-are-atomic",
+    "answers-survive-kill",
+    "messages-lost",
+    "partition",
+    "drained-node-lost",
+)
 def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed, trash_minutes=_TRASH_MINUTES)
@@ -67,6 +75,7 @@ def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
     operator = Operator(cluster, random)
     separator = Separator(cluster, random)
     latecomers = Latecomers(cluster, random)
+    filler = MetadataFiller(cluster, random)
     work(cluster, clients, operations=100)
     saboteur.rest()
     breaker.rest()
@@ -74,17 +83,19 @@ def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
     mishaps.rest()
     operator.rest()
     latecomers.rest()
+    filler.rest()
     let_calm_down(cluster)
     check_everything(cluster, clients)
     world = cluster.world
-    assert saboteur.crashes >= 3 and clocks.jumps >= 3 and separator.cuts >= 3
+    assert saboteur.crashes >= 3 and clocks.jumps >= 3 and separator.cuts >= 3 and filler.times >= 3
     assert world.messages_lost and world.messages_duplicated and world.messages_delayed and world.messages_cut
     acknowledged = sum((Counter(client.acknowledged) for client in clients), Counter())
     assert latecomers.acknowledged and latecomers.refused
     assert acknowledged.total() > 60 and len(acknowledged) >= _KINDS_MIN
     print(
         f"{[client.acknowledged for client in clients]}, {sum(client.failed for client in clients)} failed, "
-        f"{saboteur.crashes} crashes, {breaker.broken} disks, {clocks.jumps} jumps, {separator.cuts} cuts, "
+        f"{saboteur.crashes} crashes, {filler.times} times full, {breaker.broken} disks, {clocks.jumps} jumps, "
+        f"{separator.cuts} cuts, "
         f"{dict(mishaps.happened)}, {dict(operator.done)}, "
         f"{latecomers.acknowledged} versions written, {latecomers.refused} refused, "
         f"{world.files_shared} files lent, {world.now_s:.0f} s"
@@ -92,6 +103,7 @@ def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.evidence("return-is-harmless", "older-backup")
 def test_a_backup_put_back_shows_what_was_there_and_what_follows_is_as_safe(seed: int) -> None:
     """What was changed after the backup is forgotten; what was not is whole, whatever happened to the nodes."""
     print(f"seed {seed}")

@@ -30,6 +30,7 @@ def write(path: str, source: ByteStream) -> fx.Steps[None]:
 
 
 @pytest.mark.parametrize("policy", ["express", "paper"])
+@pytest.mark.evidence("idle-writer")
 def test_idle_source_holds_nobody_up_and_is_written_whole(policy: str) -> None:
     cluster = SimulatedCluster(5, datanodes=3, streams_per_node=1, policy=policy)
     cluster.until_ready()

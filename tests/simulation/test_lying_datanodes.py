@@ -44,6 +44,7 @@ def real_replicas(cluster: SimulatedCluster) -> Counter[int]:
 
 @pytest.mark.parametrize("seed", seeds(3))
 @pytest.mark.parametrize("lose", [0.0, 0.02], ids=["", "messages lost"])
+@pytest.mark.evidence("liars-lose-nothing")
 def test_what_only_liars_claim_never_causes_the_deletion_of_a_real_replica(seed: int, lose: float) -> None:
     """`DropWatch` looks at each order to delete: enough that do not lie must hold the chunk besides."""
     cluster, model = written_cluster(seed, lose)
@@ -72,6 +73,7 @@ def test_what_only_liars_claim_never_causes_the_deletion_of_a_real_replica(seed:
         world.run_task(cluster.start(reader, path, check(path, model)), limit_s=400.0)
 
 
+@pytest.mark.evidence("liars-lose-nothing")
 def test_the_world_notices_what_the_word_of_liars_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test of the test: a coordinator that takes every answer for a proof is caught in the act."""
     monkeypatch.setattr(

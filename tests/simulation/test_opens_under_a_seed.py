@@ -23,6 +23,7 @@ from peacefs.protocol.runtime import effects as fx
 
 @pytest.mark.parametrize("crashes", [False, True], ids=["calm", "with crashes"])
 @pytest.mark.parametrize("seed", seeds(6))
+@pytest.mark.evidence("visible-is-readable")
 def test_opens_give_one_version_that_was_there_and_listed_names_can_be_read(seed: int, crashes: bool) -> None:
     print(f"seed {seed}")
     cluster, random = SimulatedCluster(seed), Random(seed)
@@ -61,6 +62,7 @@ def test_opens_give_one_version_that_was_there_and_listed_names_can_be_read(seed
     )
 
 
+@pytest.mark.evidence("open-file-replaced")
 def test_reader_that_waits_for_datanodes_gets_the_file_that_is_there_when_they_come() -> None:
     """The coordinator starts before its datanodes; the file that was there first is gone by then."""
     cluster = SimulatedCluster(seed=1)

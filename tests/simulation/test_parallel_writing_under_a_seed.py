@@ -40,6 +40,7 @@ def begin(pages: Pages, workers: int) -> fx.Steps[GrantedParts]:
 
 
 @pytest.mark.parametrize("seed", seeds(6))
+@pytest.mark.evidence("io-service-faults")
 def test_many_writers_of_one_checkpoint_write_every_chunk_once_or_say_why_not(seed: int) -> None:
     print(f"seed {seed}")
     random = Random(seed)
@@ -79,6 +80,7 @@ def test_many_writers_of_one_checkpoint_write_every_chunk_once_or_say_why_not(se
     print(f"{saboteur.crashes} crashes")
 
 
+@pytest.mark.evidence("io-service-faults")
 def test_given_up_in_the_middle_it_holds_nothing_and_publishes_nothing() -> None:
     cluster = SimulatedCluster(1, streams_per_node=1)
     cluster.until_ready()

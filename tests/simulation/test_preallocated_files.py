@@ -54,6 +54,7 @@ from peacefs.protocol.messages import (
     PublishFile,
     WrittenChunk,
 )
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime import effects as fx
 
 _TOKENS_LIVE_S = 120.0
@@ -105,6 +106,7 @@ def test_the_third_file_that_follows_at_once_and_all_after_it_are_one_call_each(
     assert cluster.fully_replicated()
 
 
+@pytest.mark.evidence("unused-chunk")
 def test_what_is_not_used_in_time_is_no_load_for_longer_than_others_and_is_not_used_late() -> None:
     cluster, client = started()
     small = with_one_in_hand(cluster, client)
@@ -122,6 +124,7 @@ def test_what_is_not_used_in_time_is_no_load_for_longer_than_others_and_is_not_u
 
 @pytest.mark.parametrize("seed", seeds(8))
 @pytest.mark.parametrize("size", [5000, 300 * 1024])
+@pytest.mark.evidence("unused-chunk")
 def test_preallocated_chunk_whose_pipeline_breaks_is_gone_soon(seed: int, size: int) -> None:
     print(f"seed {seed}")
     cluster, client = started(seed)
@@ -190,6 +193,7 @@ def fenced_off() -> fx.Steps[str]:
     ids=lambda value: value.__name__,
 )
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "by CREATE"])
+@pytest.mark.evidence("create-fails")
 def test_what_is_refused_at_once_is_refused_as_by_create_and_what_was_written_is_gone_soon(
     prepare: Callable[[], fx.Steps[str]], refusal: type[PeacefsError], at_once: bool
 ) -> None:
@@ -225,7 +229,7 @@ def written(allocated: Allocated, data: bytes) -> fx.Steps[WrittenChunk]:
 def publish(
     path: str, request_id: str, chunk: WrittenChunk, token: str, user: str = "simulated"
 ) -> fx.Steps[Completed]:
-    file = CreateFile(path=path, user=user, block_bytes=CHUNK_BYTES, request_id=request_id)
+    file = NewFile(path=path, user=user, block_bytes=CHUNK_BYTES, request_id=request_id)
     return (yield from fx.call(PublishFile(file, chunk, token), Completed, timeout_s=CALL_TIMEOUT_S))
 
 
@@ -252,6 +256,7 @@ def test_one_that_is_published_again_is_published_once_after_a_restart_too() -> 
         run(cluster, client, read("/f"))
 
 
+@pytest.mark.evidence("unused-chunk")
 def test_a_chunk_becomes_part_of_one_file_whoever_publishes_it() -> None:
     cluster, client = started()
     token, chunk = in_hand(cluster, client, "r", b"data")
@@ -266,6 +271,7 @@ def test_a_chunk_becomes_part_of_one_file_whoever_publishes_it() -> None:
     assert cluster.fully_replicated()
 
 
+@pytest.mark.evidence("unused-chunk")
 def test_preallocated_chunk_is_abandoned_by_nobody_else() -> None:
     """A refused publication gives up what is its own, and a CREATE what was placed for it."""
     cluster, client = started()
@@ -274,13 +280,14 @@ def test_preallocated_chunk_is_abandoned_by_nobody_else() -> None:
     with pytest.raises(FileAlreadyExists):
         run(cluster, client, publish("/taken", "another", chunk, token))
     for request_id in ("another", ""):
-        request = CreateFile(path="/g", user="other", request_id=request_id, abandoned=chunk.chunk)
+        request = CreateFile(NewFile(path="/g", user="other", request_id=request_id), chunk.chunk)
         run(cluster, client, fx.call(request, messages.Created, timeout_s=CALL_TIMEOUT_S))
     let_pass(cluster, 3.0)
     run(cluster, client, publish("/f", "r", chunk, token))
     assert run(cluster, client, read("/f")) == b"data"
 
 
+@pytest.mark.evidence("acknowledged-is-durable")
 def test_publication_needs_receipts_of_datanodes_and_the_chunks_own_token() -> None:
     cluster, client = started()
     token, chunk = in_hand(cluster, client, "r", b"data")
@@ -303,6 +310,7 @@ def test_publication_needs_receipts_of_datanodes_and_the_chunks_own_token() -> N
     assert run(cluster, client, read("/f")) == b"data"
 
 
+@pytest.mark.evidence("unused-chunk")
 def test_token_ends_and_what_was_written_with_it_is_garbage_then() -> None:
     cluster = cluster_with_short_lived_tokens(1)
     client = cluster.client("client-1")
@@ -315,6 +323,7 @@ def test_token_ends_and_what_was_written_with_it_is_garbage_then() -> None:
 # -- another coordinator ------------------------------------------------------------------------------
 
 
+@pytest.mark.evidence("unused-chunk")
 def test_what_a_coordinator_before_has_placed_is_as_good_after_its_restart() -> None:
     cluster, client = started()
     small = with_one_in_hand(cluster, client)
@@ -330,6 +339,7 @@ def test_what_a_coordinator_before_has_placed_is_as_good_after_its_restart() -> 
 
 
 @pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.evidence("unused-chunk")
 def test_preallocated_chunk_is_published_over_a_restored_backup_and_what_was_is_kept(seed: int) -> None:
     print(f"seed {seed}")
     cluster = cluster_with_short_lived_tokens(seed)

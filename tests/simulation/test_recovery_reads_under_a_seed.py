@@ -119,6 +119,7 @@ def _open() -> fx.Steps[list[Opened]]:
 
 
 @pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.evidence("recovery-storm")
 def test_many_units_that_recover_at_once_read_two_at_a_datanode(seed: int) -> None:
     print(f"PEACEFS_SEED={seed}")
     story = Recoveries(seed, units=5)
@@ -136,6 +137,7 @@ def test_many_units_that_recover_at_once_read_two_at_a_datanode(seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.evidence("recovery-storm")
 def test_readers_come_to_their_end_whatever_crashes(seed: int) -> None:
     print(f"PEACEFS_SEED={seed}")
     story = Recoveries(seed, units=3, lose=0.003)

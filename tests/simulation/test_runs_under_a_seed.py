@@ -79,6 +79,7 @@ def shown(number: int) -> fx.Steps[dict[str, bytes | None]]:
 
 
 @pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.evidence("two-drivers")
 def test_nothing_of_a_run_that_was_followed_appears_and_what_it_was_told_is_done_stays(seed: int) -> None:
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed, trash_minutes=5)

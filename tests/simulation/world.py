@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import heapq
+import inspect
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
@@ -109,6 +110,8 @@ class Node:
     clock_ahead_s: float = 0.0
     #: What a participant here takes for the time on the wall, where that is not the node's own clock.
     clock: Callable[[], float] | None = None
+    #: Called once each when it goes down.
+    when_down: list[Callable[[], None]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -122,6 +125,8 @@ class Task:
     done: bool = False
     result: Any = None
     error: BaseException | None = None
+    #: Whether all ends with it when it fails.
+    is_vital: bool = False
     #: Rises at every resumption, so that a timer of an earlier effect finds itself out of date.
     turn: int = 0
 
@@ -175,8 +180,8 @@ class World:
         node = self.nodes[name] = Node(name, SimulatedDisk(Random(self.random.random())))
         return node
 
-    def spawn(self, node: Node, name: str, steps: Steps) -> Task:
-        task = Task(node, name, steps, node.generation)
+    def spawn(self, node: Node, name: str, steps: Steps, *, is_vital: bool = False) -> Task:
+        task = Task(node, name, steps, node.generation, is_vital=is_vital)
         self._at(self.now_s, lambda: self._resume(task, None, None, task.turn))
         return task
 
@@ -189,6 +194,9 @@ class World:
         for connection in node.connections:
             self._break(connection)
         node.connections.clear()
+        notices, node.when_down = node.when_down, []
+        for notice in notices:
+            notice()
         node.disk.crash()
 
     def restart(self, node: Node) -> None:
@@ -245,6 +253,8 @@ class World:
             task.done, task.result = True, stop.value
             return
         except (PeacefsError, OSError) as fault:
+            if task.is_vital:
+                raise AssertionError(f"{task.name} failed") from fault
             task.done, task.error = True, fault
             return
         self.effects_performed += 1
@@ -258,6 +268,9 @@ class World:
     def _end(task: Task) -> None:
         """A crashed participant stops between two effects. Its clean-up code does not run either."""
         task.done, task.error = True, NodeCrashed()
+        if isinstance(task.steps, Coroutine) and inspect.getcoroutinestate(task.steps) == inspect.CORO_CREATED:
+            # It has not begun, and has nothing to clean up.
+            task.steps.close()
         _graveyard.append(task.steps)
 
     # -- effects -----------------------------------------------------------------------------------

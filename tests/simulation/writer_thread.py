@@ -13,7 +13,9 @@ from concurrent.futures import Future
 from random import Random
 from typing import Any, TypeVar
 
-from peacefs.coordinator.metadata.group_commit import ImmediateCommit
+from support.immediate_commit import ImmediateCommit
+
+from peacefs.coordinator.metadata.group_commit import no_room
 from peacefs.coordinator.metadata.sqlite.reader import SqliteReader
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import Transaction
@@ -36,7 +38,10 @@ class _Waiting:
 
 
 class WriterThread:
-    """Commits in order, and is heard in order. `committed` is called after each commit."""
+    """Commits in order, and is heard in order. `committed` is called after each commit.
+
+    While `is_full` says so, the disk has no room, and changes are refused.
+    """
 
     def __init__(
         self,
@@ -45,6 +50,7 @@ class WriterThread:
         now: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         committed: Callable[[], None],
+        is_full: Callable[[], bool],
     ) -> None:
         self._metadata = metadata
         self._commits = ImmediateCommit(metadata, _fatal)
@@ -52,6 +58,7 @@ class WriterThread:
         self._now = now
         self._sleep = sleep
         self._committed = committed
+        self._is_full = is_full
         self._waiting: deque[_Waiting] = deque()
         self._commits_at_s = self._heard_at_s = now()
 
@@ -60,7 +67,7 @@ class WriterThread:
         connection: Any = _OvertakenConnection(self._metadata._writer, self._overtake)
         return SqliteReader(connection)
 
-    async def commit(self, change: Callable[[Transaction], T]) -> T:
+    async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
         waiting = _Waiting(change)
         self._waiting.append(waiting)
         soonest_s = self._now() + self._random.uniform(0.0, _COMMIT_S_MAX)
@@ -80,6 +87,10 @@ class WriterThread:
 
     def _commit_next(self) -> None:
         waiting = self._waiting.popleft()
+        if self._is_full():
+            waiting.outcome = Future()
+            waiting.outcome.set_exception(no_room())
+            return
         waiting.outcome = self._commits.submit(waiting.change)
         self._committed()
 

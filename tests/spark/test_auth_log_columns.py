@@ -78,6 +78,6 @@ def test_spark_reads_every_line_as_the_parser_does(
 ) -> None:
     lines = sample()
     expected = [as_spark_says(parse_line(line, years)) for line in lines]
-    assert sum(failures for _, _, failures in expected) > 1500
+    assert sum(failures for _, _, failures in expected) > len(lines) / 10
     found = spark_reads(spark, lines, years, tmp_path)
     assert [pair for pair in zip(lines, found, expected, strict=True) if pair[1] != pair[2]] == []

@@ -83,6 +83,7 @@ def drivers(tmp_path: Path) -> Iterator[Drivers]:
         made.stop()
 
 
+@pytest.mark.evidence("two-drivers")
 def test_a_driver_that_another_has_taken_over_from_dies_at_its_next_batch(drivers: Drivers) -> None:
     with PeaceFileSystem(drivers.cluster.http_address) as files:
         committed = Checkpoint(files, ROOT).committed

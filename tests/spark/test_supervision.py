@@ -24,6 +24,7 @@ PARTS = 12
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.evidence("query-node-dies")
 def test_a_spark_query_whose_node_dies_is_finished_elsewhere_with_the_exact_result(tmp_path: Path) -> None:
     source, output = tmp_path / "in", tmp_path / "out"
     source.mkdir()
@@ -56,5 +57,6 @@ def test_a_spark_query_whose_node_dies_is_finished_elsewhere_with_the_exact_resu
         wait_until(lambda: queries.status("words").phase == "ended", "it comes to its end")
         assert queries.status("words").restarts == 1
     batches = sorted(int(path.name) for path in output.iterdir() if path.suffix == "")
-    assert batches == list(range(PARTS))
-    assert json.loads((output / str(PARTS - 1)).read_text()) == words
+    # Spark notes a file before the batch that reads it: killed in between, it reads that file and the next in one.
+    assert batches == list(range(len(batches))) and len(batches) in (PARTS - 1, PARTS)
+    assert json.loads((output / str(batches[-1])).read_text()) == words

@@ -53,7 +53,10 @@ class _Write:
     def apply(self, content: bytearray) -> None:
         if len(content) < self.offset:
             content.extend(bytes(self.offset - len(content)))
-        content[self.offset : self.offset + len(self.data)] = self.data
+        if len(content) == self.offset:
+            content += self.data
+        else:
+            content[self.offset : self.offset + len(self.data)] = self.data
 
     def sectors(self) -> list[_Write]:
         starts = range(0, len(self.data), _SECTOR_BYTES)
@@ -168,7 +171,7 @@ class SimulatedDisk:
         self._performers: dict[type[fx.Effect], Callable[[Any], Any]] = {
             fx.OpenLocalFile: self._open_file,
             fx.AppendToFile: self._append,
-            fx.ReadAt: lambda e: bytes(self._inode(e.file).cached[e.offset : e.offset + e.length]),
+            fx.ReadAt: lambda e: bytes(memoryview(self._inode(e.file).cached)[e.offset : e.offset + e.length]),
             fx.ReadAhead: lambda e: None,
             # What it begins may or may not be done at the next crash, which is true of all that is pending.
             fx.StartWriteback: lambda e: None,
@@ -254,7 +257,7 @@ class SimulatedDisk:
         return len(self._open_files)
 
     def available_bytes(self) -> int:
-        return self.capacity_bytes - sum(len(content) for _path, content in self.files())
+        return self.capacity_bytes - sum(len(inode.cached) for _path, inode in _walk("", self._root))
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Path and content, as a reader sees it, of every file."""
@@ -366,12 +369,12 @@ class SimulatedDisk:
         return file.inode
 
     def _parent(self, path: str) -> tuple[_Directory, str]:
-        pure = PurePosixPath(path)
-        return self._directory(str(pure.parent)), pure.name
+        directory, _, name = path.rpartition("/")
+        return self._directory(directory), name
 
     def _directory(self, path: str) -> _Directory:
         node: _Inode | _Directory = self._root
-        for part in PurePosixPath(path).parts[1:]:
+        for part in filter(None, path.split("/")):
             if not isinstance(node, _Directory) or part not in node.names:
                 raise _not_found(path)
             node = node.names[part]

@@ -147,6 +147,7 @@ def test_a_discarded_chunk_leaves_nothing_behind(machine: Machine, content: byte
     assert machine.open_files() == 0
 
 
+@pytest.mark.evidence("half-written-files")
 def test_what_a_killed_process_left_unfinished_is_removed_at_the_next_start(machine: Machine) -> None:
     staged = machine.store.stage(CHUNK, 5)
     data = data_of(MIB)

@@ -285,6 +285,7 @@ def assert_counts_are_right(store: ChunkStore) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.evidence("acknowledged-is-durable")
 def test_a_life_of_work_and_crashes(seed: int) -> None:
     life = Life(seed)
     life.live(rounds=12)

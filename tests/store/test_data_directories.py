@@ -55,6 +55,7 @@ def break_down(directory: Path) -> None:
     (directory / "identity.json").symlink_to("/proc/self/mem")
 
 
+@pytest.mark.evidence("disk-fails-at-start")
 def test_a_disk_that_answers_eio_when_it_is_claimed_costs_itself_alone(tmp_path: Path) -> None:
     home, disks = tmp_path / "home", [tmp_path / "disk-1", tmp_path / "disk-2"]
     claim(home, *disks)

@@ -134,6 +134,7 @@ def test_disks_that_are_filled_unevenly_come_to_hold_as_much(rack: LopsidedRack,
 
 @pytest.mark.parametrize("seed", range(3))
 @CONTENTS
+@pytest.mark.evidence("killed-in-disk-move")
 def test_killed_at_any_moment_of_a_move_it_leaves_one_good_replica(content: bytes, seed: int) -> None:
     replica = Replica(CHUNK, 5, len(content))
     lives = 0
@@ -156,6 +157,7 @@ def test_killed_at_any_moment_of_a_move_it_leaves_one_good_replica(content: byte
 
 
 @CONTENTS
+@pytest.mark.evidence("killed-in-disk-move")
 def test_between_the_copy_and_the_removal_one_of_the_two_counts_and_a_start_drops_one(
     rack: LopsidedRack, content: bytes
 ) -> None:
@@ -175,6 +177,7 @@ def test_between_the_copy_and_the_removal_one_of_the_two_counts_and_a_start_drop
 
 @pytest.mark.parametrize("seed", range(40))
 @CONTENTS
+@pytest.mark.evidence("killed-in-disk-move")
 def test_what_writers_readers_and_deletes_do_meanwhile_has_the_outcome_that_it_has_without(
     content: bytes, seed: int
 ) -> None:

@@ -29,6 +29,7 @@ def clean(machine: SimulatedMachine) -> bool:
 
 @pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("room", [0, 100, 2000])
+@pytest.mark.evidence("disk-full")
 def test_a_chunk_for_which_there_is_no_room_leaves_nothing_and_harms_nobody(
     simulated: SimulatedMachine, content: bytes, room: int
 ) -> None:
@@ -53,6 +54,7 @@ def test_no_room_for_the_footer_is_no_room(simulated: SimulatedMachine) -> None:
     assert simulated.files() == {}
 
 
+@pytest.mark.evidence("disk-full")
 def test_compaction_on_a_full_disk_fails_and_loses_nothing(simulated: SimulatedMachine) -> None:
     simulated.start(segment_bytes=20_000)
     for number in range(10):
@@ -93,6 +95,7 @@ def test_whatever_fails_under_a_write_is_an_error_or_nothing_at_all(content: byt
         assert machine.get(CHUNK + 1) == content
 
 
+@pytest.mark.evidence("acknowledged-is-durable", "fsync-fails")
 def test_a_failed_fsync_is_never_tried_again_into_success(simulated: SimulatedMachine) -> None:
     simulated.put(CHUNK, 5, SMALL)
     (name,) = simulated.segment_files()
@@ -121,6 +124,7 @@ def test_what_a_failed_fsync_spared_is_moved_to_another_segment(simulated: Simul
     assert simulated.lost == []
 
 
+@pytest.mark.evidence("fsync-fails")
 def test_what_a_failed_fsync_turns_out_to_have_cost_is_dropped_and_reported(
     simulated: SimulatedMachine,
 ) -> None:
@@ -137,6 +141,7 @@ def test_what_a_failed_fsync_turns_out_to_have_cost_is_dropped_and_reported(
     assert simulated.get(CHUNK + 1) == SMALL
 
 
+@pytest.mark.evidence("fsync-fails")
 def test_everyone_in_a_group_whose_fsync_failed_gets_the_error(simulated: SimulatedMachine) -> None:
     simulated.disk.fail(fx.Sync, errno.EIO, skip=1)
     writers = [write_chunk(simulated.store, CHUNK + number, 5, SMALL) for number in range(20)]
@@ -229,6 +234,7 @@ class GivenUpInFlight:
 
 
 @pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.evidence("disk-hangs")
 def test_an_older_version_is_refused_when_one_that_was_given_up_is_there_after_all(
     simulated: SimulatedMachine, content: bytes
 ) -> None:
@@ -241,6 +247,7 @@ def test_an_older_version_is_refused_when_one_that_was_given_up_is_there_after_a
 
 
 @pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.evidence("disk-hangs")
 def test_an_older_version_is_refused_when_one_that_was_given_up_comes_while_it_is_sealed(
     simulated: SimulatedMachine, content: bytes
 ) -> None:

@@ -21,6 +21,7 @@ def rack() -> Rack:
     return Rack()
 
 
+@pytest.mark.evidence("disk-fails-at-start")
 def test_a_disk_that_failed_before_it_could_be_claimed_is_out_and_never_touched(rack: Rack) -> None:
     rack.fill(20)
     held = [replica for disk in rack.disks[1:] for replica in disk.store.replicas()]
@@ -37,6 +38,7 @@ def test_a_disk_that_failed_before_it_could_be_claimed_is_out_and_never_touched(
         rack.start()
 
 
+@pytest.mark.evidence("disk-full")
 def test_a_disk_that_becomes_full_is_told_of_once_and_so_is_room_for_a_whole_chunk(rack: Rack) -> None:
     assert rack.set.look_for_room() == []
     rack.rooms[1] = 1000
@@ -143,6 +145,7 @@ def test_a_chunk_whose_disk_is_full_is_refused_and_stays_as_it_is(rack: Rack) ->
 
 @CONTENTS
 @pytest.mark.parametrize("doing", ["write", "delete", "fsync"])
+@pytest.mark.evidence("disk-read-only")
 def test_a_read_only_disk_is_read_and_nothing_more(rack: Rack, content: bytes, doing: str) -> None:
     rack.fill(30, content)
     before = by_chunk(rack.set.replicas())
@@ -220,6 +223,7 @@ def test_with_read_only_disks_alone_nothing_is_taken_in_and_there_is_no_room(rac
 
 @CONTENTS
 @pytest.mark.parametrize("doing", ["write", "read"])
+@pytest.mark.evidence("eio")
 def test_a_disk_that_breaks_down_loses_its_replicas_at_once_and_no_others(
     rack: Rack, content: bytes, doing: str
 ) -> None:
@@ -372,6 +376,7 @@ def test_what_was_sealed_is_there_after_a_crash_on_every_disk(rack: Rack, conten
 
 @pytest.mark.parametrize(("first", "second"), [(0, 2), (2, 0)])
 @pytest.mark.parametrize("newer", [5, 6])
+@pytest.mark.evidence("return-is-harmless")
 def test_a_disk_that_was_away_brings_back_nothing_that_is_older(
     rack: Rack, first: int, second: int, newer: int
 ) -> None:
@@ -384,6 +389,7 @@ def test_a_disk_that_was_away_brings_back_nothing_that_is_older(
     assert len(rack.holders(CHUNK)) == 1
 
 
+@pytest.mark.evidence("disk-fails-at-start")
 def test_a_disk_that_is_broken_at_the_start_is_out_and_the_others_go_on(rack: Rack) -> None:
     rack.fill(30)
     lost = rack.disks[1].store.count()
@@ -397,6 +403,7 @@ def test_a_disk_that_is_broken_at_the_start_is_out_and_the_others_go_on(rack: Ra
 
 
 @pytest.mark.parametrize("skip", range(0, 12, 3))
+@pytest.mark.evidence("disk-fails-at-start")
 def test_a_disk_that_fails_while_it_is_read_at_the_start_is_out_too(rack: Rack, skip: int) -> None:
     rack.fill(30, LARGE)
     others = {replica.chunk for disk in (0, 2) for replica in rack.disks[disk].store.replicas()}
@@ -407,6 +414,7 @@ def test_a_disk_that_fails_while_it_is_read_at_the_start_is_out_too(rack: Rack, 
 
 
 @CONTENTS
+@pytest.mark.evidence("disk-read-only")
 def test_a_disk_that_is_read_only_at_the_start_is_read_and_left_as_it_is(rack: Rack, content: bytes) -> None:
     """Even where a crash has left what a start would tidy up: half a chunk, a torn tail."""
     rack.fill(30, content)
@@ -435,6 +443,7 @@ def test_a_disk_that_is_read_only_at_the_start_is_read_and_left_as_it_is(rack: R
     assert all(rack.get(CHUNK + number) == content for number in range(60))
 
 
+@pytest.mark.evidence("disk-fails-at-start")
 def test_without_a_disk_to_write_to_there_is_no_start(rack: Rack) -> None:
     rack.medium.break_down("/disk-0")
     for number in (1, 2):

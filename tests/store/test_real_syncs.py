@@ -36,6 +36,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return done
 
 
+@pytest.mark.evidence("acknowledged-is-durable")
 def test_a_large_chunk_is_synced_before_it_has_its_name_and_then_its_name_is(
     tmp_path: Path, synced: list[Path]
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_large_chunk_is_synced_before_it_has_its_name_and_then_its_name_is(
     assert folder == sealed.parent
 
 
+@pytest.mark.evidence("acknowledged-is-durable")
 def test_a_small_chunk_is_synced_with_its_segment(tmp_path: Path, synced: list[Path]) -> None:
     machine = RealMachine(tmp_path, sync_to_disk=True)
     machine.start()

@@ -32,6 +32,7 @@ def readable(machine: Machine) -> dict[int, bytes]:
 
 
 @pytest.mark.parametrize("length", [1, 1000, 200 * KIB, 300 * KIB, 3 * MIB])
+@pytest.mark.evidence("checksums-hold")
 def test_a_bit_that_flips_in_a_running_store_is_never_served(machine: Machine, length: int) -> None:
     data = data_of(length)
     machine.put(CHUNK, 5, data)
@@ -65,6 +66,7 @@ def test_blocks_before_a_damaged_one_can_still_be_read(machine: Machine, bad_blo
 
 @pytest.mark.parametrize("part", ["header", "data"])
 @pytest.mark.parametrize("victim", [0, 5, 8])
+@pytest.mark.evidence("segment-damaged")
 def test_damage_in_the_middle_of_a_segment_costs_the_record_that_it_hit(
     machine: Machine, part: str, victim: int
 ) -> None:
@@ -77,6 +79,7 @@ def test_damage_in_the_middle_of_a_segment_costs_the_record_that_it_hit(
     assert machine.recovery.damaged_bytes == RECORD and machine.recovery.torn_bytes == 0
 
 
+@pytest.mark.evidence("segment-damaged")
 def test_what_is_left_of_a_damaged_segment_is_moved_to_a_sound_one(machine: Machine) -> None:
     contents = put_small(machine, 10)
     (name,) = machine.segment_files()
@@ -139,6 +142,7 @@ def test_data_that_looks_like_a_record_is_not_taken_for_one(machine: Machine) ->
 
 
 @pytest.mark.parametrize("cut", [1, RECORD - HEADER_BYTES, RECORD - 1, RECORD + 10])
+@pytest.mark.evidence("half-written-files")
 def test_a_torn_tail_is_cut_off_and_appends_go_on_there(machine: Machine, cut: int) -> None:
     contents = put_small(machine, 10)
     (name,) = machine.segment_files()
@@ -173,6 +177,7 @@ def test_an_empty_segment_is_used(machine: Machine) -> None:
     assert machine.segment_files() == ["segments/00000007-0000002a.segment"]
 
 
+@pytest.mark.evidence("half-written-files")
 def test_a_chunk_file_that_was_cut_is_set_aside(machine: Machine) -> None:
     machine.put(CHUNK, 5, data_of(MIB))
     machine.put(CHUNK + 1, 5, data_of(MIB, 1))
@@ -185,6 +190,7 @@ def test_a_chunk_file_that_was_cut_is_set_aside(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["in a running store", "found by a start"])
+@pytest.mark.evidence("files-swapped")
 def test_chunk_files_that_were_swapped_are_never_served_for_one_another(machine: Machine, restarted: bool) -> None:
     """Each is whole and right by its own sums: it is of another chunk than its name says."""
     for number in (0, 1):

@@ -30,6 +30,7 @@ def test_a_directory_that_is_not_there_is_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["lost+found", "identity.json.new", "lock"])
+@pytest.mark.evidence("half-written-files")
 def test_a_fresh_file_system_and_a_claim_cut_short_count_as_empty(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     with StoreDirectory.claim(tmp_path, "c1", "dn-1") as claimed:
@@ -47,6 +48,7 @@ def test_a_directory_with_other_things_in_it_is_refused_and_not_touched(tmp_path
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.evidence("foreign-directory")
 def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
     with StoreDirectory.claim(tmp_path, "c1", "dn-1"):
         pass
@@ -63,6 +65,7 @@ def test_a_file_in_place_of_a_directory_is_refused(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.evidence("started-twice")
 def test_two_datanodes_cannot_share_a_directory(tmp_path: Path) -> None:
     with (
         StoreDirectory.claim(tmp_path, "c1", "dn-1"),

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
-from typing import TypeVar
 
+from support.immediate_commit import CommitsAtOnce
 from support.spoken_link import SIGNER
 
-from peacefs.coordinator.cluster.core import Cluster
-from peacefs.coordinator.metadata.group_commit import ImmediateCommit
+from peacefs.coordinator.core import CoordinatorCore
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.operations.context import OperationContext
-from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.scheduling.scheduler import Scheduling
-from peacefs.protocol.ids import Numbering
-
-T = TypeVar("T")
+from peacefs.coordinator.operations.core_driver import Links
 
 
-def files_in_memory(cluster: Cluster) -> Files:
-    """Over a namespace in memory; orders for datanodes go nowhere."""
+def workplace_in_memory(core: CoordinatorCore, links: Links, clock: Callable[[], float]) -> OperationContext:
+    """Over a namespace in memory."""
     metadata = SqliteMetadata.in_memory()
-    commits = ImmediateCommit(metadata, _fatal)
-    numbering = Numbering(metadata.begin_epoch())
-
-    async def commit(change: Callable[[Transaction], T]) -> T:
-        return commits.submit(change).result()
-
-    context = OperationContext(metadata.reader(), commit, cluster, SIGNER, numbering, lambda _orders: None)
-    return Files(context, Scheduling(numbering, Random(1)))
-
-
-def _fatal(fault: Exception) -> None:
-    raise AssertionError(f"SQLite in memory failed: {fault}")
+    metadata.begin_epoch()
+    return OperationContext(metadata.reader(), CommitsAtOnce(metadata), core, SIGNER, links, monotonic=clock)

@@ -8,28 +8,41 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from support.files_in_memory import files_in_memory
+from support.files_in_memory import workplace_in_memory
 from support.spoken_link import SIGNER, Datanode
 
-from peacefs.coordinator.cluster.core import Cluster
-from peacefs.coordinator.operations.credentials import Credentials
-from peacefs.coordinator.rpc.server import NodeServer
+from peacefs.coordinator.core import CoordinatorCore
+from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.rpc.datanode_links import DatanodeLinks
+from peacefs.coordinator.rpc.datanode_service import DatanodeService
+from peacefs.coordinator.rpc.server import NodeServer, RunningCalls
+from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.handshake import Identity
+
+
+class _FirstEpoch:
+    """A coordinator's first, of which datanodes have seen nothing."""
+
+    def epoch(self) -> int:
+        return 1
+
+    def seen(self, node: str, epoch: int, commit: int = 0) -> None:
+        assert epoch <= 1
 
 
 class NodePort:
     """Use as an async context manager: however the test ends, the port and all connections to it are closed."""
 
-    def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
-        self._server = NodeServer(
-            Identity("c", "coordinator", "coordinator", SIGNER),
-            cluster,
-            epoch=lambda: 1,
-            on_epoch_seen=lambda _node, _epoch, _commit: None,
-            clock=clock,
-        )
-        self._server.files = files_in_memory(cluster)
+    def __init__(self, core: CoordinatorCore, clock: Callable[[], float]) -> None:
+        self._links, calls = DatanodeLinks(), RunningCalls()
+        context = workplace_in_memory(core, self._links, clock)
+        files = Files(context)
+        supervising = SupervisionService(context, files.fencing, str)
+        self._service = DatanodeService(context, self._links, files, supervising, _FirstEpoch(), spawn=calls.spawn)
+        me = Identity("c", "coordinator", "coordinator", SIGNER)
+        self._server = NodeServer(me, self._service, self._links, calls, clock)
+        self.credentials = files.credentials
         self._port = 0
         self._credentials: dict[str, Credential] = {}
         self._writers: list[asyncio.StreamWriter] = []
@@ -37,17 +50,13 @@ class NodePort:
     @property
     def waiting(self) -> int:
         """How many links have datanodes that wait to be registered."""
-        return len(self._server._to_register)
-
-    @property
-    def credentials(self) -> Credentials:
-        return self._server.files.credentials
+        return self._service.waiting
 
     def hang_up(self, node: str) -> None:
-        self._server.hang_up(node)
+        self._links.hang_up(node)
 
     def chunks_loaded(self) -> None:
-        self._server.chunks_loaded()
+        self._service.chunks_loaded()
 
     async def datanode(self, name: str = "dn-1", credential: Credential | None = None) -> Datanode:
         """One that has connected and said nothing yet; of each name all have one credential, or this one."""

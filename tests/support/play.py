@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from random import Random
 from types import MappingProxyType
+from typing import Any
 
-from peacefs.coordinator.cluster.core import Cluster, Ticked
+from support.new_core import new_core
+from support.replica_watch import ReplicaWatch
+
+from peacefs.coordinator.cluster.core import Ticked
 from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.repair import ReplicaCopy
 from peacefs.coordinator.metadata.model import ChunkRecord
+from peacefs.coordinator.metadata.store import Metadata
+from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import (
     Heartbeat,
     Register,
@@ -56,11 +61,19 @@ class Play:
 
     contents: Mapping[str, str | None] = MappingProxyType({})
 
-    def __init__(self) -> None:
+    def __init__(self, **options: Any) -> None:
+        """`options` are those of the core."""
         self.now_s = 100.0
-        self.cluster = Cluster(self.now_s, Random(1))
+        self.replicas = ReplicaWatch(lambda: self.cluster)
+        self.core = new_core(self.now_s, history=self.replicas, **options)
+        self.cluster = self.core.cluster
         self.beating: set[str] = set()
         self.floor = 0
+
+    def begin_epoch(self, metadata: Metadata) -> Numbering:
+        """Have the core draw its numbers in another epoch of `metadata`."""
+        self.core.numbering.epoch, self.core.numbering.drawn = metadata.begin_epoch(), 0
+        return self.core.numbering
 
     def join(self, *nodes: str, rack: str = "/rack-1", holding: tuple[Replica, ...] = ()) -> None:
         for node in nodes:
@@ -90,11 +103,17 @@ class Play:
     def ticks(self, seconds: float) -> Iterator[Ticked]:
         for _ in range(round(seconds * 2)):
             self.now_s += 0.5
-            for node in self.beating:
-                self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE))
+            self.beat()
+            self.core.see_datanodes(self.now_s)
             ticked = self.cluster.tick(self.now_s, Garbage(self.floor))
+            self.replicas.compare()
             self.prove(ticked)
             yield ticked
+
+    def beat(self) -> None:
+        """All that are beating say that they live."""
+        for node in self.beating:
+            self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE))
 
     def prove(self, ticked: Ticked) -> None:
         """Every datanode that is asked answers."""

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from support.immediate_commit import CommitsAtOnce
+from support.no_links import NoLinks
 from support.play import Play
 
 from peacefs.coordinator.metadata.group_commit import run_now
@@ -19,7 +21,6 @@ from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.names import Names
 from peacefs.coordinator.operations.snapshots import SnapshotOperations
 from peacefs.protocol.errors import FileNotFound
-from peacefs.protocol.ids import Numbering
 from peacefs.protocol.tokens import Signer
 
 
@@ -28,26 +29,24 @@ class SharedTree:
 
     def __init__(self, play: Play) -> None:
         self.metadata = SqliteMetadata.in_memory()
-        numbering = Numbering(self.metadata.begin_epoch())
+        play.begin_epoch(self.metadata)
         self.meanwhile: Callable[[], object] = lambda: None
         self.looked = 0
 
-        async def commit(change: Callable[[Transaction], Any]) -> Any:
+        def before() -> None:
             self.looked += 1
             self.meanwhile()
-            return run_now(self.metadata, change)
 
         async def pause(_s: float) -> None:
             return
 
         context = OperationContext(
             self.metadata.reader(),
-            commit,
-            play.cluster,
+            CommitsAtOnce(self.metadata, before),
+            play.core,
             Signer(b"secret"),
-            numbering,
-            lambda orders: None,
-            Callers("root"),
+            NoLinks(),
+            callers=Callers("root"),
             sleep=pause,
         )
         self.names = Names(context)

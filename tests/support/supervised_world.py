@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from pathlib import Path
 
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.local_cluster.member_process import Member
+
+from .waiting import PATIENCE_S
 
 
 def runs(pid: int) -> bool:
@@ -24,6 +27,14 @@ def runs(pid: int) -> bool:
 def accounts_of_tests() -> str:
     """What a list has to say so that queries of whoever runs the tests run under the tests' own uid."""
     return '[accounts]\n"root" = "root"' if os.geteuid() == 0 else ""
+
+
+@contextmanager
+def open_directory() -> Iterator[Path]:
+    """A directory that other users get through. Pytest keeps them out of its own, again whenever it is started."""
+    with tempfile.TemporaryDirectory(prefix="peacefs-agent-") as made:
+        Path(made).chmod(0o711)
+        yield Path(made)
 
 
 @dataclass
@@ -79,7 +90,7 @@ class World:
                 for agent in world.agents.values():
                     agent.terminate()
                 for agent in world.agents.values():
-                    agent.await_end(time.monotonic() + 10)
+                    agent.await_end(time.monotonic() + PATIENCE_S)
                     agent.kill()
                 os.close(pipe[0])
                 os.close(pipe[1])

@@ -19,16 +19,17 @@ from urllib.parse import quote
 
 import pytest
 import uvloop
+from support.new_core import new_core
+from support.no_links import NoLinks
+from support.waiting import PATIENCE_S
 
 from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.coordinator.api.webhdfs import WebHdfs
-from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.group_commit import GroupCommit
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.datanode.gateway.app import Gateway, GatewayLimits
 from peacefs.datanode.gateway.local_large_reads import LocalLargeReads
 from peacefs.datanode.gateway.local_small_reads import LocalSmallReads
@@ -111,12 +112,12 @@ class Served:
 
     def __enter__(self) -> Served:
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(PATIENCE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
     def request(self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
@@ -138,7 +139,7 @@ class Served:
 
     def run(self, coroutine: Any) -> Any:
         """Runs a coroutine on the server's loop, from the test's thread."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)
 
 
 async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
@@ -164,9 +165,9 @@ class NameSide:
         self._metadata = SqliteMetadata.open(directory / "metadata.sqlite", owner="hdfs")
         self._commits = GroupCommit(self._metadata, lambda fault: None)
         self._reader = self._metadata.reader()
-        self.cluster = Cluster(time.monotonic(), random.Random(1))
+        self._core = new_core(time.monotonic(), numbering=Numbering(self._metadata.begin_epoch()))
+        self.cluster = self._core.cluster
         self.cluster.loaded()
-        self._numbering = Numbering(self._metadata.begin_epoch())
         self._signer = signer
         self.files: Files
         self.served = Served(self._build)
@@ -176,24 +177,22 @@ class NameSide:
             OperationContext(
                 self._reader,
                 self._commit,
-                self.cluster,
+                self._core,
                 self._signer,
-                self._numbering,
-                lambda orders: None,
-                self._callers,
+                NoLinks(),
+                callers=self._callers,
                 read_token_lifetime_s=self._read_token_lifetime_s,
             ),
-            Scheduling(self._numbering, random.Random(1)),
             self._trash_minutes,
         )
         return WebHdfs(self.files, elsewhere)
 
-    async def _commit(self, change: Callable[[Any], Any]) -> Any:
+    async def _commit(self, change: Callable[[Any], Any], /, *, in_any_case: bool = False) -> Any:
         return await asyncio.wrap_future(self._commits.submit(change))
 
     def commit_now(self, change: Callable[[Any], Any]) -> Any:
         """A change of the namespace, from any thread."""
-        return self._commits.submit(change).result(20)
+        return self._commits.submit(change).result(PATIENCE_S)
 
     @property
     def port(self) -> int:

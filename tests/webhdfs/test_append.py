@@ -208,6 +208,7 @@ def test_an_append_is_asked_with_post_and_without_a_datanode_there_is_none(data,
 
 
 @pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.evidence("visible-is-readable")
 def test_reader_sees_one_state_of_a_file_that_is_cut_while_it_is_opened(data, path, monkeypatch, blocks):
     content = os.urandom(blocks * MIB)
     data.write(path, content, blocksize=MIB)

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from support.waiting import wait_until
 
 from peacefs.datanode.gateway.hdfs_checksum import FileChecksum
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import FileRead, FileWrite
 
 MIB = 1 << 20
@@ -140,6 +141,7 @@ def test_fewer_replicas_than_asked_for_are_said_and_logged(data, path, caplog):
     assert "x-peacefs-replicas" not in data.write(path + "-2", b"x", replication=1).headers
 
 
+@pytest.mark.evidence("names-are-atomic")
 def test_the_name_appears_with_the_last_byte_and_the_second_writer_loses(data, path):
     first, second = (data.names.ask("PUT", path, "CREATE") for _ in range(2))
     assert data.names.ask("GET", path, "GETFILESTATUS").status == 404
@@ -186,6 +188,7 @@ def test_a_chunked_body_without_its_end_is_no_file(data, path):
     assert data.names.ask("GET", path, "GETFILESTATUS").status == 404
 
 
+@pytest.mark.evidence("trickling-request")
 def test_a_long_upload_that_dawdles_is_in_nobodys_way(data, path):
     with data.served.connect() as wire:
         wire.sendall(head_of_upload(data, path, 2 * MIB + 5) + bytes(2 * MIB))
@@ -265,7 +268,7 @@ def test_a_token_that_is_forged_or_expired_or_of_another_kind_opens_nothing(data
     read = data.target(data.names.ask("GET", path, "OPEN"))
     read_token = read.partition("token=")[2].partition("&")[0]
     write_token = create.partition("token=")[2].partition("&")[0]
-    expired = signer.sign(FileWrite(1.0, path, "eve", True, 0o644, 1, MIB, True, "id"))
+    expired = signer.sign(FileWrite(1.0, NewFile(path=path, user="eve", replication=1, block_bytes=MIB)))
     for token in (write_token[:-8] + "AAAAAAAA", read_token, expired, "x"):
         assert data.served.request("PUT", create.replace(write_token, token), b"x").error[:2] == (403, ACCESS)
     for token in (read_token[:-8] + "AAAAAAAA", write_token):
@@ -273,6 +276,7 @@ def test_a_token_that_is_forged_or_expired_or_of_another_kind_opens_nothing(data
     assert data.names.ask("GET", path + "-2", "GETFILESTATUS").status == 404
 
 
+@pytest.mark.evidence("open-file-replaced")
 def test_deleted_file_is_read_by_who_has_opened_it_until_its_replicas_are_dropped(data, path):
     content = os.urandom(MIB + 1)
     data.write(path, content, blocksize=MIB)
@@ -283,6 +287,7 @@ def test_deleted_file_is_read_by_who_has_opened_it_until_its_replicas_are_droppe
     assert data.follow("GET", redirect).error[:2] == (404, "java.io.FileNotFoundException")
 
 
+@pytest.mark.evidence("open-file-replaced")
 def test_replaced_file_is_read_by_who_has_opened_it_until_its_replicas_are_dropped(data, path):
     content = os.urandom(MIB + 1)
     data.write(path, content, blocksize=MIB)
@@ -301,6 +306,7 @@ def test_replaced_file_is_read_by_who_has_opened_it_until_its_replicas_are_dropp
     assert data.read(path).body == replacement
 
 
+@pytest.mark.evidence("visible-is-readable")
 def test_version_of_a_file_of_very_many_chunks_is_the_one_that_was_opened(data, path, monkeypatch):
     """Its chunks are too many for the token."""
     monkeypatch.setattr("peacefs.coordinator.operations.read.read_token_chunks_max", 2)

@@ -64,6 +64,7 @@ def test_client_whose_uploads_hold_its_share_leaves_room_to_others():
 
 
 @pytest.mark.parametrize("seed", range(5))
+@pytest.mark.evidence("everything-is-bounded")
 def test_uploads_that_grow_side_by_side_all_finish_within_a_chunk_of_the_budget(seed):
     """Each holds its part of a chunk of 50 until that is full: a plain limit of 100 would stop them all."""
     chunk, limit = 50, 100

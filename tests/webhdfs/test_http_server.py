@@ -74,6 +74,7 @@ def test_a_client_that_does_not_get_to_the_point_is_cut_off(served, monkeypatch,
         assert time.monotonic() - began < 5
 
 
+@pytest.mark.evidence("trickling-request")
 def test_a_drip_of_header_bytes_does_not_extend_the_deadline(served, monkeypatch):
     monkeypatch.setattr(http_server, "http_first_byte_timeout_s", 0.3)
     with served.connect() as wire:
@@ -116,6 +117,7 @@ def test_the_application_sets_the_pace_of_a_body_that_it_reads(served, monkeypat
         assert wire.recv(65536).endswith(b"\r\n\r\n5")
 
 
+@pytest.mark.evidence("client-stops-reading")
 def test_a_client_that_takes_nothing_is_cut_off(served, monkeypatch):
     monkeypatch.setattr(http_server, "http_write_stall_timeout_s", 0.2)
     with served.connect() as wire:
@@ -193,6 +195,7 @@ def test_a_refusal_never_lands_in_another_answer(served):
         assert b"RemoteException" not in until_closed(wire)
 
 
+@pytest.mark.evidence("silent-connections")
 def test_of_too_many_connections_the_longest_silent_one_goes(served, monkeypatch):
     wait_until(lambda: served.connections() == 0, "connections are still there")
     monkeypatch.setattr(http_crowd, "http_connections_max", 3)

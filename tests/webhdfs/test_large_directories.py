@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,16 +15,17 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import pytest
+from support.immediate_commit import CommitsAtOnce
+from support.new_core import new_core
+from support.no_links import NoLinks
 
 from peacefs.coordinator.api.webhdfs import WebHdfs
-from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import Inode, InodeKind
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import ROOT, Transaction
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import list_page_entries, list_remaining_max
 from peacefs.protocol.tokens import Signer
@@ -54,22 +54,18 @@ class Names:
             run_now(self.metadata, lambda tx, size=size: self._fill(tx, size))
         self.instructions = 0
 
-        async def commit(change: Callable[[Transaction], Any]) -> Any:
-            return run_now(self.metadata, change)
-
         context = OperationContext(
             self.metadata.reader(),
-            commit,
-            Cluster(0.0, random.Random(1)),
+            CommitsAtOnce(self.metadata),
+            new_core(numbering=numbering),
             Signer(b"secret"),
-            numbering,
-            lambda orders: None,
+            NoLinks(),
         )
 
         async def elsewhere(scope: Any, receive: Any, send: Any) -> None:
             raise AssertionError("it is no WebHDFS")
 
-        self.app = WebHdfs(Files(context, Scheduling(numbering, random.Random(1))), elsewhere)
+        self.app = WebHdfs(Files(context), elsewhere)
         self.metadata._writer.set_progress_handler(self._count, _INSTRUCTIONS_A_CALL)
 
     @staticmethod
@@ -151,6 +147,7 @@ async def list_whole(names: Names, size: int) -> tuple[list[str], list[int], lis
     return [status["pathSuffix"] for status in listed["FileStatuses"]["FileStatus"]], pieces, turns
 
 
+@pytest.mark.evidence("loop-is-free")
 def test_a_whole_listing_comes_in_pages_between_which_others_are_answered(names: Names) -> None:
     small, large = (run(list_whole(names, size)) for size in (SMALL, LARGE))
     for size, (found, pieces, turns) in ((SMALL, small), (LARGE, large)):
@@ -181,6 +178,7 @@ async def page_cost(names: Names, size: int, after: int) -> int:
     return cost
 
 
+@pytest.mark.evidence("loop-is-free")
 def test_a_page_costs_the_same_wherever_it_is_and_whatever_follows(names: Names) -> None:
     """What follows is counted, up to a limit."""
     usual = run(page_cost(names, SMALL, 0))

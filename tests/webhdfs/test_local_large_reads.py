@@ -140,6 +140,7 @@ def test_a_large_file_that_lies_here_is_read_without_a_data_connection(data, pat
         assert data.read(path, offset=offset, length=length).body == content[offset : offset + length]
 
 
+@pytest.mark.evidence("client-stops-reading")
 def test_a_client_that_stops_reading_holds_three_pieces_at_most():
     """One is with the transport, one waits for it, and one is read."""
     given, taken = [], []
@@ -183,6 +184,7 @@ def test_a_client_that_stops_reading_holds_three_pieces_at_most():
 
 
 @pytest.mark.parametrize("at", [0, LARGE // 2 + 70_000, LARGE - 1], ids=["first", "middle", "last"])
+@pytest.mark.evidence("checksums-hold")
 def test_a_block_that_rotted_is_read_from_another_replica_and_reported(opened, own_pieces, at):
     with opened.replica.open("r+b") as rotting:
         rotting.seek(at)
@@ -228,6 +230,7 @@ def hung_from(opened, monkeypatch):
     released.set()
 
 
+@pytest.mark.evidence("disk-hangs")
 def test_a_disk_that_hangs_while_it_is_read_is_waited_for_a_moment(opened, hung_from):
     replica, released = opened.replica, hung_from(LARGE // 2)
     for _ in range(gateway_local_pieces_max + 1):
@@ -271,6 +274,7 @@ class HungDisk:
         raise ChunkNotFound("it hung, and gives nothing")
 
 
+@pytest.mark.evidence("disk-hangs")
 def test_a_disk_that_hangs_keeps_as_many_readers_of_large_files_as_there_may_be(data):
     disk = HungDisk()
     chunk = ChunkLayout(7, 1, 1 << 20, "token", [])

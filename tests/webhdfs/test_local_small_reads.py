@@ -65,6 +65,7 @@ def test_a_small_file_that_lies_here_is_read_without_a_data_connection(data, pat
     assert unconnected.read(f"{path}-longer").body == content + b"x", "so is a larger one"
 
 
+@pytest.mark.evidence("checksums-hold")
 def test_one_that_rotted_here_is_reported_and_never_handed_out(data, path):
     mark = os.urandom(24)
     data.write(path, b"before " + mark + b" after")
@@ -155,6 +156,7 @@ def fails(number: int) -> Any:
     [fails(errno.EAGAIN), fails(errno.EOPNOTSUPP), fails(errno.EIO), lambda *_: 7],
     ids=["not in memory", "not supported", "broken", "in memory by half"],
 )
+@pytest.mark.evidence("disk-hangs")
 def test_what_memory_does_not_give_at_once_is_read_by_a_thread(data, path, preadv, monkeypatch):
     content = os.urandom(5000)
     data.write(path, content)
@@ -171,6 +173,7 @@ def test_what_memory_does_not_give_at_once_is_read_by_a_thread(data, path, pread
 
 
 @pytest.mark.usefixtures("remembering")
+@pytest.mark.evidence("checksums-hold")
 def test_what_rots_while_it_is_kept_is_reported_and_never_handed_out(data, path):
     mark = os.urandom(24)
     data.write(path, b"before " + mark + b" after")
@@ -253,6 +256,7 @@ class HungDisk:
         return bytes(request.length)
 
 
+@pytest.mark.evidence("disk-hangs")
 def test_a_disk_that_hangs_keeps_a_few_readers_for_a_moment_and_others_not_at_all(data):
     disk = HungDisk()
     chunk = ChunkLayout(7, 1, 100, "token", [])

@@ -178,6 +178,7 @@ def test_summary_and_access_of_a_tree(names, home):
     assert names.ask("GET", f"{home}/tree", "GETCONTENTSUMMARY").json == {
         "ContentSummary": {
             "directoryCount": 2,
+            "ecPolicy": "",
             "fileCount": 0,
             "length": 0,
             "quota": -1,
@@ -277,8 +278,8 @@ def test_json_is_labelled_for_all_but_hadoops_client(names, path, headers, label
         ("PUT", "/?op=LISTSTATUS", ILLEGAL, "LISTSTATUS is asked with GET"),
         ("GET", "/?op=MKDIRS", ILLEGAL, "GetOpParam.Op.MKDIRS; MKDIRS is asked with PUT"),
         ("PATCH", "/?op=MKDIRS", ILLEGAL, "MKDIRS is asked with PUT"),
-        ("POST", "/f?op=SETACL", UNSUPPORTED, "SETACL is not supported; there are GETFILESTATUS, "),
-        ("GET", "/f?op=GETSTORAGEPOLICY", UNSUPPORTED, "GETSTORAGEPOLICY is not supported"),
+        ("POST", "/f?op=SETACL", ILLEGAL, "PostOpParam.Op.SETACL; SETACL is asked with PUT"),
+        ("PUT", "/f?op=SETECPOLICY&ecpolicy=RS-6-3-1024k", UNSUPPORTED, "policy RS-6-3-1024k is not supported"),
         ("GET", "/f?op=OPEN&offset=-1", ILLEGAL, '"offset": Invalid parameter range: offset = -1 < 0'),
         ("GET", "/f?op=OPEN&offset=x", ILLEGAL, '"offset": Failed to parse "x" as a radix-10 long integer.'),
         ("GET", "/f?op=OPEN&offset=99999999999999999999", ILLEGAL, "Failed to parse"),
@@ -287,7 +288,7 @@ def test_json_is_labelled_for_all_but_hadoops_client(names, path, headers, label
         ("PUT", "/f?op=MKDIRS&permission=9", ILLEGAL, 'Failed to parse "9" as a radix-8 short integer.'),
         ("PUT", "/f?op=CREATE&overwrite=maybe", ILLEGAL, 'Failed to parse "maybe" to Boolean.'),
         ("PUT", "/f?op=CREATE&replication=0", ILLEGAL, "replication = 0 < 1"),
-        ("PUT", "/f?op=CREATE&replication=1000", ILLEGAL, "replication"),
+        ("PUT", "/f?op=CREATE&replication=1000", "java.io.IOException", "exceeds maximum of 512 for /f"),
         ("PUT", "/f?op=CREATE&createflag=create,shine", ILLEGAL, "CreateFlag.SHINE"),
         ("PUT", "/f?op=CREATE&createflag=append", UNSUPPORTED, "op=APPEND"),
         ("PUT", "/f?op=RENAME", ILLEGAL, '"destination": it is missing'),

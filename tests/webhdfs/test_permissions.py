@@ -73,6 +73,10 @@ def test_everyone_may_begin_at_the_root_and_nobody_removes_what_is_anothers(ask)
         ("GET", "GETFILEBLOCKLOCATIONS", {}),
         ("GET", "OPEN", {}),
         ("GET", "CHECKACCESS", {"fsaction": "---"}),
+        ("GET", "GETXATTRS", {}),
+        ("GET", "GETACLSTATUS", {}),
+        ("GET", "GETSTORAGEPOLICY", {}),
+        ("GET", "GETECPOLICY", {}),
         *CHANGES,
     ],
 )

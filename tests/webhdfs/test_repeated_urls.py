@@ -46,6 +46,7 @@ def stored(data):
     return {replica.chunk for replica in data.store.replicas()}
 
 
+@pytest.mark.evidence("body-sent-twice")
 def test_a_body_that_is_sent_again_is_answered_as_the_first_and_leaves_nothing(data, path):
     """As by a client, or a proxy, that did not hear the answer."""
     before, redirect = stored(data), create(data, path)
@@ -70,6 +71,7 @@ def test_what_was_written_for_a_file_that_is_refused_is_given_up_and_the_file_th
     assert all(data.names.gives_up(chunk) for chunk in stored(data) - before)
 
 
+@pytest.mark.evidence("body-sent-twice")
 def test_after_a_body_that_was_cut_off_the_same_url_takes_another(data, path):
     redirect = create(data, path)
     with data.served.connect() as wire:
@@ -82,6 +84,7 @@ def test_after_a_body_that_was_cut_off_the_same_url_takes_another(data, path):
     assert data.read(path).body == content
 
 
+@pytest.mark.evidence("body-sent-twice")
 def test_a_url_that_was_made_for_an_earlier_process_of_the_datanode_is_as_good(data, path):
     """It may have been used then, which nobody remembers."""
     ports = data.server.address[1], data.port

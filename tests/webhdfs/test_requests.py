@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peacefs.protocol.errors import AccessDenied, BadRequest, PathLimitExceeded, Unsupported
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.webhdfs.query import is_webhdfs
 from peacefs.protocol.webhdfs.redirects import ReadFile, WriteFile, location, parse_redirected
 from peacefs.protocol.webhdfs.requests import (
@@ -130,11 +131,15 @@ def test_defaults_are_those_of_hdfs():
         user="dr.who",
         exclude=frozenset(),
         direct=False,
-        overwrite=False,
-        permission=0o644,
-        replication=0,
-        block_bytes=0,
-        create_parent=True,
+        file=NewFile(
+            path="/f",
+            user="dr.who",
+            overwrite=False,
+            permission=0o644,
+            replication=0,
+            block_bytes=0,
+            create_parent=True,
+        ),
     )
     assert ask("GET", "OPEN") == Open("/f", "dr.who", frozenset(), False, 0, None)
     assert ask("PUT", "RENAME", "destination=/g") == Rename("/f", "dr.who", "/g", frozenset())
@@ -150,15 +155,15 @@ def test_what_hadoops_client_sends_with_create_is_understood():
         "&permission=644&replication=3&unmaskedpermission=666&excludedatanodes=10.0.0.1:9864,10.0.0.2:9864",
     )
     assert isinstance(asked, Create)
-    assert (asked.user, asked.overwrite, asked.permission) == ("spark", True, 0o644)
-    assert (asked.replication, asked.block_bytes) == (3, 134217728)
+    assert (asked.file.user, asked.file.overwrite, asked.file.permission) == ("spark", True, 0o644)
+    assert (asked.file.replication, asked.file.block_bytes) == (3, 134217728)
     assert asked.exclude == {"10.0.0.1:9864", "10.0.0.2:9864"}
 
 
 def test_create_flags_stand_for_overwrite():
     flagged = ask("PUT", "CREATE", "createflag=CREATE,overwrite&createparent=false")
     assert isinstance(flagged, Create)
-    assert flagged.overwrite and not flagged.create_parent
+    assert flagged.file.overwrite and not flagged.file.create_parent
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from peacefs.protocol.errors import RunSuperseded
+from peacefs.protocol.webhdfs.policy_requests import POLICY_OPERATIONS
 from peacefs.protocol.webhdfs.requests import OPERATIONS
 
 from .conftest import DataSide
@@ -31,6 +32,13 @@ CHANGES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("PUT", "/file", "SETPERMISSION", {"permission": "600"}),
     ("PUT", "/file", "SETOWNER", {"owner": "bob"}),
     ("PUT", "/file", "SETREPLICATION", {"replication": 2}),
+    ("PUT", "/file", "SETXATTR", {"xattr.name": "user.a", "xattr.value": "v", "flag": "CREATE"}),
+    ("PUT", "/file", "REMOVEXATTR", {"xattr.name": "user.a"}),
+    ("PUT", "/file", "MODIFYACLENTRIES", {"aclspec": "user:bob:r--"}),
+    ("PUT", "/file", "REMOVEACLENTRIES", {"aclspec": "user:bob:"}),
+    ("PUT", "/file", "REMOVEDEFAULTACL", {}),
+    ("PUT", "/file", "REMOVEACL", {}),
+    ("PUT", "/file", "SETACL", {"aclspec": "user::rwx,group::r--,other::---"}),
     ("PUT", "", "SETQUOTA", {"namespacequota": 10}),
     ("PUT", "", "ALLOWSNAPSHOT", {}),
     ("PUT", "", "DISALLOWSNAPSHOT", {}),
@@ -58,6 +66,7 @@ def _fenced(data: DataSide) -> str:
 
 
 @pytest.mark.parametrize(("method", "below", "op", "query"), CHANGES, ids=lambda value: str(value))
+@pytest.mark.evidence("two-drivers")
 def test_no_change_of_an_older_run_is_done(
     data: DataSide, fenced: str, method: str, below: str, op: str, query: dict[str, Any]
 ) -> None:
@@ -76,7 +85,9 @@ def tree(data: DataSide) -> list[dict[str, Any]]:
 def test_every_changing_operation_is_in_the_table() -> None:
     changing = {op for method, ops in OPERATIONS.items() if method != "GET" for op in ops}
     of_no_path = {"RENEWDELEGATIONTOKEN", "CANCELDELEGATIONTOKEN"}
-    assert changing - {"SETQUOTABYSTORAGETYPE"} - of_no_path == {op for _, _, op, _ in CHANGES}
+    # They are refused, or change nothing.
+    of_policies = {op for method, ops in POLICY_OPERATIONS.items() if method != "GET" for op in ops}
+    assert changing - of_policies - of_no_path == {op for _, _, op, _ in CHANGES}
 
 
 def test_a_rename_into_the_root_of_an_older_run_is_not_done(data: DataSide, fenced: str) -> None:

@@ -6,14 +6,14 @@ import threading
 
 import pytest
 
-from peacefs.coordinator.operations.write import CreateFile
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.messages import Completed, CompleteFile, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 
 
 def completion(data, path: str, node: str) -> CompleteFile:
     """A file of one chunk, which `node` attests."""
-    ticket = data.names.served.run(data.names.files.writing.create(CreateFile(path, "alice")))
+    ticket = data.names.served.run(data.names.files.writing.create(NewFile(path=path, user="alice"), None))
     chunk = ticket.allocated
     receipt = data.signer.receipt(node, chunk.chunk, chunk.version, 1, 7)
     return CompleteFile(ticket.token, [WrittenChunk(chunk.chunk, chunk.version, 1, 7, [receipt])])

@@ -58,6 +58,7 @@ def read_of(data, path):
     return data.target(redirect), parameter(redirect, "token")
 
 
+@pytest.mark.evidence("no-strange-address")
 def test_a_layout_that_a_client_writes_into_the_url_is_passed_over(data, path, stranger):
     """The attack: who may read one file had the gateway prove the secret to whom he liked."""
     target, _token = read_of(data, path)
@@ -103,6 +104,7 @@ def test_what_a_token_says_of_a_chunk_cannot_be_changed(data, path, stranger, ch
     assert stranger.connections == 0
 
 
+@pytest.mark.evidence("no-strange-address")
 def test_no_bit_of_a_read_token_or_a_first_chunk_may_be_another(data, path, stranger):
     target, token = read_of(data, path)
     permit = data.signer.verify(token, FileRead, 0.0)

@@ -111,3 +111,25 @@ def test_what_a_snapshot_shows_is_not_changed(names, home, method, op, query):
     names.ask("PUT", home, "CREATESNAPSHOT", snapshotname="s")
     reply = names.ask(method, f"{home}/.snapshot/s/sub", op, **query)
     assert reply.error == (403, READ_ONLY, "Modification on a read-only snapshot is disallowed")
+
+
+def test_a_difference_is_listed_by_directories_for_clients_that_put_it_together(names, home):
+    names.ask("PUT", f"{home}/gone", "MKDIRS")
+    names.ask("PUT", home, "CREATESNAPSHOT", snapshotname="a")
+    names.ask("PUT", f"{home}/other", "MKDIRS")
+    names.ask("PUT", f"{home}/sub", "RENAME", destination=f"{home}/other/bus")
+    names.ask("DELETE", f"{home}/gone", "DELETE")
+    names.ask("PUT", home, "CREATESNAPSHOT", snapshotname="b")
+    asked = {"oldsnapshotname": "a", "snapshotname": "b", "snapshotdiffindex": -1}
+    listing = names.ask("GET", home, "GETSNAPSHOTDIFFLISTING", **asked).json["SnapshotDiffReportListing"]
+    assert (listing["lastPath"], listing["lastIndex"], listing["isFromEarlier"]) == ("", -1, True)
+    (top,) = [one for one in listing["modifyList"] if one["sourcePath"] == ""]
+    assert top["dirId"] == top["fileId"] and top["isReference"], "a directory whose entries differ"
+    deleted = {one["sourcePath"]: one for one in listing["deleteList"]}
+    created = {one["sourcePath"]: one for one in listing["createList"]}
+    assert set(deleted) == {"gone", "sub"} and set(created) == {"other", "other/bus"}
+    assert (deleted["sub"]["targetPath"], deleted["sub"]["isReference"]) == ("other/bus", True)
+    assert deleted["sub"]["fileId"] == created["other/bus"]["fileId"]
+    assert deleted["sub"]["dirId"] == deleted["gone"]["dirId"] == created["other"]["dirId"] == top["dirId"]
+    assert created["other/bus"]["dirId"] == created["other"]["fileId"]
+    assert not deleted["gone"]["isReference"]

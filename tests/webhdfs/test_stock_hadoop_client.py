@@ -245,10 +245,10 @@ def test_names_that_partitions_have(hadoop, name):
 def test_what_is_not_supported_is_said_as_such(hadoop):
     hadoop.write("/unsupported", b"x")
     with raises("java.lang.UnsupportedOperationException"):
-        hadoop.fs.removeAcl(hadoop.path("/unsupported"))
+        hadoop.fs.setErasureCodingPolicy(hadoop.path("/unsupported"), "RS-6-3-1024k")
 
 
-def test_there_are_no_acls_and_no_extended_attributes(hadoop):
+def test_what_has_no_acl_and_no_extended_attributes_is_shown_so(hadoop):
     hadoop.write("/plain", b"x")
     path = hadoop.path("/plain")
     acl = hadoop.fs.getAclStatus(path)

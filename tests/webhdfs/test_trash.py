@@ -13,6 +13,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.trash import ClientTrash
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.errors import AccessDenied, FileNotFound, RenameRefused
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.values.trash import checkpoint_name
 
 from .conftest import NameSide
@@ -158,7 +159,37 @@ class NameSideFiles:
 
     def make_file(self, path):
         from peacefs.coordinator.namespace import operations as namespace
-        from peacefs.coordinator.namespace.paths import parse_path
 
-        file = namespace.FileToComplete(parse_path(path), "ann", False, 0o644, 1, 1 << 26, True, path, [])
-        self._side.commit_now(lambda tx: namespace.complete_file(tx, file, 1))
+        file = NewFile(path=path, user="ann", replication=1, block_bytes=1 << 26, request_id=path)
+        self._side.commit_now(lambda tx: namespace.complete_file(tx, file, [], 1))
+
+
+def test_rename_of_a_stock_clients_trash_is_strict(side, ann):
+    ann.mkdirs(f"{CURRENT}/data")
+    asked = {"destination": f"{CURRENT}/data/d", "renameoptions": "TO_TRASH", "user_name": "ann"}
+    done = side.ask("PUT", "/data/d", "RENAME", **asked)
+    assert (done.status, done.body) == (200, b"")
+    ann.mkdirs("/data/d")
+    assert side.ask("PUT", "/data/d", "RENAME", **asked).error[:2] == (
+        403,
+        "org.apache.hadoop.fs.FileAlreadyExistsException",
+    )
+    assert names(ann, f"{CURRENT}/data") == ["d"]
+
+
+def test_roots_are_ones_own_or_those_that_one_may_see(side, ann):
+    def roots(user, all_users):
+        asked = side.ask("GET", "/", "GETTRASHROOTS", user_name=user, allusers=str(all_users).lower())
+        return [(one["path"], one["isdir"], one["owner"], one["permission"]) for one in asked.json["Paths"]]
+
+    assert roots("ann", False) == roots("hdfs", True) == []
+    ann.move_to_trash("/data/d")
+    anns = ("/user/ann/.Trash", True, "ann", "700")
+    assert roots("ann", False) == [anns]
+    assert roots("bob", False) == []
+    with PeaceFileSystem(f"http://127.0.0.1:{side.port}", user="bob") as bob:
+        bob.mkdirs("/bobs")
+        bob.move_to_trash("/bobs")
+        bob.set_permission("/user/bob", 0o700)
+    assert [path for path, *_ in roots("hdfs", True)] == ["/user/ann/.Trash", "/user/bob/.Trash"]
+    assert roots("ann", True) == [anns], "into bob's home she may not look"

@@ -32,6 +32,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
 
 from .body_limit import BodyLimit
+from .chunks import chunk_routes
 from .common import User, superusers_only
 from .docs_page import add_docs_page
 from .files import file_routes
@@ -93,6 +94,7 @@ def build_rest(
     app.include_router(datanode_routes(cluster, files.administration, for_superusers))
     app.include_router(file_routes(files))
     app.include_router(tree_routes(files))
+    app.include_router(chunk_routes(files.explanations, for_superusers))
     app.include_router(schedule_routes(lambda: files.schedule, lambda: files.recovery, for_superusers))
     app.include_router(network_routes(cluster, Planner()))
     app.include_router(probing_routes(files.probing, for_superusers))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.protocol.errors import ProtocolViolation, SafeMode
@@ -22,6 +22,7 @@ from peacefs.protocol.limits import (
     balance_threshold_percent_default,
 )
 from peacefs.protocol.messages import BalanceDisks, DiskBalance, Message
+from peacefs.protocol.values.balance_status import BalanceStatus, DiskBalanceStatus
 
 from .common import Body
 
@@ -37,24 +38,6 @@ class BalanceBody(Body):
     )
 
 
-class BalanceAnswer(BaseModel):
-    """The run that is under way, or the last one; an empty name and phase when there was none.
-
-    `bytes_left` have to be moved at least until no datanode is further from the mean than the threshold.
-    """
-
-    run: str
-    #: A value of balance_plan.Phase.
-    phase: str
-    threshold_percent: float
-    bytes_per_second: float
-    bytes_moved: int
-    bytes_left: int
-    replicas_moved: int
-    moves_failed: int
-    moves_under_way: int
-
-
 def add_balancer_routes(
     app: FastAPI, cluster: Cluster, for_superusers: Any, clock: Callable[[], float] = time.monotonic
 ) -> None:
@@ -62,11 +45,11 @@ def add_balancer_routes(
     balancer = cluster.balancer
 
     @app.get("/v1/balancer")
-    async def status() -> BalanceAnswer:
+    async def status() -> BalanceStatus:
         return _status(cluster)
 
     @app.post("/v1/balancer", dependencies=[for_superusers])
-    async def start(body: BalanceBody) -> BalanceAnswer:
+    async def start(body: BalanceBody) -> BalanceStatus:
         """Starts a run, unless one is under way: then that is what the answer is about, by another name."""
         if not cluster.ready(clock()):
             raise SafeMode("the coordinator has just started and still waits for its datanodes; try again")
@@ -74,21 +57,21 @@ def add_balancer_routes(
         return _status(cluster)
 
     @app.post("/v1/balancer/{run}/renew", dependencies=[for_superusers])
-    async def renew(run: str) -> BalanceAnswer:
+    async def renew(run: str) -> BalanceStatus:
         """Says that the run is still wanted. The answer is about another run, or none, if it is forgotten."""
         balancer.renew(clock(), run)
         return _status(cluster)
 
     @app.post("/v1/balancer/{run}/cancel", dependencies=[for_superusers])
-    async def cancel(run: str) -> BalanceAnswer:
+    async def cancel(run: str) -> BalanceStatus:
         """No more is begun; what is under way is carried through."""
         balancer.cancel(run)
         return _status(cluster)
 
 
-def _status(cluster: Cluster) -> BalanceAnswer:
+def _status(cluster: Cluster) -> BalanceStatus:
     run = cluster.balancer.run
-    return BalanceAnswer(
+    return BalanceStatus(
         run=run.name if run else "",
         phase=run.phase.value if run else "",
         threshold_percent=run.threshold * 100 if run else 0.0,
@@ -113,36 +96,20 @@ class DiskBalanceBody(Body):
     cancel: bool = False
 
 
-class DiskBalanceAnswer(BaseModel):
-    """The run that is under way on a datanode, or the last one; an empty name and phase when there was none.
-
-    `bytes_left` have to be moved at least until no disk is further from the mean than the threshold.
-    """
-
-    node: str
-    run: str
-    #: A value of datanode.disk_balancer.Phase.
-    phase: str
-    bytes_moved: int
-    bytes_left: int
-    replicas_moved: int
-    moves_failed: int
-
-
 def add_disk_balance_route(
     app: FastAPI, ask: Callable[[NodeId, Message], Awaitable[Message]], for_superusers: Any
 ) -> None:
     """Adds `/v1/datanodes/<node>/disks/balance` to the application."""
 
     @app.post("/v1/datanodes/{node}/disks/balance", dependencies=[for_superusers])
-    async def balance(node: str, body: DiskBalanceBody) -> DiskBalanceAnswer:
+    async def balance(node: str, body: DiskBalanceBody) -> DiskBalanceStatus:
         """Starts a run, or says that it is still wanted. The answer is about another one if that is under way."""
         reply = await ask(
             node, BalanceDisks(body.run, body.threshold_percent / 100, body.bytes_per_second, body.cancel)
         )
         if not isinstance(reply, DiskBalance):
             raise ProtocolViolation(f"datanode {node} answered with {type(reply).__name__}")
-        return DiskBalanceAnswer(
+        return DiskBalanceStatus(
             node=node,
             run=reply.run,
             phase=reply.phase,

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Request, Response
+from msgspec.structs import replace
 from pydantic import Field
 
 from peacefs.coordinator.authentication.token_bearer import check_bearer_of
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.operations.write import CreateFile
 from peacefs.protocol.callers.caller import caller_of
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
@@ -30,23 +30,12 @@ from peacefs.protocol.messages import (
     ReportCorrupt,
     StateWriteSet,
 )
+from peacefs.protocol.new_file import NewFile
 
 from .common import Body, named_user
 
 M = TypeVar("M", bound=Message)
-
-
-class CreateBody(Body):
-    """A file to be written; zero means the cluster's default."""
-
-    path: str
-    user: str
-    overwrite: bool = False
-    permission: int = Field(0o644, ge=0, le=0o1777)
-    replication: int = 0
-    block_bytes: int = 0
-    create_parent: bool = True
-    request_id: str = ""
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class ExtendBody(Body):
@@ -86,14 +75,13 @@ def file_routes(files: Files) -> APIRouter:
     """All routes under `/v1/files`."""
     router = APIRouter(prefix="/v1/files")
 
-    @router.post("/create")
-    async def create(body: CreateBody, request: Request) -> Response:
-        wanted = CreateFile(
-            **body.model_dump(exclude={"user"}),
-            user=named_user(request, body.user),
-            client_host=_client_host(request),
-        )
-        ticket = await files.writing.create(wanted)
+    @router.post("/create", openapi_extra=_documented(NewFile))
+    async def create(request: Request) -> Response:
+        file = await _body(request, NewFile)
+        if not 0 <= file.permission <= 0o1777:
+            raise BadRequest(f"permission {file.permission:o} is out of range: 0 to 1777")
+        file = replace(file, user=named_user(request, file.user))
+        ticket = await files.writing.create(file, _client_host(request))
         return _json({"token": ticket.token, "allocated": ticket.allocated})
 
     @router.post("/extend")
@@ -171,20 +159,24 @@ def _client_host(request: Request) -> str | None:
 
 
 async def _message(request: Request, kind: type[M]) -> M:
-    try:
-        message = msgspec.json.decode(await request.body(), type=kind)
-    except UNREADABLE as error:
-        raise BadRequest(f"the body is no {kind.__name__}: {error}") from None
+    message = await _body(request, kind)
     check_bearer_of(message, caller_of(request.scope))
     return message
+
+
+async def _body(request: Request, kind: type[S]) -> S:
+    try:
+        return msgspec.json.decode(await request.body(), type=kind)
+    except UNREADABLE as error:
+        raise BadRequest(f"the body is no {kind.__name__}: {error}") from None
 
 
 def _json(content: Any) -> Response:
     return Response(msgspec.json.encode(content), media_type="application/json")
 
 
-def _documented(kind: type[Message]) -> dict[str, Any]:
-    """The OpenAPI description of a body that is one of our messages."""
+def _documented(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The OpenAPI description of a body that is one of our structures."""
     (schema,), components = msgspec.json.schema_components([kind], ref_template="#/components/schemas/{name}")
     inline = components.get(kind.__name__, schema)
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": inline}}}}

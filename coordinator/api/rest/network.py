@@ -18,11 +18,11 @@ from peacefs.coordinator.side_process.planner import Planner
 from peacefs.peace import dry_run
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.limits import (
+    pipeline_hops_max,
     plan_chunks_max,
     plan_requests_max,
     probes_max,
     replication_default,
-    replication_max,
 )
 from peacefs.topology.calibration import Calibration, calibrate
 from peacefs.topology.model import Topology
@@ -38,7 +38,7 @@ class PlanRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     writer: str | None = Field(None, description="A server's name; none for a writer outside the cluster.")
-    replication: int = Field(replication_default, ge=1, le=replication_max)
+    replication: int = Field(replication_default, ge=1, le=pipeline_hops_max)
     chunks: int = Field(ge=1, le=plan_chunks_max)
 
 
@@ -58,7 +58,7 @@ class PlanBody(BaseModel):
 class ProbeBody(Body):
     """Datanodes by id, in the order of the pipeline."""
 
-    pipeline: list[str] = Field(min_length=1, max_length=replication_max, fail_fast=True)
+    pipeline: list[str] = Field(min_length=1, max_length=pipeline_hops_max, fail_fast=True)
 
 
 class ProbesBody(Body):

@@ -18,6 +18,7 @@ from peacefs.protocol.messages import (
     ReportCorrupt,
     StateWriteSet,
 )
+from peacefs.protocol.values.chunk_explanation import ChunkExplanation
 
 _BODIES = (
     AbandonLease,
@@ -49,6 +50,16 @@ _ANY_ERROR = {
 }
 
 
+#: Answers that are not described by pydantic.
+_ANSWERS = (ChunkExplanation,)
+
+
+def documented_answer(name: str, description: str) -> dict[str, Any]:
+    """Describe an answer that is one of `_ANSWERS`."""
+    schema = {"$ref": f"#/components/schemas/{name}"}
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
 def complete_description(app: FastAPI) -> None:
     """What bodies refer to is told with them: a reference to nothing makes tools give up.
 
@@ -58,7 +69,9 @@ def complete_description(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         described = describe()
-        _bodies, parts = msgspec.json.schema_components(_BODIES, ref_template="#/components/schemas/{name}")
+        _bodies, parts = msgspec.json.schema_components(
+            _BODIES + _ANSWERS, ref_template="#/components/schemas/{name}"
+        )
         schemas = described.setdefault("components", {}).setdefault("schemas", {})
         for name, part in parts.items():
             schemas.setdefault(name, part)

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.membership import AdminState, Node
@@ -15,89 +14,13 @@ from peacefs.coordinator.cluster.slow_peers import SlowPart
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.coordinator.operations.datanode_admin import DatanodeAdmin
 from peacefs.protocol.limits import maintenance_hours_max
-
-
-class DiskStatus(BaseModel):
-    """One disk of a datanode. A read-only one is still read; what a failed one held counts as lost."""
-
-    directory: str
-    #: working, full, read-only or failed.
-    state: str
-    #: Why it does not work, if it does not.
-    fault: str
-    capacity_bytes: int
-    used_bytes: int
-    replicas: int
-
-
-class DatanodeStatus(BaseModel):
-    """One datanode as the coordinator sees it."""
-
-    node: str
-    host: str
-    http_port: int
-    data_port: int
-    rack: str
-    state: str
-    capacity_bytes: int
-    used_bytes: int
-    available_bytes: int
-    replicas: int
-    #: A value of cluster.Service.
-    admin_state: str
-    #: How many chunks still lack a replica elsewhere before it can leave.
-    to_drain: int
-    #: How many of these want more replicas than there are datanodes that stay: until then it cannot leave.
-    without_a_place: int = 0
-    #: What of it is much slower than of others: values of slow_hops.Part.
-    slow: list[str]
-    #: What it takes over a MiB, as its predecessors in pipelines and as itself measure it; None if unknown.
-    hop_seconds: float | None
-    disk_seconds: float | None
-    disks: list[DiskStatus]
-
-
-class ChunkCounts(BaseModel):
-    """Chunks by the state of their replication."""
-
-    total: int
-    under_replicated: int
-    missing: int
-    being_repaired: int
-
-
-class UnreferencedStatus(BaseModel):
-    """What datanodes hold and no file refers to: writes under way, and what failed ones left.
-
-    While the floor is held, because the metadata was restored from a backup, nothing of it is deleted.
-    """
-
-    chunks: int
-    replicas: int
-    bytes: int
-    chunks_of_earlier_epochs: int
-    bytes_of_earlier_epochs: int
-    floor_held: bool
-
-
-class ClusterStatus(BaseModel):
-    """The cluster at a glance."""
-
-    cluster: str
-    epoch: int
-    ready: bool
-    address: str
-    datanodes: list[DatanodeStatus]
-    chunks: ChunkCounts
-    unreferenced: UnreferencedStatus
-    #: Deprecated: the same under its old name, for one release.
-    unclaimed: UnreferencedStatus
-    repaired_total: int
-    replicas_lost_total: int
-    #: What the disk of the metadata has left; without any nothing can be changed.
-    metadata_room_bytes: int
-    #: Whether acknowledged changes of the metadata are missing; nothing can be changed until that is accepted.
-    commits_missing: bool
+from peacefs.protocol.values.cluster_status import (
+    ChunkCounts,
+    ClusterStatus,
+    DatanodeStatus,
+    DiskStatus,
+    UnreferencedStatus,
+)
 
 
 def status_routes(
@@ -179,7 +102,7 @@ def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
         used_bytes=node.usage.used_bytes,
         available_bytes=node.usage.available_bytes,
         replicas=cluster.chunks.held_by(node.id),
-        admin_state=admin_state.value,
+        service=admin_state.value,
         to_drain=0 if admin_state is AdminState.IN_SERVICE else cluster.chunks.to_drain(node.id),
         without_a_place=cluster.without_a_place(node),
         slow=[part.value for part in cluster.slow_peers.slow_parts(node.id)],

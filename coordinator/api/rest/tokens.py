@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from peacefs.coordinator.authentication.oauth import OAuthClients
 from peacefs.coordinator.authentication.tokens import Tokens
@@ -14,6 +15,14 @@ from peacefs.protocol.callers.bearer import key_id
 from peacefs.protocol.callers.verifier import delegation_id
 from peacefs.protocol.errors import Unsupported
 from peacefs.protocol.limits import bearer_token_default_s, granted_token_default_s
+from peacefs.protocol.values.token_status import (
+    ClientStatus,
+    KeyStatus,
+    MadeClient,
+    MadeToken,
+    TokenList,
+    TokenStatus,
+)
 
 from .common import Body
 
@@ -39,65 +48,14 @@ class RotateBody(Body):
     end_all: bool = False
 
 
-class MadeTokenAnswer(BaseModel):
-    """A token, shown this one time."""
-
-    token: str
-    id: str
-    user: str
-    administrator: bool
-    ends_ms: int
-
-
-class TokenAnswer(BaseModel):
-    """A token that counts; `kind` is bearer or delegation."""
-
-    id: str
-    kind: str
-    user: str
-    administrator: bool
-    ends_ms: int
-
-
-class ClientAnswer(BaseModel):
-    """An OAuth2 client, without its secret."""
-
-    id: str
-    user: str
-    token_seconds: float
-    made_ms: int
-
-
-class MadeClientAnswer(ClientAnswer):
-    """A client and its secret, shown this one time."""
-
-    secret: str
-
-
-class KeyAnswer(BaseModel):
-    """A key; `ends_ms` is None for the one that signs."""
-
-    id: str
-    made_ms: int
-    ends_ms: int | None
-
-
-class TokensAnswer(BaseModel):
-    """All tokens that were made by hand and all delegation tokens, what is revoked, and the keys."""
-
-    tokens: list[TokenAnswer]
-    revoked: list[str]
-    keys: list[KeyAnswer]
-
-
 def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any) -> APIRouter:
     """`/v1/tokens/...`"""
     router = APIRouter(prefix="/v1/tokens", dependencies=[for_administrators])
 
     @router.post("")
-    async def create(body: TokenBody) -> MadeTokenAnswer:
+    async def create(body: TokenBody) -> MadeToken:
         made = await tokens.create(body.user, body.seconds, is_administrator=body.administrator)
-        return MadeTokenAnswer(
+        return MadeToken(
             token=made.token,
             id=made.id,
             user=made.user,
@@ -106,11 +64,11 @@ def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any)
         )
 
     @router.get("")
-    async def listed() -> TokensAnswer:
+    async def listed() -> TokenList:
         return _listed(tokens)
 
     @router.post("/rotate-keys")
-    async def rotate(body: RotateBody) -> TokensAnswer:
+    async def rotate(body: RotateBody) -> TokenList:
         """Signs with a new key from now on; tokens from before stay good, unless all are to end."""
         await tokens.rotate(end_all=body.end_all)
         return _listed(tokens)
@@ -121,12 +79,12 @@ def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any)
         await tokens.revoke(token_id)
 
     @router.post("/clients")
-    async def create_client(body: ClientBody) -> MadeClientAnswer:
+    async def create_client(body: ClientBody) -> MadeClient:
         made = await clients.create(body.user, body.token_seconds)
-        return MadeClientAnswer(secret=made.secret, **_client(made.client).model_dump())
+        return MadeClient(secret=made.secret, **asdict(_client(made.client)))
 
     @router.get("/clients")
-    async def list_clients() -> list[ClientAnswer]:
+    async def list_clients() -> list[ClientStatus]:
         return [_client(each) for _, each in sorted(tokens.book.clients.items())]
 
     @router.delete("/clients/{client_id}", status_code=204)
@@ -150,16 +108,16 @@ def no_token_routes() -> APIRouter:
     return router
 
 
-def _listed(tokens: Tokens) -> TokensAnswer:
+def _listed(tokens: Tokens) -> TokenList:
     book = tokens.book
     bearers = [
-        TokenAnswer(
+        TokenStatus(
             id=each.id, kind="bearer", user=each.user, administrator=each.is_administrator, ends_ms=each.ends_ms
         )
         for each in book.issued.values()
     ]
     delegations = [
-        TokenAnswer(
+        TokenStatus(
             id=delegation_id(each.sequence),
             kind="delegation",
             user=each.owner,
@@ -169,15 +127,15 @@ def _listed(tokens: Tokens) -> TokensAnswer:
         for each in book.delegations.values()
     ]
     keys = [
-        KeyAnswer(id=key_id(each.number), made_ms=each.made_ms, ends_ms=each.ends_ms)
+        KeyStatus(id=key_id(each.number), made_ms=each.made_ms, ends_ms=each.ends_ms)
         for each in book.keys.values()
     ]
-    return TokensAnswer(
+    return TokenList(
         tokens=sorted([*bearers, *delegations], key=lambda each: (each.user, each.ends_ms, each.id)),
         revoked=sorted(book.revoked),
         keys=sorted(keys, key=lambda each: each.made_ms),
     )
 
 
-def _client(client: OAuthClient) -> ClientAnswer:
-    return ClientAnswer(id=client.id, user=client.user, token_seconds=client.token_s, made_ms=client.made_ms)
+def _client(client: OAuthClient) -> ClientStatus:
+    return ClientStatus(id=client.id, user=client.user, token_seconds=client.token_s, made_ms=client.made_ms)

@@ -5,14 +5,14 @@ Each is atomic, however large the tree is, and copies names alone.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field, Strict
+from pydantic import Field, Strict
 
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.limits import exchange_pairs_max
+from peacefs.protocol.values.copied_tree import CopiedTree
 
 from .common import Body, named_user
 
@@ -40,15 +40,6 @@ class CopyBody(Body):
     request_id: str = ""
 
 
-class CopiedTreeAnswer(BaseModel):
-    """What a copy holds; `space_consumed` counts every replica, which it shares. Bytes."""
-
-    directories: int
-    files: int
-    length: int
-    space_consumed: int
-
-
 class ExchangeBody(Body):
     """Pairs of names, each of one directory. With a request id it is done once."""
 
@@ -66,7 +57,7 @@ def tree_routes(files: Files) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
     @router.post("/copies")
-    async def copy(body: CopyBody, request: Request) -> CopiedTreeAnswer:
+    async def copy(body: CopyBody, request: Request) -> CopiedTree:
         """Atomic, and of one moment, however long it takes: about a second for 10,000 files."""
         copied = await files.copying.copy(
             body.source,
@@ -75,7 +66,7 @@ def tree_routes(files: Files) -> APIRouter:
             preserve=body.preserve,
             request_id=body.request_id,
         )
-        return CopiedTreeAnswer(**dataclasses.asdict(copied))
+        return CopiedTree(copied.directories, copied.files, copied.length, copied.space_consumed)
 
     @router.post("/snapshots/restore")
     async def restore(body: RestoreBody, request: Request) -> dict[str, str]:

@@ -12,10 +12,10 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from peacefs.coordinator.metadata.engine import Progress, Restored
 from peacefs.protocol import private_files
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, StartupError
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
@@ -27,17 +27,6 @@ from .check import damage
 from .commit_record import RecordDamaged
 from .schema import GC_FLOOR_HELD
 from .store_place import StorePlace
-
-#: Told of bytes copied and bytes in all, after each step; what it raises ends the copying.
-Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class RestoredMetadata:
-    """What a restore made: the epoch that the store has now, and where the one before it lies, if any."""
-
-    epoch: int
-    replaced: Path | None
 
 
 def back_up(store: Path, target: Path, progress: Progress, *, replace: bool = False) -> None:
@@ -120,7 +109,7 @@ def _alter(copied: Path, statements: list[tuple[str, tuple[int, ...]]]) -> None:
 # -- bringing back -----------------------------------------------------------------------------------
 
 
-def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, replace: bool) -> RestoredMetadata:
+def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, replace: bool) -> Restored:
     """Makes the store what `backup` was. The store that was there is set aside as `<name>.replaced`.
 
     Its epoch is above those of both, by a number drawn at random: a backup that is restored a second time then
@@ -158,7 +147,7 @@ def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, repla
         raise StartupError(f"cannot restore {store}: {error.strerror or error}") from None
     finally:
         place.close()
-    return RestoredMetadata(epoch, replaced)
+    return Restored(epoch, replaced)
 
 
 def _raise_epoch(copied: Path, epoch_there: int, rng: Random) -> int:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from peacefs.coordinator.metadata.engine import Findings, Problem
 from peacefs.coordinator.metadata.store import ROOT
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
 from peacefs.protocol.limits import check_examples_max
@@ -100,6 +100,12 @@ _INVARIANTS = (
              WHERE i.inode = r.directory AND i.to_tx = {LIVE} AND i.kind = {DIRECTORY_KIND})""",
     ),
     _Invariant(
+        "an extended attribute is of a file or directory",
+        f"""
+        SELECT a.inode || ': ' || a.name FROM attribute a WHERE a.to_tx = {LIVE} AND NOT EXISTS
+            (SELECT 1 FROM inode i WHERE i.inode = a.inode AND i.to_tx = {LIVE})""",
+    ),
+    _Invariant(
         "a file uses no more of a chunk than there is",
         """
         SELECT r.inode || ' to ' || r.chunk || ': ' || r.length || ' of ' || c.length
@@ -134,32 +140,14 @@ _INVARIANTS = (
 )
 
 
-# A store that has not been opened since there are snapshots, quotas, or runs, lacks these.
+# A store that has not been opened since there are snapshots, quotas, runs or attributes, lacks these.
 _LATER_TABLES = (
     ("staged", "inode INTEGER PRIMARY KEY"),
     ("quota", "directory INTEGER, names_max INTEGER, bytes_max INTEGER, names INTEGER, bytes INTEGER"),
     ("run", "directory INTEGER, user TEXT"),
+    ("attribute", "inode INTEGER, name TEXT, to_tx INTEGER"),
 )
 _STEPS = len(_INVARIANTS) + 2
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What should be true and is not: how often, and some examples."""
-
-    name: str
-    found: int
-    examples: list[str]
-
-
-@dataclass
-class Findings:
-    """What a check found. `files`, `directories` and `chunks` are None when the pages cannot be trusted."""
-
-    problems: list[Problem] = field(default_factory=list)
-    files: int | None = None
-    directories: int | None = None
-    chunks: int | None = None
 
 
 def damage(path: Path) -> str | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from peacefs.coordinator.metadata.engine import Accepted
 from peacefs.protocol import private_files
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
@@ -25,14 +26,6 @@ from .commit_record import RecordDamaged
 from .log_scan import find_lost_tail
 from .schema import GC_FLOOR_HELD
 from .store_place import StorePlace
-
-
-class Accepted(NamedTuple):
-    """The loss in words, the epoch that the store has now, and where the damaged log was kept, if any."""
-
-    loss: str
-    epoch: int
-    log: Path | None
 
 
 class _Numbers(NamedTuple):

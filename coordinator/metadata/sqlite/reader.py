@@ -41,7 +41,7 @@ _KINDS = {FILE_KIND: InodeKind.FILE, DIRECTORY_KIND: InodeKind.DIRECTORY}
 
 _INODE_COLUMNS = (
     "i.inode, i.kind, i.permission, i.owner, i.group_name, i.modified_ms, i.accessed_ms, "
-    "i.length, i.block_bytes, i.replication"
+    "i.length, i.block_bytes, i.replication, i.acl, i.attributes_tx"
 )
 
 
@@ -62,6 +62,7 @@ class _LookUps(NamedTuple):
     count_children: str
     references: str
     references_after: str
+    attributes: str
 
 
 @lru_cache(maxsize=64)
@@ -89,6 +90,7 @@ def _look_ups(valid: str) -> _LookUps:
             SELECT r.position, r.chunk, c.version, r.length FROM reference r
             CROSS JOIN chunk c ON c.chunk = r.chunk
             WHERE r.inode = ? AND r.position > ? AND {of_reference} ORDER BY r.position LIMIT ?""",
+        attributes=f"SELECT name, value FROM attribute WHERE inode = ? AND {of_row} ORDER BY name",
     )
 
 
@@ -144,13 +146,21 @@ _TREE_USAGE = f"""
 _SUPERVISED_QUERIES = """
     SELECT name, user, is_superuser, command, checkpoint, nodes, restarts_max, phase, agent, process, run,
         location, restarts, reason, changed_ms FROM supervised_query ORDER BY name"""
+_OF_REFERENCES = "FROM reference WHERE (inode, position, to_tx) > (?, ?, ?)"
+_REFERENCE_AFTER = (
+    f"SELECT inode, position, to_tx {_OF_REFERENCES} ORDER BY inode, position, to_tx LIMIT 1 OFFSET ?"
+)
+_REFERRERS = f"""
+    SELECT DISTINCT inode {_OF_REFERENCES} AND (inode, position, to_tx) <= (?, ?, ?)
+    AND chunk = ? AND to_tx = {LIVE}"""
 CHUNK_COLUMNS = "chunk, version, length, replication, hint"
 _CHUNK = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk = ?"
 _CHUNKS = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk > ? ORDER BY chunk LIMIT ?"
 
 
 def _inode(row: Sequence[Any]) -> Inode:
-    return Inode(row[0], _KINDS[row[1]], *row[2:])
+    # As `Inode._make` does it: a call with so many arguments takes as long as a look-up of the row.
+    return tuple.__new__(Inode, (row[0], _KINDS[row[1]], *row[2:]))
 
 
 def chunk_record(row: Sequence[Any]) -> ChunkRecord:
@@ -269,6 +279,22 @@ class SqliteReader(Reader):
     def references_after(self, inode: InodeId, position: int, limit: int) -> list[tuple[int, FileChunk]]:
         rows = self._execute(self._sql.references_after, (inode, position, limit)).fetchall()
         return [(row[0], FileChunk(*row[1:])) for row in rows]
+
+    def reference_count(self, chunk: ChunkId) -> int:
+        row = self._execute("SELECT referrers FROM chunk WHERE chunk = ?", (chunk,)).fetchone()
+        return row[0] if row else 0
+
+    def referrers(
+        self, chunk: ChunkId, after: tuple[int, ...], limit: int
+    ) -> tuple[list[InodeId], tuple[int, ...]]:
+        begin = after or (-1, -1, -1)
+        last = self._execute(_REFERENCE_AFTER, (*begin, limit - 1)).fetchone()
+        end = tuple(last) if last else (LIVE, LIVE, LIVE)
+        rows = self._execute(_REFERRERS, (*begin, *end, chunk)).fetchall()
+        return [row[0] for row in rows], tuple(last) if last else ()
+
+    def attributes(self, inode: InodeId) -> dict[str, bytes]:
+        return dict(self._execute(self._sql.attributes, (inode,)).fetchall())
 
     def chunk(self, chunk: ChunkId) -> ChunkRecord | None:
         row = self._execute(_CHUNK, (chunk,)).fetchone()

@@ -3,10 +3,10 @@
 A migration is a list of statements; the schema's version is how many have been applied, and is kept in
 `PRAGMA user_version`. Never change one that was released: append another.
 
-Rows of `inode`, `entry` and `reference` are valid in the transactions from_tx <= t < to_tx. What is valid now has
-to_tx = LIVE, so that a name is one exact look-up by primary key and a listing one range scan. A snapshot is one
-row; rows are retired (their to_tx is set) only if a snapshot shows them. Such a row bears, as `kept_for`, the
-transaction of the youngest that does.
+Rows of `inode`, `entry`, `reference` and `attribute` are valid in the transactions from_tx <= t < to_tx. What is
+valid now has to_tx = LIVE, so that a name is one exact look-up by primary key and a listing one range scan. A
+snapshot is one row; rows are retired (their to_tx is set) only if a snapshot shows them. Such a row bears, as
+`kept_for`, the transaction of the youngest that does.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _LEASES = (
 
 META_KEYS: Final = ("cluster_id", "epoch", "floor", "floor_held", "last_tx")
 
-#: Values of `gc_floor_held`; 0 is for not held. The second also says that commits are missing, and that nobody has
+#: Values of `floor_held`; 0 is for not held. The second also says that commits are missing, and that nobody has
 #: accepted that yet: an earlier version takes it for the first.
 GC_FLOOR_HELD: Final = 1
 GC_FLOOR_HELD_FOR_LOST_COMMITS: Final = 2
@@ -163,6 +163,17 @@ _TOKENS = (
         max_ms INTEGER NOT NULL)""",
 )
 
+_ATTRIBUTES = (
+    # The entries of an ACL that the permission has no bits for, as text; and the transaction that changed the
+    # extended attributes last, 0 for none. Whoever has read an inode knows whether there is more to read.
+    "ALTER TABLE inode ADD COLUMN acl TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE inode ADD COLUMN attributes_tx INTEGER NOT NULL DEFAULT 0",
+    """CREATE TABLE attribute (
+        inode INTEGER NOT NULL, name TEXT NOT NULL, to_tx INTEGER NOT NULL, from_tx INTEGER NOT NULL,
+        value BLOB NOT NULL, kept_for INTEGER, PRIMARY KEY (inode, name, to_tx)) WITHOUT ROWID""",
+    "CREATE INDEX attribute_kept ON attribute (kept_for) WHERE kept_for IS NOT NULL",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST_SCHEMA,
     _DATANODES,
@@ -177,6 +188,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _KEPT_CHUNKS,
     _CREDENTIALS,
     _TOKENS,
+    _ATTRIBUTES,
 )
 
 
@@ -203,7 +215,7 @@ def fill(connection: sqlite3.Connection, cluster_id: str, owner: str) -> None:
         [("cluster_id", cluster_id), *((key, 0) for key in META_KEYS[1:])],
     )
     connection.execute(
-        "INSERT INTO inode VALUES (?, ?, 0, ?, ?, ?, ?, 0, 0, 0, 0, 0, NULL)",
+        "INSERT INTO inode VALUES (?, ?, 0, ?, ?, ?, ?, 0, 0, 0, 0, 0, NULL, '', 0)",
         (ROOT, LIVE, DIRECTORY_KIND, ROOT_PERMISSION, owner, ROOT_GROUP),
     )
     connection.execute("COMMIT")

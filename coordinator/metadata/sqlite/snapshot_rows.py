@@ -13,7 +13,12 @@ from .reader import CHUNK_COLUMNS, SqliteReader, chunk_record
 from .schema import LIVE
 
 #: The tables with rows that are retired: name, the column that says what a row is about, the rest of its key.
-_TABLES = (("reference", "inode", "position"), ("entry", "parent", "name"), ("inode", "inode", "inode"))
+_TABLES = (
+    ("reference", "inode", "position"),
+    ("attribute", "inode", "name"),
+    ("entry", "parent", "name"),
+    ("inode", "inode", "inode"),
+)
 _PARENT_AT = "SELECT parent FROM entry WHERE inode = ? AND to_tx > ? AND from_tx <= ?"
 _TAKEN = "SELECT at_tx, directory FROM snapshot UNION ALL SELECT at_tx, directory FROM pin ORDER BY at_tx"
 #: A moment later than all transactions and still within the rows that are valid now.

@@ -43,17 +43,19 @@ from .token_records import forgotten, recorded
 
 _KIND_NUMBERS = {InodeKind.FILE: FILE_KIND, InodeKind.DIRECTORY: DIRECTORY_KIND}
 
-_ADD_INODE = f"INSERT INTO inode VALUES (?, {LIVE}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
+_ADD_INODE = f"INSERT INTO inode VALUES (?, {LIVE}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?)"
 _CHANGE_INODE = f"""
     UPDATE inode SET permission = ?, owner = ?, group_name = ?, modified_ms = ?, accessed_ms = ?,
-        length = ?, block_bytes = ?, replication = ? WHERE inode = ? AND to_tx = {LIVE}"""
+        length = ?, block_bytes = ?, replication = ?, acl = ?, attributes_tx = ?
+    WHERE inode = ? AND to_tx = {LIVE}"""
 _TOUCH = f"UPDATE inode SET modified_ms = max(modified_ms, ?) WHERE inode = ? AND to_tx = {LIVE}"
 _COPY_INODE = f"""
     INSERT INTO inode
     SELECT inode, ?, from_tx, kind, permission, owner, group_name, modified_ms, accessed_ms,
-        length, block_bytes, replication, ? FROM inode WHERE inode = ? AND to_tx = {LIVE}"""
+        length, block_bytes, replication, ?, acl, attributes_tx FROM inode WHERE inode = ? AND to_tx = {LIVE}"""
 _ADD_ENTRY = f"INSERT INTO entry VALUES (?, ?, {LIVE}, ?, ?, ?, ?, NULL)"
 _ADD_REFERENCE = f"INSERT INTO reference VALUES (?, ?, {LIVE}, ?, ?, ?, NULL)"
+_ADD_ATTRIBUTE = f"INSERT INTO attribute VALUES (?, ?, {LIVE}, ?, ?, NULL)"
 _ADD_CHUNK = "INSERT OR IGNORE INTO chunk VALUES (?, ?, ?, ?, ?, 1, ?)"
 _SET_CHUNK_REPLICATION = """
     UPDATE chunk SET replication = ?
@@ -89,6 +91,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
         self.numbering: Numbering | None = None
         #: What is kept from one request to the next; None when it has to be read anew.
         self._floor: ChunkId | None = None
+        self._has_attributes: bool | None = None
         self._quota_directories: frozenset[InodeId] | None = None
         self._entry_counts: dict[InodeId, int] = {}
         self._counted: set[InodeId] = set()
@@ -166,7 +169,31 @@ class SqliteTransaction(SnapshotRows, Transaction):
         if inode in self.quota_directories():
             self.drop_quota(inode)
         self._execute("DELETE FROM run WHERE directory = ?", (inode,))
+        if self._attributes_exist():
+            for name in self.attributes(inode):
+                self._supersede("attribute WHERE inode = ? AND name = ?", (inode, name), at_tx)
         self._supersede("inode WHERE inode = ?", (inode,), at_tx)
+
+    def _attributes_exist(self) -> bool:
+        """Whether any inode has an attribute: where none has, removing one costs no look."""
+        if self._has_attributes is None:
+            self._has_attributes = self._execute("SELECT 1 FROM attribute LIMIT 1").fetchone() is not None
+        return self._has_attributes
+
+    def set_attribute(self, inode: InodeId, name: str, value: bytes) -> None:
+        if name in self.attributes(inode):
+            self._supersede("attribute WHERE inode = ? AND name = ?", (inode, name), None)
+        self._execute(_ADD_ATTRIBUTE, (inode, name, self.tx, value))
+        self._has_attributes = True
+        self._note_attributes(inode, self.tx)
+
+    def drop_attribute(self, inode: InodeId, name: str) -> None:
+        self._supersede("attribute WHERE inode = ? AND name = ?", (inode, name), None)
+        self._note_attributes(inode, self.tx if self.attributes(inode) else 0)
+
+    def _note_attributes(self, inode: InodeId, at_tx: int) -> None:
+        self._keep_inode(inode)
+        self._execute(f"UPDATE inode SET attributes_tx = ? WHERE inode = ? AND to_tx = {LIVE}", (at_tx, inode))
 
     def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
         self._execute(_ADD_ENTRY, (parent, name, self.tx, inode, *(origin or (None, None))))
@@ -211,6 +238,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
         self.forget_snapshots()
         self.forget_quotas()
         self._floor = None
+        self._has_attributes = None
 
     def remove_entry(self, parent: InodeId, name: str, at_tx: int | None = None) -> None:
         self._supersede("entry WHERE parent = ? AND name = ?", (parent, name), at_tx)

@@ -84,6 +84,7 @@ def test_what_a_killed_export_or_import_leaves_is_listed_as_no_checkpoint_and_ca
     assert list(find_roots(tree, left)) == [left]
 
 
+@pytest.mark.evidence("rollback-past-sink")
 def test_what_a_killed_command_left_a_day_ago_goes_with_the_next_one(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
@@ -112,6 +113,7 @@ def test_what_a_killed_command_left_a_day_ago_goes_with_the_next_one(
 
 
 @pytest.mark.cluster
+@pytest.mark.evidence("rollback-past-sink")
 def test_what_a_killed_command_left_in_a_cluster_goes_as_well(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ def test_rollback_takes_away_what_later_batches_wrote_but_for_the_plan_of_the_ne
     assert planned(tree, 7).remove == []
 
 
+@pytest.mark.evidence("checkpoint-damaged")
 def test_rollback_by_one_batch_repeats_it_as_it_was_and_needs_no_leave() -> None:
     cut = planned(made.checkpoint(), 6)
     assert (cut.plan, cut.anew, cut.reasons) == (7, [], [])
@@ -157,6 +158,7 @@ def test_a_rollback_keeps_what_was_there_and_refuses_what_it_cannot_do(
 
 
 @pytest.mark.cluster
+@pytest.mark.evidence("rollback-past-sink")
 def test_what_was_there_before_survives_a_rollback_that_is_killed_after_its_commit(
     cluster: LocalCluster, peacefs: Peacefs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +214,7 @@ def test_a_query_with_a_file_sink_that_was_rolled_back_gives_the_same_result(
 @pytest.mark.spark
 @pytest.mark.cluster
 @pytest.mark.timeout(400)
+@pytest.mark.evidence("checkpoint-damaged")
 def test_rollback_loses_no_row_of_a_sink_that_skips_the_batch_numbers_that_it_has_seen(
     spark: SparkSession, cluster: LocalCluster, peacefs: Peacefs, tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ def test_table_of_a_format_that_is_not_known_is_neither_good_nor_bad() -> None:
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", [5, 6])
+@pytest.mark.evidence("checkpoint-command-killed")
 def test_table_that_spark_wrote_is_verified_and_every_flipped_bit_is_found(
     spark: SparkSession, tmp_path: Path, version: int
 ) -> None:

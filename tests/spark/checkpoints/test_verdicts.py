@@ -64,6 +64,7 @@ def ordeal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ordeal]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("kind", "harm"), [(kind, harm) for kind, harms in SHARE.items() for harm in harms])
+@pytest.mark.evidence("checkpoint-command-killed")
 def test_verdict_is_what_spark_does_and_what_the_page_says(ordeal: Ordeal, kind: str, harm: str) -> None:
     case = Case("planned", "rocksdb", kind, harm)
     assert hold(ordeal, case) == verdict_page.read(verdict_page.PAGE.read_text())[case]
@@ -116,6 +117,7 @@ def spark_process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sp
 
 @pytest.mark.skipif(not WHOLE, reason="PEACEFS_VERDICTS is not set: it takes half an hour")
 @pytest.mark.timeout(4 * 3600)
+@pytest.mark.evidence("checkpoint-command-killed")
 def test_every_verdict_is_what_spark_does(
     spark_process: SparkProcess, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -22,12 +22,12 @@ class DeferredDeletes:
         self._waiting: deque[tuple[float, ChunkRecord]] = deque()
 
     def add(self, now_s: float, records: Sequence[ChunkRecord]) -> list[ChunkRecord]:
-        """What is to be dropped now, because too many wait."""
+        """Add chunks; return those to delete now because too many wait."""
         self._waiting.extend((now_s, record) for record in records)
         return [self._waiting.popleft()[1] for _ in range(len(self._waiting) - deferred_deletes_max)]
 
     def due(self, now_s: float) -> list[ChunkRecord]:
-        """What has waited for long enough."""
+        """Return the chunks that have waited for long enough."""
         due = []
         while self._waiting and now_s - self._waiting[0][0] >= read_token_renewable_s:
             due.append(self._waiting.popleft()[1])

@@ -1,0 +1,155 @@
+"""A coordinator without its doors: the core and all that drives it, put together once.
+
+The service stands it behind sockets, and the simulated world behind simulated ones; what differs between the two
+is in `Surroundings`, and nothing else. So whatever is added here, or to the background tasks, runs under seeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, NoReturn
+
+from peacefs.protocol.limits import (
+    read_token_lifetime_s,
+    reclaim_entries_per_commit,
+    streams_per_node_default,
+    unreferenced_chunk_kept_s,
+)
+from peacefs.protocol.messages import Trust
+from peacefs.protocol.tokens import Signer
+from peacefs.topology.model import Topology
+
+from .background.epoch_floor import EpochService
+from .background.tasks import CoordinatorTasks
+from .cluster.replica_history import ReplicaHistory
+from .core import CoordinatorCore
+from .metadata.epochs import begin_epoch
+from .metadata.group_commit import Commit
+from .metadata.store import Metadata, MetadataFault, Reader
+from .namespace.permissions import Callers
+from .operations.context import OperationContext
+from .operations.files import Files
+from .operations.waiters import Wait, wait_on_loop
+from .rpc.audited_calls import AuditedRpc
+from .rpc.datanode_links import DatanodeLinks
+from .rpc.datanode_service import DatanodeService
+from .scheduling.policies import POLICY_DEFAULT
+from .supervision.service import SupervisionService
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """The world around a coordinator: its disk, its clocks, its links, chance, and who runs what waits."""
+
+    metadata: Metadata
+    reader: Reader
+    #: Commits a change whether or not commits are missing.
+    commit: Commit
+    signer: Signer
+    links: DatanodeLinks
+    #: Runs a request of a datanode that may wait, or raises Overloaded.
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    #: Called when the metadata can no longer be written.
+    on_fault: Callable[[MetadataFault], NoReturn]
+    rng: Random
+    #: Draws what no datanode can foresee; without it `rng` does.
+    nonce: Callable[[], bytes] | None = None
+    monotonic: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    wait: Wait = wait_on_loop
+    #: Entered while the chunks are being loaded.
+    loading: Callable[[], AbstractContextManager[None]] = nullcontext
+    audited: AuditedRpc | None = None
+    #: The keys by which gateways verify their callers: the same object until it changes.
+    trust: Callable[[], Trust] = Trust
+    #: Makes a token of a user for so many seconds; without it names are believed.
+    token_of: Callable[[str, float], str] | None = None
+    #: The coordinator's address for HTTP, which agents are told.
+    address: Callable[[], str] = str
+    #: Hears what happens to replicas; without one, a bounded history is kept.
+    history: ReplicaHistory | None = None
+    #: Hears how long the set of each grant had waited, in seconds.
+    on_waited: Callable[[float], object] = lambda seconds: None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The choices of an operator; see `service.CoordinatorOptions`."""
+
+    callers: Callers = field(default_factory=Callers)
+    described: Topology | None = None
+    policy: str = POLICY_DEFAULT
+    streams_per_node: int = streams_per_node_default
+    trash_minutes: int = 0
+    collect_temporary_hours: float | None = None
+    read_token_lifetime_s: float = read_token_lifetime_s
+    unreferenced_kept_s: float = unreferenced_chunk_kept_s
+    copied_per_commit: int = reclaim_entries_per_commit
+
+
+class Assembly:
+    """All parts of a coordinator behind its doors. Run `background` until it ends."""
+
+    def __init__(self, around: Surroundings, settings: Settings) -> None:
+        """Begins an epoch, and recalls what was decided in those before.
+
+        Raises MetadataFull, MetadataFault; BadRequest for a policy that there is not, Unsupported for one that is
+        not installed.
+        """
+        now_s = around.monotonic()
+        self.core = CoordinatorCore(
+            now_s,
+            begin_epoch(around.metadata, now_s, settled_after_s=settings.unreferenced_kept_s),
+            around.rng,
+            described=settings.described,
+            nonce=around.nonce,
+            history=around.history,
+            policy=settings.policy,
+            streams_per_node=settings.streams_per_node,
+        )
+        self.epochs = EpochService(self.core, around.metadata, around.reader, around.commit, around.on_fault)
+        self.context = OperationContext(
+            around.reader,
+            self.epochs.commit,
+            self.core,
+            around.signer,
+            around.links,
+            settings.callers,
+            monotonic=around.monotonic,
+            wall_clock=around.wall_clock,
+            sleep=around.sleep,
+            wait=around.wait,
+            read_token_lifetime_s=settings.read_token_lifetime_s,
+            on_waited=around.on_waited,
+        )
+        self.files = Files(self.context, settings.trash_minutes, copied_per_commit=settings.copied_per_commit)
+        self.supervising = SupervisionService(self.context, self.files.fencing, around.address, around.token_of)
+        self.datanodes = DatanodeService(
+            self.context,
+            around.links,
+            self.files,
+            self.supervising,
+            self.epochs,
+            spawn=around.spawn,
+            durable_commit=lambda: around.metadata.tx_durable,
+            trust=around.trust,
+            audited=around.audited,
+        )
+        self.background = CoordinatorTasks(
+            self.context,
+            self.files,
+            self.supervising,
+            self.epochs,
+            on_loaded=self.datanodes.chunks_loaded,
+            collect_temporary_hours=settings.collect_temporary_hours,
+            loading=around.loading,
+        )
+        self.supervising.recall()
+        self.files.administration.recall()
+        self.files.credentials.recall()

@@ -1,0 +1,56 @@
+"""Runs background tasks on the event loop. If one fails the whole service is to stop.
+
+It would answer on while, say, nothing is repaired any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+log = logging.getLogger("peacefs.coordinator")
+
+
+class TaskRunner:
+    """The tasks of one process, from `start` to `stop`."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+        self.has_failed = False
+
+    def start(
+        self, tasks: Iterable[tuple[str, Coroutine[Any, Any, None]]], on_failure: Callable[[], object]
+    ) -> None:
+        """`on_failure` is called when a task has failed."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (fault := task.exception()) is not None:
+                log.critical("a background task failed: stopping. It was %s", task.get_name(), exc_info=fault)
+                self.has_failed = True
+                on_failure()
+
+        for name, work in tasks:
+            task = asyncio.create_task(work, name=name)
+            task.add_done_callback(ended)
+            self._tasks.append(task)
+
+    async def stop(self) -> None:
+        """Ends all of it, wherever it is."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@contextmanager
+def nothing_is_garbage() -> Iterator[None]:
+    """Keep the garbage collector from looking through what is made within: it stays, and there is much of it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -1,0 +1,114 @@
+"""What a storage engine is beside the store that it opens: backups, restores, checks, and the room that it takes.
+
+An engine is a folder beside `sqlite/` and a line in `engines`. All works on the directory of a coordinator; what
+files the engine keeps there, and in which format, is its own business.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from .backup import BackupMaker
+from .store import Metadata
+
+#: Told of bytes copied and bytes in all, after each step; what it raises ends the copying.
+Progress = Callable[[int, int], None]
+#: Told of each step of a check that begins: its name, its number, and how many there are.
+CheckProgress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore made: the epoch that the store has now, and where the one before it lies, if any."""
+
+    epoch: int
+    replaced: Path | None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What should be true and is not: how often, and some examples."""
+
+    name: str
+    found: int
+    examples: list[str]
+
+
+@dataclass
+class Findings:
+    """What a check found. `files`, `directories` and `chunks` are None when the store cannot be trusted."""
+
+    problems: list[Problem] = field(default_factory=list)
+    files: int | None = None
+    directories: int | None = None
+    chunks: int | None = None
+
+
+class Accepted(NamedTuple):
+    """The loss in words, the epoch that the store has now, and where the damaged log was kept, if any."""
+
+    loss: str
+    epoch: int
+    log: Path | None
+
+
+class Engine(ABC):
+    """A way to keep metadata in the directory of a coordinator. Knows no clock but the file system's."""
+
+    #: How the names of all of its files begin.
+    file_prefix: str
+
+    @abstractmethod
+    def open(self, directory: Path, *, owner: str) -> Metadata:
+        """Open the store of a directory, or make one with an empty root directory that belongs to `owner`.
+
+        Raises StartupError, and has changed nothing, when another coordinator has it open, or when it is foreign,
+        damaged, of a newer peacefs, or lacks commits that were acknowledged.
+        """
+
+    @abstractmethod
+    def in_memory(self, *, cluster_id: str = "in-memory", owner: str = "peacefs") -> Metadata:
+        """Return a store that lasts as long as the object."""
+
+    @abstractmethod
+    def online_backup(self, directory: Path) -> BackupMaker:
+        """Return what makes copies of a store that this process has open."""
+
+    @abstractmethod
+    def back_up(self, directory: Path, target: Path, progress: Progress, *, replace: bool = False) -> None:
+        """Copy the store to a file, whether a coordinator serves from it or not.
+
+        Raises StartupError for a store that is none of ours, FileAlreadyExists, PeacefsError.
+        """
+
+    @abstractmethod
+    def staged(self, target: Path, *, replace: bool) -> AbstractContextManager[Path]:
+        """Yield a path to write a copy to, which is checked, made durable and renamed to `target` afterwards."""
+
+    @abstractmethod
+    def restore(
+        self, backup_file: Path, directory: Path, progress: Progress, rng: Random, *, replace: bool
+    ) -> Restored:
+        """Make the store of a directory what a backup was. Raises StartupError."""
+
+    @abstractmethod
+    def check(self, directory: Path, begun: CheckProgress) -> Findings:
+        """Check a store, whether a coordinator serves from it or not. Raises StartupError."""
+
+    @abstractmethod
+    def accept_loss(self, directory: Path, rng: Random) -> Accepted | None:
+        """Make a store that lacks commits one that can be opened without them; None where nothing is missing."""
+
+    @abstractmethod
+    def room_bytes(self, directory: Path) -> int:
+        """Return what the file system of the store has left."""
+
+    @abstractmethod
+    def size_bytes(self, directory: Path) -> int:
+        """Return what the store takes."""

@@ -1,0 +1,56 @@
+"""SQLite as an engine: one file, with its log and the record of its last commit beside it."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import AbstractContextManager
+from pathlib import Path
+from random import Random
+
+from peacefs.coordinator.metadata.backup import BackupMaker
+from peacefs.coordinator.metadata.engine import Accepted, CheckProgress, Engine, Findings, Progress, Restored
+
+from . import backup, check, lost_commits
+from .file import STORE_NAME
+from .online_backup import OnlineBackup
+from .store import SqliteMetadata
+
+
+class SqliteEngine(Engine):
+    """Keeps nothing itself."""
+
+    file_prefix = STORE_NAME
+
+    def open(self, directory: Path, *, owner: str) -> SqliteMetadata:
+        return SqliteMetadata.open(directory / STORE_NAME, owner=owner)
+
+    def in_memory(self, *, cluster_id: str = "in-memory", owner: str = "peacefs") -> SqliteMetadata:
+        return SqliteMetadata.in_memory(cluster_id=cluster_id, owner=owner)
+
+    def online_backup(self, directory: Path) -> BackupMaker:
+        return OnlineBackup(directory / STORE_NAME)
+
+    def back_up(self, directory: Path, target: Path, progress: Progress, *, replace: bool = False) -> None:
+        backup.back_up(directory / STORE_NAME, target, progress, replace=replace)
+
+    def staged(self, target: Path, *, replace: bool) -> AbstractContextManager[Path]:
+        return backup.staged(target, replace=replace)
+
+    def restore(
+        self, backup_file: Path, directory: Path, progress: Progress, rng: Random, *, replace: bool
+    ) -> Restored:
+        return backup.restore(backup_file, directory / STORE_NAME, progress, rng, replace=replace)
+
+    def check(self, directory: Path, begun: CheckProgress) -> Findings:
+        return check.check(directory / STORE_NAME, begun)
+
+    def accept_loss(self, directory: Path, rng: Random) -> Accepted | None:
+        return lost_commits.accept(directory / STORE_NAME, rng)
+
+    def room_bytes(self, directory: Path) -> int:
+        return shutil.disk_usage(directory).free
+
+    def size_bytes(self, directory: Path) -> int:
+        store = directory / STORE_NAME
+        files = (store, store.with_name(f"{STORE_NAME}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())

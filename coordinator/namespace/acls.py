@@ -1,0 +1,51 @@
+"""ACLs of files and directories, changed in a transaction: see `acl_rules` for what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peacefs.coordinator.metadata.model import InodeKind
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.protocol.values.acl_entries import AclEntry
+
+from . import acl_rules
+from .acl_rules import Acl
+from .paths import NamespacePath
+from .resolution import find_existing
+
+
+def modify_entries(tx: Transaction, path: NamespacePath, spec: Acl) -> None:
+    """Add entries, or replace those that are there. Raises FileNotFound, InvalidAcl."""
+    _change(tx, path, lambda existing: acl_rules.modify(existing, spec))
+
+
+def remove_entries(tx: Transaction, path: NamespacePath, spec: Acl) -> None:
+    """Raises FileNotFound, InvalidAcl."""
+    _change(tx, path, lambda existing: acl_rules.remove(existing, spec))
+
+
+def remove_default(tx: Transaction, path: NamespacePath) -> None:
+    """Raises FileNotFound."""
+    _change(tx, path, acl_rules.remove_default)
+
+
+def set_acl(tx: Transaction, path: NamespacePath, spec: Acl) -> None:
+    """Replace the ACL; an empty one removes it. Raises FileNotFound, InvalidAcl."""
+    if spec:
+        _change(tx, path, lambda existing: acl_rules.replace(existing, spec))
+    else:
+        remove_acl(tx, path)
+
+
+def remove_acl(tx: Transaction, path: NamespacePath) -> None:
+    """Leave the permission alone, without a mask. Raises FileNotFound."""
+    inode = find_existing(tx, path)
+    left = acl_rules.removed(inode.permission, inode.acl)
+    tx.change_inode(inode._replace(permission=left.permission, acl=left.acl))
+
+
+def _change(tx: Transaction, path: NamespacePath, change: Callable[[Acl], list[AclEntry]]) -> None:
+    inode = find_existing(tx, path)
+    entries = change(acl_rules.logical(inode.permission, inode.acl))
+    kept = acl_rules.stored(entries, inode.permission, is_directory=inode.kind is InodeKind.DIRECTORY)
+    tx.change_inode(inode._replace(permission=kept.permission, acl=kept.acl))

@@ -1,0 +1,59 @@
+"""Operations on extended attributes, as the fronts call them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.namespace import access_checks as checks
+from peacefs.coordinator.namespace import attributes
+from peacefs.coordinator.namespace.attributes import SetFlag, parse_name
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey
+from peacefs.coordinator.namespace.snapshots import changeable_path, is_list_of_snapshots, locate
+
+from .context import OperationContext
+
+
+class AttributeOperations:
+    """See `namespace.attributes`. Paths and names are texts; a change is done once under a request id."""
+
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
+
+    async def set(
+        self, path: str, user: str, name: str, value: bytes, flags: frozenset[SetFlag], request_id: str = ""
+    ) -> None:
+        """Set an attribute, as the flags allow."""
+        parsed, caller, named = changeable_path(path), self._ctx.callers.of(user), parse_name(name)
+
+        def change(tx: Transaction) -> Applied[None]:
+            attributes.set_attribute(tx, parsed, caller, named, value, flags)
+            return Applied(None)
+
+        digest = hashlib.blake2b(value, digest_size=16).hexdigest()
+        what = ("set attribute", str(parsed), user, str(named), digest, sorted(flag.value for flag in flags))
+        await self._ctx.run_once(RequestKey(request_id, what), change)
+
+    async def remove(self, path: str, user: str, name: str, request_id: str = "") -> None:
+        """Remove an attribute that is there."""
+        parsed, caller, named = changeable_path(path), self._ctx.callers.of(user), parse_name(name)
+
+        def change(tx: Transaction) -> Applied[None]:
+            attributes.remove_attribute(tx, parsed, caller, named)
+            return Applied(None)
+
+        await self._ctx.run_once(
+            RequestKey(request_id, ("remove attribute", str(parsed), user, str(named))), change
+        )
+
+    async def values(self, path: str, user: str, names: Sequence[str] = ()) -> dict[str, bytes]:
+        """Look up attributes by name; without names, all that the user may see. In snapshots as they were."""
+        parsed, caller, named = parse_path(path), self._ctx.callers.of(user), [parse_name(name) for name in names]
+        with self._ctx.reader.view():
+            checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)
+            if is_list_of_snapshots(parsed):
+                parsed = parsed.ancestor(len(parsed.components) - 1)
+            place = locate(self._ctx.reader, parsed)
+            return attributes.attributes(place.reader, place.path, caller, named)

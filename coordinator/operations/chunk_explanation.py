@@ -1,0 +1,56 @@
+"""Explain a chunk: what the cluster knows of it, and which files refer to it."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from peacefs.coordinator.cluster.explain import Explainer
+from peacefs.coordinator.metadata.model import InodeId
+from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.limits import chunk_files_shown_max, chunk_references_per_turn
+from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_chunk_id
+
+from .context import OperationContext
+
+
+class ChunkExplanations:
+    """No index leads from a chunk to the files that refer to it: all references are read through, in turns."""
+
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
+
+    async def explain(self, text: str) -> ChunkExplanation:
+        """Explain the chunk whose id people read as `text`. Raises BadRequest, FileNotFound."""
+        chunk = parse_chunk_id(text)
+        record = self._ctx.reader.chunk(chunk)
+        explained = Explainer(self._ctx.cluster, self._ctx.monotonic()).explain(chunk, record)
+        if explained is None:
+            raise FileNotFound(f"nothing is known of chunk {text}: no file refers to it and no datanode holds it")
+        if record is None:
+            return explained
+        files, more = await self._files(chunk)
+        return replace(explained, files=files, more_files=more)
+
+    async def _files(self, chunk: ChunkId) -> tuple[list[str], bool]:
+        """Return the paths of files that refer to a chunk, and whether there are more than are shown."""
+        reader, found = self._ctx.reader, 0
+        paths: dict[str, None] = {}
+        cursor: tuple[int, ...] = ()
+        references = reader.reference_count(chunk)
+        while found < references:
+            inodes, cursor = reader.referrers(chunk, cursor, chunk_references_per_turn)
+            found += len(inodes)
+            paths |= dict.fromkeys(path for inode in inodes if (path := self._path(inode)) is not None)
+            if len(paths) > chunk_files_shown_max or not cursor:
+                break
+            await self._ctx.sleep(0)
+        return sorted(paths)[:chunk_files_shown_max], len(paths) > chunk_files_shown_max
+
+    def _path(self, inode: InodeId) -> str | None:
+        """None for what was deleted and waits to be reclaimed, and for what only a snapshot shows."""
+        reader = self._ctx.reader
+        with reader.view():
+            if not reader.is_in_tree(inode):
+                return None
+            return "/" + "/".join(name for _parent, name in reader.ancestors(inode))

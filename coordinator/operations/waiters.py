@@ -1,0 +1,47 @@
+"""Questions of HTTP clients that are held until there is something to answer, or their patience ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from peacefs.protocol.runtime.effects import Ticket
+
+#: Waits until a ticket is fired, or so many seconds are over.
+Wait = Callable[[Ticket, float], Awaitable[None]]
+
+
+async def wait_on_loop(ticket: Ticket, wait_s: float) -> None:
+    """Wait on asyncio's event loop, on which the ticket is fired."""
+    fired = asyncio.Event()
+    ticket.when_fired(fired.set)
+    try:
+        async with asyncio.timeout(wait_s):
+            await fired.wait()
+    except TimeoutError:
+        pass
+
+
+class Waiters:
+    """Hold questions by name. Used from one event loop only."""
+
+    def __init__(self, wait: Wait) -> None:
+        self._wait = wait
+        self._waiting: dict[str, list[Ticket]] = {}
+
+    async def wait(self, name: str, wait_s: float) -> None:
+        """Return when `name` is woken, or when `wait_s` is over."""
+        ticket = Ticket()
+        waiting = self._waiting.setdefault(name, [])
+        waiting.append(ticket)
+        try:
+            await self._wait(ticket, wait_s)
+        finally:
+            waiting[:] = [each for each in waiting if each is not ticket]
+            if not waiting and self._waiting.get(name) is waiting:
+                del self._waiting[name]
+
+    def wake(self, name: str) -> None:
+        """There is something for `name`; nothing happens where nobody waits."""
+        for ticket in self._waiting.get(name, ()):
+            ticket.fire()

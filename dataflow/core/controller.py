@@ -1,0 +1,151 @@
+"""The controller: it knows the nodes, notices deaths, and decides who runs what (Flux 2.2, SGuard 3).
+
+It is told of heartbeats and of the time, and answers with placements. A unit that is lost begins again elsewhere
+under a higher incarnation, with the latest checkpoint that was recorded: messages of the older one are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from peacefs.protocol import limits
+
+from .effects import DeleteCheckpoint, Effect, Send, StopQuery
+from .messages import (
+    CheckpointRecorded,
+    CheckpointStored,
+    Heartbeat,
+    Placement,
+    UnitPlacement,
+    UnitStopped,
+)
+
+
+@dataclass
+class _Member:
+    session: str
+    address: str
+    seen_s: float
+
+
+class ControllerCore:
+    def __init__(
+        self,
+        units: Collection[str],
+        edge: Mapping[str, UnitPlacement],
+        *,
+        edge_node: str,
+        nodes_wanted: int = 1,
+        node_timeout_s: float = limits.dataflow_node_timeout_s,
+    ) -> None:
+        self._node_timeout_s = node_timeout_s
+        # Units are placed when so many nodes are there, or some are missing for too long, so that the first of
+        # them does not get all.
+        self._nodes_wanted = nodes_wanted
+        self._begun_s: float | None = None
+        self._edge_node = edge_node
+        self._members: dict[str, _Member] = {}
+        self._holders: dict[str, Mapping[str, int]] = {}
+        self._placement = Placement(1, {**{unit: UnitPlacement(None, 0) for unit in units}, **edge})
+        self._units = tuple(units)
+
+    @property
+    def placement(self) -> Placement:
+        return self._placement
+
+    @property
+    def members(self) -> Collection[str]:
+        """The nodes that are alive."""
+        return sorted(self._members)
+
+    def address_of(self, node: str) -> str | None:
+        """Return where a node that is alive can be reached."""
+        member = self._members.get(node)
+        return None if member is None else member.address
+
+    # -- events ---------------------------------------------------------------------------------------
+
+    def heartbeat(self, now_s: float, beat: Heartbeat) -> list[Effect]:
+        member = self._members.get(beat.node)
+        if member is not None and member.session != beat.session:
+            # Its process began again, and with it everything that ran there is gone.
+            self._lose(beat.node)
+        self._members[beat.node] = _Member(beat.session, beat.address, now_s)
+        if self._begun_s is None:
+            self._begun_s = now_s
+        effects = self._place_free_units()
+        if beat.placement_version < self._placement.version and not effects:
+            effects.append(Send(beat.node, self._placement))
+        return effects
+
+    def tick(self, now_s: float) -> list[Effect]:
+        silent = [node for node, member in self._members.items() if now_s - member.seen_s > self._node_timeout_s]
+        for node in silent:
+            self._lose(node)
+        if self._begun_s is not None and now_s - self._begun_s > limits.dataflow_start_wait_s:
+            self._nodes_wanted = 1
+        return self._place_free_units() or (self._announce() if silent else [])
+
+    def node_lost(self, node: str) -> list[Effect]:
+        """Learn from whoever runs the node that its process has ended."""
+        if node not in self._members:
+            return []
+        self._lose(node)
+        return self._place_free_units() or self._announce()
+
+    def checkpoint_stored(self, node: str, message: CheckpointStored) -> list[Effect]:
+        """Record a checkpoint of a unit, unless a later start of the unit is the valid one."""
+        where = self._placement.units[message.unit]
+        if where.incarnation != message.incarnation or where.node != node:
+            return [DeleteCheckpoint(message.unit, (message.incarnation, message.number))]
+        older = where.checkpoint
+        stored = (message.incarnation, message.number)
+        units = {**self._placement.units, message.unit: replace(where, checkpoint=stored)}
+        self._placement = replace(self._placement, units=units)
+        recorded: list[Effect] = [
+            Send(node, CheckpointRecorded(message.unit, message.incarnation, message.number))
+        ]
+        return recorded + ([DeleteCheckpoint(message.unit, older)] if older and older != stored else [])
+
+    def unit_stopped(self, message: UnitStopped) -> list[Effect]:
+        where = self._placement.units[message.unit]
+        return [StopQuery(message.reason)] if where.incarnation == message.incarnation else []
+
+    def replicas_at(self, unit: str, nodes: Mapping[str, int]) -> None:
+        """Learn how many bytes of a unit's checkpoint each node has nearby: it is recovered where most are."""
+        self._holders[unit] = dict(nodes)
+
+    # -- decisions --------------------------------------------------------------------------------------
+
+    def _lose(self, node: str) -> None:
+        del self._members[node]
+        for unit in self._units:
+            where = self._placement.units[unit]
+            if where.node == node:
+                self._change(unit, replace(where, node=None))
+
+    def _place_free_units(self) -> list[Effect]:
+        free = [unit for unit in self._units if self._placement.units[unit].node is None]
+        if not free or not self._members or len(self._members) < self._nodes_wanted:
+            return []
+        # Later losses are placed on whoever is left.
+        self._nodes_wanted = 1
+        for unit in free:
+            where = self._placement.units[unit]
+            self._change(unit, replace(where, node=self._choose(unit), incarnation=where.incarnation + 1))
+        return self._announce()
+
+    def _choose(self, unit: str) -> str:
+        """Return the node that has most of the checkpoint, then that which runs least."""
+        holders = self._holders.get(unit, {})
+        running = [self._placement.units[other].node for other in self._units]
+        return min(self._members, key=lambda node: (-holders.get(node, 0), running.count(node), node))
+
+    def _change(self, unit: str, where: UnitPlacement) -> None:
+        units = {**self._placement.units, unit: where}
+        addresses = {node: member.address for node, member in sorted(self._members.items())}
+        self._placement = Placement(self._placement.version + 1, units, addresses)
+
+    def _announce(self) -> list[Effect]:
+        return [Send(node, self._placement) for node in (self._edge_node, *sorted(self._members))]

@@ -1,0 +1,97 @@
+"""The edge of a query: its sources and sinks, which run where the query was started.
+
+A node without operators. It does not fail alone: it is the user's own program (Flux calls the two ends proxies,
+and assumes that they are there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from peacefs.dataflow.query.network import Network, sink_unit, source_unit
+from peacefs.dataflow.techniques.interface import Technique
+
+from .edges import SinkUnit, SourceUnit
+from .effects import Effect
+from .exchange import Exchange
+from .messages import (
+    CheckpointRecorded,
+    CheckpointStored,
+    Heartbeat,
+    Message,
+    Placement,
+    UnitPlacement,
+    UnitStopped,
+)
+from .node import Bounds
+
+
+class EdgeCore:
+    def __init__(self, network: Network, technique: Technique, bounds: Bounds | None = None) -> None:
+        bounds = bounds or Bounds()
+        self._sources = {
+            source.name: SourceUnit(source, network, technique, buffer_bytes_max=bounds.buffer_bytes_max)
+            for source in network.sources
+        }
+        self._sinks = {sink.name: SinkUnit(sink, credit_bytes=bounds.credit_bytes) for sink in network.sinks}
+        self._exchange = Exchange(network, retry_s=bounds.subscribe_retry_s)
+        self._exchange.participants |= {source.name: source for source in self._sources.values()}
+        self._exchange.participants |= {sink.name: sink for sink in self._sinks.values()}
+        self._version = 0
+
+    @staticmethod
+    def placements(network: Network, node: str) -> dict[str, UnitPlacement]:
+        """Return where sources and sinks are, as the controller tells all nodes."""
+        names = [source_unit(source.name) for source in network.sources]
+        names += [sink_unit(sink.name) for sink in network.sinks]
+        return {name: UnitPlacement(node, 1) for name in names}
+
+    @property
+    def ended(self) -> bool:
+        """True once every sink has had its last row."""
+        return all(sink.ended for sink in self._sinks.values())
+
+    def has_room(self, source: str) -> bool:
+        return self._sources[source].has_room
+
+    def offer(self, now_s: float, source: str, rows: pa.RecordBatch) -> list[Effect]:
+        """Take rows of a source. Offer more only while it has room."""
+        self._sources[source].offer(rows)
+        return list(self._run(now_s))
+
+    def end(self, now_s: float, source: str) -> list[Effect]:
+        """Learn that a source has no more rows."""
+        self._sources[source].end()
+        return list(self._run(now_s))
+
+    def received(self, now_s: float, node: str, message: Message) -> list[Effect]:
+        effects: list[Effect] = []
+        match message:
+            case Placement():
+                if message.version > self._version:
+                    self._version = message.version
+                    self._exchange.placed(message)
+            case Heartbeat() | CheckpointStored() | CheckpointRecorded() | UnitStopped():
+                raise AssertionError(f"{type(message).__name__} is not for the edge")
+            case _:
+                effects += self._exchange.received(node, message)
+        return effects + list(self._run(now_s))
+
+    def disconnected(self, now_s: float, node: str) -> list[Effect]:
+        self._exchange.disconnected(node)
+        return list(self._run(now_s))
+
+    def tick(self, now_s: float) -> list[Effect]:
+        return list(self._run(now_s))
+
+    def _run(self, now_s: float) -> Iterator[Effect]:
+        yield from self._exchange.subscribe(now_s)
+        for sink in self._sinks.values():
+            delivered = list(sink.deliver())
+            yield from delivered
+            if delivered:
+                for stream in sink.inputs:
+                    yield from self._exchange.to_producer(stream, [sink.acknowledge()])
+        yield from self._exchange.send_due()

@@ -1,0 +1,75 @@
+"""Sources and sinks as parts of the exchange: producers and consumers without operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from peacefs.dataflow.query.network import Network, SinkNode, SourceNode, sink_unit, source_unit
+from peacefs.dataflow.techniques.interface import Technique
+
+from .effects import Deliver, Effect, SinkEnded
+from .ha_input import HAInput
+from .ha_output import HAOutput
+from .messages import Ack
+from .output_buffer import Level
+
+
+class SourceUnit:
+    """Rows that come from outside. It keeps them as long as the technique wants, as every producer does."""
+
+    def __init__(
+        self, source: SourceNode, network: Network, technique: Technique, *, buffer_bytes_max: int
+    ) -> None:
+        self.name = source_unit(source.name)
+        self.incarnation = 1
+        self._buffer_bytes_max = buffer_bytes_max
+        destinations = network.consumers[source.name]
+        self._output = HAOutput(
+            source.name,
+            destinations,
+            technique.retention(destinations),
+            drops_for_absent=technique.drops_for_absent,
+        )
+        self.inputs: dict[str, HAInput] = {}
+        self.outputs = {source.name: self._output}
+
+    @property
+    def has_room(self) -> bool:
+        """True if it takes rows now. If not, those that read it are slow, or are away."""
+        return self._output.buffer.held_bytes < self._buffer_bytes_max
+
+    def offer(self, rows: pa.RecordBatch) -> None:
+        if rows.num_rows:
+            self._output.emit(rows)
+
+    def end(self) -> None:
+        self._output.end()
+
+
+class SinkUnit:
+    """Rows that leave. They are safe as soon as they were delivered."""
+
+    def __init__(self, sink: SinkNode, *, credit_bytes: int) -> None:
+        self.name = sink_unit(sink.name)
+        self.incarnation = 1
+        self._sink = sink.name
+        self._input = HAInput(sink.input, self.name, 1, credit_bytes=credit_bytes)
+        self.inputs = {sink.input: self._input}
+        self.outputs: dict[str, HAOutput] = {}
+
+    @property
+    def ended(self) -> bool:
+        return self._input.ended
+
+    def deliver(self) -> Iterator[Effect]:
+        while self._input.next() is not None:
+            batch = self._input.take()
+            yield Deliver(self._sink, self._input.processed.lineage, batch)
+        if self._input.at_end():
+            self._input.ended = True
+            yield SinkEnded(self._sink)
+
+    def acknowledge(self) -> Ack:
+        return self._input.acknowledge(Level.SAFE, self._input.processed)

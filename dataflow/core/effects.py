@@ -1,0 +1,68 @@
+"""Effects: orders of a core to its host, which performs them and calls the core with the outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peacefs.dataflow.model.batches import Batch
+from peacefs.dataflow.unit_state.interface import StateCapture
+
+from .messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a message to a node, or to the controller; in order, and as far as the connection holds."""
+
+    to: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCheckpoint:
+    """Store what was captured, while the unit goes on; then call `NodeCore.stored`."""
+
+    unit: str
+    incarnation: int
+    number: int
+    capture: StateCapture
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCheckpoint:
+    """Load a checkpoint of a unit that is to begin here; then call `NodeCore.loaded`."""
+
+    unit: str
+    #: Of the unit that begins.
+    incarnation: int
+    checkpoint: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCheckpoint:
+    unit: str
+    checkpoint: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Give rows to a sink. Their numbers rise within a lineage."""
+
+    sink: str
+    lineage: int
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class SinkEnded:
+    sink: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopQuery:
+    """The query cannot go on."""
+
+    reason: str
+
+
+Effect = Send | StoreCheckpoint | LoadCheckpoint | DeleteCheckpoint | Deliver | SinkEnded | StopQuery

@@ -1,0 +1,125 @@
+"""The exchange of batches between what runs on one node and the rest: subscriptions, rows, credit, ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from peacefs.dataflow.query.network import Network
+
+from .effects import Effect, Send
+from .ha_input import HAInput
+from .ha_output import HAOutput
+from .messages import Ack, Credit, Data, Ended, Placement, Subscribe, Subscribed, UnitPlacement
+
+
+class Participant(Protocol):
+    """A unit, a source or a sink."""
+
+    name: str
+    incarnation: int
+
+    @property
+    def inputs(self) -> Mapping[str, HAInput]: ...
+
+    @property
+    def outputs(self) -> Mapping[str, HAOutput]: ...
+
+
+ExchangeMessage = Subscribe | Subscribed | Data | Ended | Credit | Ack
+
+
+class Exchange:
+    def __init__(self, network: Network, *, retry_s: float) -> None:
+        self._network = network
+        self._retry_s = retry_s
+        self.participants: dict[str, Participant] = {}
+        self._placement = Placement(0, {})
+        # Requests for rows of a unit that has not begun here: the last of each consumer of each stream.
+        self._early: dict[tuple[str, str], tuple[str, Subscribe]] = {}
+
+    def placed(self, placement: Placement) -> None:
+        self._placement = placement
+
+    def received(self, node: str, message: ExchangeMessage) -> Iterator[Effect]:
+        match message:
+            case Subscribe():
+                yield from self._subscribed_to(node, message)
+            case Credit() | Ack():
+                producer = self.participants.get(self._network.producer(message.stream))
+                if producer is not None and isinstance(message, Credit):
+                    producer.outputs[message.stream].credit(message)
+                elif producer is not None and isinstance(message, Ack):
+                    producer.outputs[message.stream].ack(message)
+            case Subscribed() | Data() | Ended():
+                consumer = self.participants.get(message.subscription.consumer)
+                if consumer is not None and message.stream in consumer.inputs:
+                    _to_input(consumer.inputs[message.stream], message)
+
+    def begun(self, participant: Participant) -> Iterator[Effect]:
+        """Let a unit take part, and answer those that asked for its rows before it was here."""
+        self.participants[participant.name] = participant
+        for stream in participant.outputs:
+            for key in [key for key in self._early if key[0] == stream]:
+                yield from self._subscribed_to(*self._early.pop(key))
+
+    def _subscribed_to(self, node: str, message: Subscribe) -> Iterator[Effect]:
+        producer = self.participants.get(self._network.producer(message.stream))
+        if producer is None or producer.incarnation < message.producer_incarnation:
+            self._early[message.stream, message.subscription.consumer] = (node, message)
+        elif producer.incarnation == message.producer_incarnation:
+            answer = producer.outputs[message.stream].subscribe(node, message)
+            if answer is not None:
+                yield Send(node, answer)
+
+    def disconnected(self, node: str) -> None:
+        """Learn that the connection to a node broke: what was on its way is lost."""
+        self._early = {key: early for key, early in self._early.items() if early[0] != node}
+        for participant in self.participants.values():
+            for output in participant.outputs.values():
+                output.disconnect(node)
+            for stream, source in participant.inputs.items():
+                producer = self._producer(stream)
+                if producer is not None and producer.node == node:
+                    source.disconnected()
+
+    def subscribe(self, now_s: float) -> Iterator[Effect]:
+        """Ask for rows wherever nobody was asked, or the producer is another one now, or has not answered."""
+        for participant in self.participants.values():
+            for stream, source in participant.inputs.items():
+                producer = self._producer(stream)
+                if producer is None or producer.node is None:
+                    continue
+                wanted = source.subscribe(now_s, producer.incarnation, self._retry_s)
+                if wanted is not None:
+                    yield Send(producer.node, wanted)
+
+    def send_due(self) -> Iterator[Effect]:
+        """Send the rows that there is credit for, and credit for what was processed."""
+        for participant in self.participants.values():
+            for output in participant.outputs.values():
+                for node, message in output.due():
+                    yield Send(node, message)
+            for stream, source in participant.inputs.items():
+                credit = source.credit()
+                if credit is not None:
+                    yield from self.to_producer(stream, [credit])
+
+    def to_producer(self, stream: str, messages: Iterable[Credit | Ack]) -> Iterator[Effect]:
+        producer = self._producer(stream)
+        if producer is not None and producer.node is not None:
+            for message in messages:
+                yield Send(producer.node, message)
+
+    def _producer(self, stream: str) -> UnitPlacement | None:
+        return self._placement.units.get(self._network.producer(stream))
+
+
+def _to_input(source: HAInput, message: Subscribed | Data | Ended) -> None:
+    match message:
+        case Subscribed():
+            source.subscribed(message)
+        case Data():
+            source.accept(message)
+        case Ended():
+            source.accept_end(message)

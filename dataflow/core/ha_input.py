@@ -1,0 +1,121 @@
+"""The consuming edge of an HA unit: it asks for rows, leaves out those it has, and says how far it is."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from peacefs.dataflow.model.batches import START, Batch, Position
+from peacefs.protocol.errors import ProtocolViolation
+
+from .messages import Ack, Credit, Data, Ended, Subscribe, Subscribed, Subscription
+from .output_buffer import Level
+
+
+class HAInput:
+    def __init__(
+        self, stream: str, consumer: str, incarnation: int, position: Position = START, *, credit_bytes: int
+    ) -> None:
+        self.stream = stream
+        self._consumer = consumer
+        self._incarnation = incarnation
+        #: How far the unit has come; a checkpoint holds it.
+        self.processed = position
+        self._received = position
+        self._queue: deque[tuple[int, Batch]] = deque()
+        self._credit_bytes = credit_bytes
+        self._attempt = 0
+        self._asked_producer: int | None = None
+        self._asked_s = 0.0
+        self._connected = False
+        self._taken_bytes = 0
+        self._limit_bytes = 0
+        self._last: int | None = None
+        #: Whether the unit was told that the stream has ended.
+        self.ended = False
+        #: Rows that the producer had no longer when they were asked for.
+        self.lost = 0
+
+    # -- the connection -----------------------------------------------------------------------------------
+
+    def subscribe(self, now_s: float, producer_incarnation: int, retry_s: float) -> Subscribe | None:
+        """Ask for rows, unless this producer was asked and still has time to answer."""
+        if self.ended:
+            return None
+        same = self._asked_producer == producer_incarnation
+        if same and (self._connected or now_s - self._asked_s < retry_s):
+            return None
+        self._asked_producer, self._asked_s, self._connected = producer_incarnation, now_s, False
+        self._attempt += 1
+        self._last = None
+        self._taken_bytes = -sum(batch.bytes for _, batch in self._queue)
+        self._limit_bytes = self._credit_bytes + min(self._taken_bytes, 0)
+        return Subscribe(
+            self.stream, self._subscription, producer_incarnation, self._received, max(self._limit_bytes, 0)
+        )
+
+    def subscribed(self, message: Subscribed) -> None:
+        if message.subscription == self._subscription and not self._connected:
+            self._connected = True
+            self._received = message.after
+            self.lost += message.lost
+
+    def disconnected(self) -> None:
+        self._asked_producer, self._connected = None, False
+
+    # -- rows -----------------------------------------------------------------------------------------------
+
+    def accept(self, message: Data) -> bool:
+        """Take rows into the queue; rows of another subscription, and those that are here, are left out."""
+        if message.subscription != self._subscription or not self._connected:
+            return False
+        lineage, number = self._received
+        if message.batch.first > number + 1:
+            raise ProtocolViolation(
+                f"stream {self.stream!r} goes on with row {message.batch.first} after row {number}"
+            )
+        fresh = message.batch.after(number)
+        if fresh is None:
+            return False
+        self._received = Position(lineage, fresh.last)
+        self._queue.append((lineage, fresh))
+        return True
+
+    def accept_end(self, message: Ended) -> None:
+        if message.subscription == self._subscription and self._connected:
+            self._last = message.last
+
+    def next(self) -> Batch | None:
+        """Return the next rows without taking them."""
+        return self._queue[0][1] if self._queue else None
+
+    def take(self) -> Batch:
+        """Take the rows that `next` returns: the unit has processed them."""
+        lineage, batch = self._queue.popleft()
+        self.processed = Position(lineage, batch.last)
+        self._taken_bytes += batch.bytes
+        return batch
+
+    def at_end(self) -> bool:
+        """Return whether all rows were taken, the stream has ended, and the unit was not told yet."""
+        return not self.ended and self._last is not None and not self._queue
+
+    # -- what goes back ----------------------------------------------------------------------------------------
+
+    def credit(self) -> Credit | None:
+        """Return credit for what was taken, once that is a quarter of all."""
+        limit = self._taken_bytes + self._credit_bytes
+        if not self._connected or limit - self._limit_bytes < self._credit_bytes // 4:
+            return None
+        self._limit_bytes = limit
+        return Credit(self.stream, self._subscription, limit)
+
+    def acknowledge(self, level: Level, upto: Position) -> Ack:
+        return Ack(self.stream, self._consumer, self._incarnation, level, upto)
+
+    @property
+    def queued_bytes(self) -> int:
+        return sum(batch.bytes for _, batch in self._queue)
+
+    @property
+    def _subscription(self) -> Subscription:
+        return Subscription(self._consumer, self._incarnation, self._attempt)

@@ -1,0 +1,131 @@
+"""The producing edge of an HA unit: it numbers rows, keeps them, and sends them to those that subscribe.
+
+All logging and replay is here, and operators know nothing of it (SGuard 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from peacefs.dataflow.model.batches import Batch, Position
+
+from .messages import Ack, Credit, Data, Ended, Subscribe, Subscribed, Subscription
+from .output_buffer import BufferContents, Level, Mark, OutputBuffer
+
+
+@dataclass(frozen=True)
+class OutputContents:
+    """An output, as a checkpoint holds it."""
+
+    lineage: int
+    ended: bool
+    buffer: BufferContents
+
+
+@dataclass
+class _Connection:
+    node: str
+    subscription: Subscription
+    limit_bytes: int
+    sent_bytes: int = 0
+    end_sent: bool = False
+
+
+class HAOutput:
+    def __init__(
+        self,
+        stream: str,
+        destinations: Sequence[str],
+        retention: frozenset[Mark],
+        *,
+        lineage: int = 0,
+        drops_for_absent: bool = False,
+    ) -> None:
+        self.stream = stream
+        self.lineage = lineage
+        self.ended = False
+        self.buffer = OutputBuffer(retention)
+        self._destinations = tuple(destinations)
+        self._drops_for_absent = drops_for_absent
+        self._connections: dict[str, _Connection] = {}
+        # The latest start of each consumer; earlier ones are not listened to.
+        self._incarnations: dict[str, int] = {}
+
+    # -- the unit -----------------------------------------------------------------------------------
+
+    def emit(self, rows: pa.RecordBatch) -> None:
+        assert not self.ended
+        batch = Batch(self.buffer.produced + 1, rows)
+        if self._drops_for_absent:
+            for destination in self._destinations:
+                if destination in self._incarnations and destination not in self._connections:
+                    self.buffer.ack(batch.first, batch.last, Mark(Level.SENT, destination))
+        self.buffer.put(batch)
+
+    def end(self) -> None:
+        self.ended = True
+
+    def contents(self) -> OutputContents:
+        return OutputContents(self.lineage, self.ended, self.buffer.contents())
+
+    def load(self, contents: OutputContents) -> None:
+        self.ended = contents.ended
+        self.buffer.load(contents.buffer)
+
+    # -- consumers ---------------------------------------------------------------------------------------
+
+    def subscribe(self, node: str, message: Subscribe) -> Subscribed | None:
+        """Connect a consumer; None if a later start of it, or a later attempt, is known."""
+        consumer, incarnation, _ = subscription = message.subscription
+        known = self._connections.get(consumer)
+        if consumer not in self._destinations or incarnation < self._incarnations.get(consumer, 0):
+            return None
+        if known is not None and known.subscription >= subscription:
+            return None
+        self._incarnations[consumer] = incarnation
+        begin = self.buffer.first_held - 1
+        after = message.after.number if message.after.lineage == self.lineage else begin
+        lost = max(begin - after, 0)
+        after = max(after, begin)
+        # Numbers that the consumer has and that were not produced yet dangle, and their rows will not be sent.
+        received = Mark(Level.RECEIVED, consumer)
+        self.buffer.forget(received, after)
+        self.buffer.ack(1, after, received)
+        self.buffer.reset(consumer)
+        self._connections[consumer] = _Connection(node, subscription, message.credit_bytes)
+        return Subscribed(self.stream, subscription, Position(self.lineage, after), lost)
+
+    def disconnect(self, node: str) -> None:
+        for consumer in [name for name, each in self._connections.items() if each.node == node]:
+            del self._connections[consumer]
+
+    def credit(self, message: Credit) -> None:
+        connection = self._connections.get(message.subscription.consumer)
+        if connection is not None and connection.subscription == message.subscription:
+            connection.limit_bytes = max(connection.limit_bytes, message.limit_bytes)
+
+    def ack(self, message: Ack) -> None:
+        if message.upto.lineage != self.lineage or message.incarnation < self._incarnations.get(
+            message.consumer, 0
+        ):
+            return
+        if message.consumer in self._destinations:
+            self.buffer.ack(1, message.upto.number, Mark(message.level, message.consumer))
+
+    def due(self) -> Iterator[tuple[str, Data | Ended]]:
+        """Yield what can be sent now, and to which node."""
+        for consumer, connection in self._connections.items():
+            while connection.sent_bytes < connection.limit_bytes:
+                batch = self.buffer.peek(consumer)
+                if batch is None:
+                    break
+                self.buffer.advance(consumer)
+                self.buffer.ack(batch.first, batch.last, Mark(Level.SENT, consumer))
+                connection.sent_bytes += batch.bytes
+                yield connection.node, Data(self.stream, connection.subscription, batch)
+            if self.ended and not connection.end_sent and self.buffer.peek(consumer) is None:
+                connection.end_sent = True
+                yield connection.node, Ended(self.stream, connection.subscription, self.buffer.produced)

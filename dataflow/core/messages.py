@@ -1,0 +1,148 @@
+"""Messages of nodes and the controller. Connections keep their order; a broken one loses what is on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from peacefs.dataflow.model.batches import Batch, Position
+
+from .output_buffer import Level
+
+CONTROLLER = "controller"
+
+
+class Subscription(NamedTuple):
+    """One attempt of one start of a consumer to read a stream. Later ones are greater."""
+
+    consumer: str
+    incarnation: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Ask the producer of a stream for the rows after a position."""
+
+    stream: str
+    subscription: Subscription
+    producer_incarnation: int
+    after: Position
+    credit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """Say where the rows begin that will be sent; `lost` ones were asked for and are there no longer."""
+
+    stream: str
+    subscription: Subscription
+    after: Position
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    stream: str
+    subscription: Subscription
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Say that the stream has no rows after number `last`."""
+
+    stream: str
+    subscription: Subscription
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Allow the producer to send up to so many bytes, counted from the beginning of the subscription."""
+
+    stream: str
+    subscription: Subscription
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Tell the producer how far its rows have come at a consumer."""
+
+    stream: str
+    consumer: str
+    incarnation: int
+    level: Level
+    upto: Position
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPlacement:
+    """The valid start of a unit, and its node: None while no node is free."""
+
+    node: str | None
+    incarnation: int
+    #: The checkpoint that it begins with, as (incarnation, number) of its writer.
+    checkpoint: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Places of all units. Later ones have a higher version."""
+
+    version: int
+    units: Mapping[str, UnitPlacement]
+    #: Of the nodes, as they gave them; empty where the host needs none.
+    addresses: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A node is alive. `session` is another after each start of its process."""
+
+    node: str
+    session: str
+    placement_version: int
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStored:
+    unit: str
+    incarnation: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecorded:
+    """The controller will begin the unit with this checkpoint, so that what is older may go."""
+
+    unit: str
+    incarnation: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnitStopped:
+    """A unit cannot go on: an operator raised an error, or rows are lost that it needs."""
+
+    unit: str
+    incarnation: int
+    reason: str
+
+
+Message = (
+    Subscribe
+    | Subscribed
+    | Data
+    | Ended
+    | Credit
+    | Ack
+    | Placement
+    | Heartbeat
+    | CheckpointStored
+    | CheckpointRecorded
+    | UnitStopped
+)

@@ -1,0 +1,222 @@
+"""A node: it runs the units that the controller placed on it, and takes part in the exchange.
+
+Every event returns effects, in order. The host calls `received`, `disconnected` and `tick`, and `stored` or
+`loaded` when a checkpoint was. Nothing else changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from peacefs.dataflow.model.batches import Position
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.interface import Acknowledge, Action, Guard, TakeCheckpoint, Technique
+from peacefs.dataflow.unit_state.interface import UnitState
+from peacefs.protocol import limits
+from peacefs.protocol.errors import PeacefsError
+
+from .checkpoint_parts import read_parts
+from .effects import Effect, LoadCheckpoint, Send, StoreCheckpoint
+from .exchange import Exchange
+from .messages import (
+    CONTROLLER,
+    CheckpointRecorded,
+    CheckpointStored,
+    Heartbeat,
+    Message,
+    Placement,
+    UnitStopped,
+)
+from .unit import HAUnit
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds of the memory and the time that a node takes."""
+
+    credit_bytes: int = limits.dataflow_credit_bytes
+    buffer_bytes_max: int = limits.dataflow_buffer_bytes_max
+    heartbeat_s: float = limits.dataflow_heartbeat_s
+    subscribe_retry_s: float = limits.dataflow_subscribe_retry_s
+
+
+class NodeCore:
+    def __init__(
+        self,
+        name: str,
+        session: str,
+        network: Network,
+        technique: Technique,
+        new_state: Callable[[Mapping[str, bytes]], UnitState],
+        bounds: Bounds | None = None,
+        *,
+        address: str = "",
+    ) -> None:
+        self.name = name
+        self._address = address
+        self._session = session
+        self._network = network
+        self._technique = technique
+        self._new_state = new_state
+        self._bounds = bounds or Bounds()
+        self._exchange = Exchange(network, retry_s=self._bounds.subscribe_retry_s)
+        self._placement = Placement(0, {})
+        self._units: dict[str, HAUnit] = {}
+        self._guards: dict[str, Guard] = {}
+        # Units whose checkpoint is being loaded, with the incarnation that they will have.
+        self._loading: dict[str, int] = {}
+        self._beaten_s: float | None = None
+
+    # -- events ---------------------------------------------------------------------------------------
+
+    def received(self, now_s: float, node: str, message: Message) -> list[Effect]:
+        effects: list[Effect] = []
+        match message:
+            case Placement():
+                effects += self._place(now_s, message)
+            case CheckpointRecorded():
+                unit = self._units.get(message.unit)
+                if unit is not None and unit.incarnation == message.incarnation:
+                    effects += self._act(unit, self._guards[unit.name].recorded(message.number))
+            case Heartbeat() | CheckpointStored() | UnitStopped():
+                raise AssertionError(f"{type(message).__name__} is for the controller")
+            case _:
+                effects += self._exchange.received(node, message)
+        return effects + list(self._run(now_s))
+
+    def disconnected(self, now_s: float, node: str) -> list[Effect]:
+        self._exchange.disconnected(node)
+        return list(self._run(now_s))
+
+    def tick(self, now_s: float) -> list[Effect]:
+        effects: list[Effect] = []
+        if self._beaten_s is None or now_s - self._beaten_s >= self._bounds.heartbeat_s:
+            self._beaten_s = now_s
+            beat = Heartbeat(self.name, self._session, self._placement.version, self._address)
+            effects.append(Send(CONTROLLER, beat))
+        for unit in list(self._units.values()):
+            if unit.wants_time:
+                effects += self._guarded(unit, partial(unit.on_time, int(now_s * 1_000_000)))
+            if unit.name in self._units:
+                effects += self._act(unit, self._guards[unit.name].tick(now_s, unit.positions))
+        return effects + list(self._run(now_s))
+
+    def stored(self, unit: str, incarnation: int, number: int, error: PeacefsError | None = None) -> list[Effect]:
+        """Learn that a checkpoint was stored, or that it was not."""
+        running = self._units.get(unit)
+        if running is None or running.incarnation != incarnation:
+            return []
+        if error is not None:
+            self._guards[unit].failed(number)
+            return []
+        return [Send(CONTROLLER, CheckpointStored(unit, incarnation, number))]
+
+    def loaded(self, now_s: float, unit: str, incarnation: int, parts: Mapping[str, bytes]) -> list[Effect]:
+        if self._loading.get(unit) != incarnation:
+            return []
+        del self._loading[unit]
+        return [*self._start(now_s, unit, incarnation, parts), *self._run(now_s)]
+
+    def not_loaded(self, unit: str, incarnation: int, error: PeacefsError) -> list[Effect]:
+        if self._loading.get(unit) != incarnation:
+            return []
+        del self._loading[unit]
+        return [Send(CONTROLLER, UnitStopped(unit, incarnation, f"unit {unit!r} cannot begin: {error.message}"))]
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the output that holds most."""
+        held = (output.buffer.held_bytes for unit in self._units.values() for output in unit.outputs.values())
+        return max(held, default=0)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of the input that has most to process."""
+        queued = (source.queued_bytes for unit in self._units.values() for source in unit.inputs.values())
+        return max(queued, default=0)
+
+    @property
+    def units(self) -> Mapping[str, Mapping[str, Position]]:
+        """The units that run here, and how far they are."""
+        return {name: unit.positions for name, unit in self._units.items()}
+
+    # -- units ------------------------------------------------------------------------------------------
+
+    def _place(self, now_s: float, placement: Placement) -> Iterator[Effect]:
+        if placement.version <= self._placement.version:
+            return
+        self._placement = placement
+        self._exchange.placed(placement)
+        mine = {name: where for name, where in placement.units.items() if where.node == self.name}
+        for name, unit in list(self._units.items()):
+            if name not in mine or mine[name].incarnation != unit.incarnation:
+                self._drop(name)
+        self._loading = {
+            name: incarnation
+            for name, incarnation in self._loading.items()
+            if name in mine and mine[name].incarnation == incarnation
+        }
+        for name, where in mine.items():
+            if name in self._units or self._loading.get(name) == where.incarnation:
+                continue
+            if where.checkpoint is None:
+                yield from self._start(now_s, name, where.incarnation, None)
+            else:
+                self._loading[name] = where.incarnation
+                yield LoadCheckpoint(name, where.incarnation, where.checkpoint)
+
+    def _start(
+        self, now_s: float, name: str, incarnation: int, parts: Mapping[str, bytes] | None
+    ) -> Iterator[Effect]:
+        contents = None if parts is None else read_parts(parts)
+        unit = HAUnit(
+            self._network.unit(name),
+            self._network,
+            self._technique,
+            self._new_state(contents.state if contents else {}),
+            incarnation,
+            contents=contents,
+            credit_bytes=self._bounds.credit_bytes,
+            buffer_bytes_max=self._bounds.buffer_bytes_max,
+        )
+        self._units[name] = unit
+        self._guards[name] = self._technique.guard(name, now_s)
+        yield from self._exchange.begun(unit)
+
+    def _drop(self, name: str) -> None:
+        del self._units[name], self._exchange.participants[name], self._guards[name]
+
+    def _act(self, unit: HAUnit, actions: Iterable[Action]) -> Iterator[Effect]:
+        for action in actions:
+            match action:
+                case TakeCheckpoint(number):
+                    yield StoreCheckpoint(unit.name, unit.incarnation, number, unit.capture())
+                case Acknowledge(level, upto):
+                    for stream, position in upto.items():
+                        ack = unit.inputs[stream].acknowledge(level, position)
+                        yield from self._exchange.to_producer(stream, [ack])
+
+    def _run(self, now_s: float) -> Iterator[Effect]:
+        """Do all that can be done now: ask for rows, process, send."""
+        yield from self._exchange.subscribe(now_s)
+        for unit in list(self._units.values()):
+            lost = [stream for stream, source in unit.inputs.items() if source.lost]
+            if lost and not self._technique.tolerates_gaps:
+                yield from self._stop(unit, f"unit {unit.name!r} needs rows of {lost[0]!r} that are gone")
+                continue
+            yield from self._guarded(unit, unit.process_all)
+        yield from self._exchange.send_due()
+
+    def _guarded(self, unit: HAUnit, call: Callable[[], None]) -> list[Effect]:
+        """Let a unit do something; if it fails, it stops, and with it the query."""
+        try:
+            call()
+        except PeacefsError as error:
+            return self._stop(unit, error.message)
+        return []
+
+    def _stop(self, unit: HAUnit, reason: str) -> list[Effect]:
+        self._drop(unit.name)
+        return [Send(CONTROLLER, UnitStopped(unit.name, unit.incarnation, reason))]

@@ -1,0 +1,196 @@
+"""The output buffer that all recovery techniques share: the buffer of Flux's abstract producer (section 3.2).
+
+It holds sequence numbers with their rows, marks that say who has produced or acknowledged them, and a cursor
+for each destination. A number may be acknowledged before its row exists: such a *dangling* number filters the row
+out when it comes, which is how a secondary does not send again what its primary has sent. Marks are kept after
+rows are gone, as ranges, so that a row that is produced once more is recognised.
+
+Techniques differ in the *retention rule*, a set of marks: rows that bear all of them go (`del` in the paper).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from peacefs.dataflow.model.batches import Batch
+
+from .number_ranges import NumberRanges
+
+
+class Level(IntEnum):
+    """Stages of a row on its way to a destination."""
+
+    #: The producer has put them into the buffer.
+    PRODUCED = 0
+    #: They were given to the connection.
+    SENT = 1
+    #: The destination has them in memory: level 0 of upstream backup.
+    RECEIVED = 2
+    #: The destination never needs them again, whatever fails: level 1 of upstream backup, SGuard's checkpoints.
+    SAFE = 3
+
+
+class Mark(NamedTuple):
+    level: Level
+    #: Of whom; empty for the producer.
+    destination: str = ""
+
+
+PRODUCED = Mark(Level.PRODUCED)
+
+
+@dataclass(frozen=True)
+class BufferContents:
+    """A copy of all that a buffer holds, to be stored and loaded. Rows are shared, since they never change."""
+
+    batches: tuple[Batch, ...]
+    marks: tuple[tuple[Mark, tuple[tuple[int, int], ...]], ...]
+
+
+class OutputBuffer:
+    def __init__(self, retention: frozenset[Mark]) -> None:
+        self._retention = retention
+        self._marks: dict[Mark, NumberRanges] = {PRODUCED: NumberRanges()}
+        # In order of their numbers; those that went leave gaps.
+        self._batches: list[Batch] = []
+        self._firsts: list[int] = []
+        self._cursors: dict[str, int] = {}
+        self.held_bytes = 0
+
+    # -- the producer -------------------------------------------------------------------------------
+
+    def put(self, batch: Batch) -> None:
+        """Insert rows and mark them as produced; rows that were produced before are left out."""
+        fresh = [batch.between(*gap) for gap in self._marks[PRODUCED].gaps(batch.first, batch.last)]
+        self._marks[PRODUCED].add(batch.first, batch.last)
+        for part in fresh:
+            assert part is not None
+            if not self._may_go(part):
+                self._insert(part)
+
+    # -- destinations ----------------------------------------------------------------------------------
+
+    def peek(self, destination: str) -> Batch | None:
+        """Return the first rows that `destination` was not sent and has not acknowledged, if there are any."""
+        cursor = self._cursors.get(destination, 1)
+        for at in range(max(bisect_right(self._firsts, cursor) - 1, 0), len(self._batches)):
+            batch = self._batches[at].after(cursor - 1)
+            if batch is None:
+                continue
+            wanted = self._first_unacknowledged(destination, batch)
+            if wanted is not None:
+                return wanted
+        return None
+
+    def advance(self, destination: str) -> None:
+        """Move the cursor of `destination` behind what `peek` returns."""
+        batch = self.peek(destination)
+        assert batch is not None, "there is nothing to move behind"
+        self._cursors[destination] = batch.last + 1
+
+    def ack(self, first: int, last: int, mark: Mark) -> None:
+        """Mark the numbers from `first` to `last`, whether their rows exist yet or not."""
+        assert mark != PRODUCED
+        self._ranges(mark).add(first, last)
+        self._release(first, last)
+
+    def ack_all(self, mark: Mark) -> None:
+        """Mark all rows that are in the buffer, as when their destination is dead (Flux 3.3.2)."""
+        for batch in self._batches:
+            self._ranges(mark).add(batch.first, batch.last)
+        self._release_all()
+
+    def reset(self, destination: str) -> None:
+        """Put the cursor of `destination` before the first row that it has not acknowledged (Flux 3.4)."""
+        self._cursors.pop(destination, None)
+
+    def forget(self, mark: Mark, number: int) -> None:
+        """Take `mark` off all numbers above `number`: whoever had them has lost them."""
+        self._ranges(mark).remove_above(number)
+
+    # -- retention ---------------------------------------------------------------------------------------
+
+    def retain_until(self, retention: frozenset[Mark]) -> None:
+        """Change the retention rule: rows that bear all marks of `retention` go."""
+        self._retention = retention
+        self._release_all()
+
+    @property
+    def produced(self) -> int:
+        """The highest number that was produced; 0 before the first."""
+        return self._marks[PRODUCED].highest
+
+    @property
+    def first_held(self) -> int:
+        """The lowest number whose row is here; the next to be produced if there is none."""
+        return self._firsts[0] if self._firsts else self.produced + 1
+
+    def dangling(self) -> list[tuple[int, int]]:
+        """Return the numbers that were acknowledged by somebody and not produced yet."""
+        found = NumberRanges()
+        for mark, ranges in self._marks.items():
+            if mark != PRODUCED:
+                for first, last in ranges.ranges():
+                    for gap in self._marks[PRODUCED].gaps(first, last):
+                        found.add(*gap)
+        return found.ranges()
+
+    def held(self) -> tuple[Batch, ...]:
+        return tuple(self._batches)
+
+    # -- copies -------------------------------------------------------------------------------------------
+
+    def contents(self) -> BufferContents:
+        marks = ((mark, tuple(ranges.ranges())) for mark, ranges in self._marks.items())
+        return BufferContents(tuple(self._batches), tuple(marks))
+
+    def load(self, contents: BufferContents) -> None:
+        assert not self.produced, "the buffer is in use"
+        self._marks = {mark: NumberRanges(ranges) for mark, ranges in contents.marks}
+        for batch in contents.batches:
+            self._insert(batch)
+
+    # -- inside ---------------------------------------------------------------------------------------------
+
+    def _ranges(self, mark: Mark) -> NumberRanges:
+        return self._marks.setdefault(mark, NumberRanges())
+
+    def _first_unacknowledged(self, destination: str, batch: Batch) -> Batch | None:
+        received, safe = (
+            self._ranges(Mark(Level.RECEIVED, destination)),
+            self._ranges(Mark(Level.SAFE, destination)),
+        )
+        for first, last in received.gaps(batch.first, batch.last):
+            for gap in safe.gaps(first, last):
+                return batch.between(*gap)
+        return None
+
+    def _insert(self, batch: Batch) -> None:
+        at = bisect_right(self._firsts, batch.first)
+        self._batches.insert(at, batch)
+        self._firsts.insert(at, batch.first)
+        self.held_bytes += batch.bytes
+
+    def _may_go(self, batch: Batch) -> bool:
+        marks = (self._marks.get(mark) for mark in self._retention)
+        return all(ranges is not None and ranges.covers(batch.first, batch.last) for ranges in marks)
+
+    def _release(self, first: int, last: int) -> None:
+        begin = max(bisect_right(self._firsts, first) - 1, 0)
+        end = bisect_right(self._firsts, last)
+        self._keep(begin, end, [batch for batch in self._batches[begin:end] if not self._may_go(batch)])
+
+    def _release_all(self) -> None:
+        self._keep(0, len(self._batches), [batch for batch in self._batches if not self._may_go(batch)])
+
+    def _keep(self, begin: int, end: int, kept: Iterable[Batch]) -> None:
+        kept = list(kept)
+        if len(kept) == end - begin:
+            return
+        self.held_bytes -= sum(batch.bytes for batch in self._batches[begin:end]) - sum(b.bytes for b in kept)
+        self._batches[begin:end] = kept
+        self._firsts[begin:end] = [batch.first for batch in kept]

@@ -1,0 +1,243 @@
+"""A query that runs on nodes elsewhere: its sources, sinks and controller, in the program that started it.
+
+Who starts the nodes is passed in. A node that dies is noticed by its end, or by its silence, and another is
+started in its place, as a standby.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, Self
+
+import pyarrow as pa
+
+from peacefs.dataflow.core.controller import ControllerCore
+from peacefs.dataflow.core.edge import EdgeCore
+from peacefs.dataflow.core.effects import DeleteCheckpoint, Deliver, Effect, Send, SinkEnded, StopQuery
+from peacefs.dataflow.core.messages import CheckpointStored, Heartbeat, Message, UnitStopped
+from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.protocol import limits
+from peacefs.protocol.errors import InvalidQuery, QueryFailed
+
+from .checkpoint_store import CheckpointStore
+from .interface import Sink, Source
+from .links import Links
+from .node_process import EDGE, NodeOrders
+
+
+class Launcher(Protocol):
+    """Whoever starts nodes."""
+
+    def run_node(self, orders: NodeOrders) -> None:
+        """Start a node, and return when it has ended. Called by a thread for each node."""
+        ...
+
+    def close(self) -> None:
+        """End all nodes, so that every `run_node` returns."""
+        ...
+
+
+class EdgeRun:
+    def __init__(
+        self,
+        network: Network,
+        technique: Technique,
+        sources: Mapping[str, Source],
+        sinks: Mapping[str, Sink],
+        *,
+        nodes: int,
+        launcher: Launcher,
+        checkpoints: CheckpointStore,
+        bounds: Bounds,
+        node_timeout_s: float,
+    ) -> None:
+        for kind, wanted, given in (("source", network.sources, sources), ("sink", network.sinks, sinks)):
+            missing = {each.name for each in wanted} ^ set(given)
+            if missing:
+                raise InvalidQuery(
+                    f"{kind} {min(missing)!r} is in the query or in what was given, and not in both"
+                )
+        self._network, self._technique, self._bounds = network, technique, bounds
+        self._sources, self._sinks = sources, sinks
+        self._launcher, self._checkpoints = launcher, checkpoints
+        self._names = [f"node-{number}" for number in range(1, nodes + 1)]
+        self._token = secrets.token_hex(16)
+        self._edge = EdgeCore(network, technique, bounds)
+        self._controller = ControllerCore(
+            [plan.name for plan in network.units],
+            EdgeCore.placements(network, EDGE),
+            edge_node=EDGE,
+            nodes_wanted=nodes,
+            node_timeout_s=node_timeout_s,
+        )
+        self._ended = threading.Event()
+        self._failure: str | None = None
+        self._loop = asyncio.new_event_loop()
+        # A thread waits for each node, one asks each source, and some delete checkpoints.
+        self._loop.set_default_executor(ThreadPoolExecutor(nodes + len(sources) + 2))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._run_loop, name=f"dataflow {network.name}", daemon=True)
+        self._thread.start()
+
+    # -- for the user -----------------------------------------------------------------------------------
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until every sink has had its last row. Raises QueryFailed if the query stopped."""
+        if not self._ended.wait(timeout_s):
+            raise TimeoutError(f"query {self._network.name!r} goes on after {timeout_s} s")
+        if self._failure is not None:
+            raise QueryFailed(self._failure)
+
+    def place_of(self, unit: str) -> str | None:
+        """Return the node where a unit runs; None while there is none."""
+        return self._controller.placement.units[unit].node
+
+    def checkpoint_of(self, unit: str) -> tuple[int, int] | None:
+        """Return the checkpoint with which a unit would begin, as (incarnation, number)."""
+        return self._controller.placement.units[unit].checkpoint
+
+    def close(self) -> None:
+        """End all nodes. The checkpoint store belongs to whoever gave it."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop)
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- the loop -----------------------------------------------------------------------------------------
+
+    def _run_loop(self) -> None:
+        # Set when the query is to stop, and when a source may have room again.
+        self._stopped, self._room = asyncio.Event(), asyncio.Event()
+        try:
+            self._loop.run_until_complete(self._main())
+        except Exception as error:
+            self._failure = f"the host of query {self._network.name!r} failed: {error!r}"
+        finally:
+            self._ended.set()
+            self._loop.close()
+
+    async def _main(self) -> None:
+        schemas = {name: kind.schema for name, kind in self._network.types.items()}
+        self._links = Links(EDGE, self._token, schemas, self._received, self._broken)
+        self._address = await self._links.listen()
+        try:
+            for name in self._names:
+                self._begin(self._keep_running(name))
+            for name, rows in self._sources.items():
+                self._begin(self._feed(name, iter(rows)))
+            while not self._stopped.is_set():
+                now_s = time.monotonic()
+                self._perform(self._controller.tick(now_s))
+                self._perform(self._edge.tick(now_s))
+                await asyncio.sleep(limits.dataflow_tick_s)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._links.close()
+            self._launcher.close()
+            await self._loop.shutdown_default_executor()
+
+    def _stop(self) -> None:
+        self._ended.set()
+        self._stopped.set()
+
+    def _begin(self, steps: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(steps)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(f"{type(error).__name__}: {error}")
+
+    def _fail(self, reason: str) -> None:
+        self._failure = self._failure or reason
+        self._stop()
+
+    # -- events ---------------------------------------------------------------------------------------------
+
+    async def _keep_running(self, name: str) -> None:
+        """Start a node, and another when it ends."""
+        while True:
+            orders = NodeOrders(
+                name,
+                secrets.token_hex(8),
+                self._token,
+                self._address,
+                self._network,
+                self._technique,
+                self._bounds,
+                self._checkpoints,
+            )
+            await asyncio.to_thread(self._launcher.run_node, orders)
+            self._perform(self._controller.node_lost(name))
+
+    def _received(self, peer: str, message: Message) -> None:
+        now_s = time.monotonic()
+        match message:
+            case Heartbeat():
+                self._perform(self._controller.heartbeat(now_s, message))
+            case CheckpointStored():
+                self._perform(self._controller.checkpoint_stored(peer, message))
+            case UnitStopped():
+                self._perform(self._controller.unit_stopped(message))
+            case _:
+                self._perform(self._edge.received(now_s, peer, message))
+                self._room.set()
+
+    def _broken(self, peer: str) -> None:
+        self._perform(self._edge.disconnected(time.monotonic(), peer))
+
+    async def _feed(self, source: str, rows: Iterator[pa.RecordBatch]) -> None:
+        """Offer rows while there is room. The iterator may block: it is asked on another thread."""
+        while (batch := await asyncio.to_thread(next, rows, None)) is not None:
+            for first in range(0, batch.num_rows, limits.dataflow_batch_rows_max):
+                while not self._edge.has_room(source):
+                    self._room.clear()
+                    await self._room.wait()
+                part = batch.slice(first, limits.dataflow_batch_rows_max)
+                self._perform(self._edge.offer(time.monotonic(), source, part))
+        self._perform(self._edge.end(time.monotonic(), source))
+
+    # -- effects ---------------------------------------------------------------------------------------------
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(to, message) if to == EDGE:
+                    self._loop.call_soon(self._received, EDGE, message)
+                case Send(to, message):
+                    address = self._controller.address_of(to)
+                    if address is not None:
+                        self._links.send(to, address, message)
+                case Deliver(sink, _, batch):
+                    self._deliver(sink, batch.rows)
+                case SinkEnded():
+                    if self._edge.ended:
+                        self._ended.set()
+                case DeleteCheckpoint(unit, checkpoint):
+                    self._begin(asyncio.to_thread(self._checkpoints.delete, unit, checkpoint))
+                case StopQuery(reason):
+                    self._fail(reason)
+                case _:
+                    raise AssertionError(f"{type(effect).__name__} is not for the edge")
+
+    def _deliver(self, sink: str, rows: pa.RecordBatch) -> None:
+        try:
+            self._sinks[sink](rows)
+        except Exception as error:  # whatever the user's function raises
+            self._fail(f"sink {sink!r} failed: {type(error).__name__}: {error}")

@@ -1,0 +1,35 @@
+"""Hosts: what a query is given to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.interface import Technique
+
+#: Rows of a source, in order. They are taken as fast as the query processes them.
+Source = Iterable[pa.RecordBatch]
+#: Called with rows of a sink, in order, from a thread of the host. It must not take long.
+Sink = Callable[[pa.RecordBatch], None]
+
+
+class RunningQuery(Protocol):
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until every sink has had its last row.
+
+        Raises QueryFailed if the query stopped, and TimeoutError if it has not ended by then.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop whatever still runs."""
+        ...
+
+
+class Host(Protocol):
+    def start(
+        self, network: Network, technique: Technique, sources: Mapping[str, Source], sinks: Mapping[str, Sink]
+    ) -> RunningQuery: ...

@@ -1,0 +1,122 @@
+"""Connections between the processes of a dataflow: TCP, one in each direction, messages in order.
+
+A connection is made when there is something to send. When it ends, both ends are told, and what was on its way is
+lost. Connections begin with the query's token; who does not know it is not listened to. Loopback only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from peacefs.dataflow.core.messages import Message
+from peacefs.protocol.errors import ProtocolViolation
+
+from .wire import Hello, MessageReader, encode
+
+_HOST = "127.0.0.1"
+_READ_BYTES = 1 << 20
+
+
+class Links:
+    def __init__(
+        self,
+        name: str,
+        token: str,
+        schemas: Mapping[str, pa.Schema],
+        received: Callable[[str, Message], None],
+        broken: Callable[[str], None],
+    ) -> None:
+        self._hello = Hello(name, token)
+        self._schemas = schemas
+        self._received = received
+        self._broken = broken
+        self._outgoing: dict[str, _Outgoing] = {}
+        self._server: asyncio.Server | None = None
+        self._readers: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    async def listen(self) -> str:
+        """Accept connections, and return the address."""
+        self._server = await asyncio.start_server(self._accept, _HOST, 0)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"{host}:{port}"
+
+    def send(self, peer: str, address: str, message: Message) -> None:
+        outgoing = self._outgoing.get(peer)
+        if outgoing is None or outgoing.address != address:
+            if outgoing is not None:
+                outgoing.task.cancel()
+            outgoing = self._outgoing[peer] = _Outgoing(address)
+            outgoing.task = asyncio.create_task(self._write(peer, outgoing))
+        outgoing.messages.put_nowait(message)
+
+    async def close(self) -> None:
+        self._closing = True
+        tasks = [*(outgoing.task for outgoing in self._outgoing.values()), *self._readers]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    async def _write(self, peer: str, outgoing: _Outgoing) -> None:
+        writer: asyncio.StreamWriter | None = None
+        try:
+            host, _, port = outgoing.address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.writelines(encode(self._hello))
+            # The peer sends nothing here: whatever comes, or an end, means that it is gone.
+            gone = asyncio.create_task(reader.read(1))
+            gone.add_done_callback(lambda _: outgoing.messages.put_nowait(None))
+            try:
+                while (message := await outgoing.messages.get()) is not None:
+                    writer.writelines(encode(message))
+                    await writer.drain()
+            finally:
+                gone.cancel()
+        except OSError:
+            pass  # told below, as an end is
+        finally:
+            if writer is not None:
+                writer.close()
+            if self._outgoing.get(peer) is outgoing and not self._closing:
+                del self._outgoing[peer]
+                self._broken(peer)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._readers.add(task)
+        peer: str | None = None
+        messages = MessageReader(self._schemas)
+        try:
+            while data := await reader.read(_READ_BYTES):
+                for message in messages.feed(data):
+                    if isinstance(message, Hello):
+                        if not hmac.compare_digest(message.token, self._hello.token):
+                            return
+                        peer = message.node
+                    elif peer is None:
+                        return
+                    else:
+                        self._received(peer, message)
+        except (OSError, ProtocolViolation, asyncio.CancelledError):
+            pass  # the connection ends, which is told below
+        finally:
+            writer.close()
+            self._readers.discard(task)
+            if peer is not None and not self._closing:
+                self._broken(peer)
+
+
+class _Outgoing:
+    def __init__(self, address: str) -> None:
+        self.address = address
+        #: None at the end of the connection.
+        self.messages: asyncio.Queue[Message | None] = asyncio.Queue()
+        self.task: asyncio.Task[None]

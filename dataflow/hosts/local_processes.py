@@ -1,0 +1,95 @@
+"""Nodes as processes of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+
+import cloudpickle
+
+from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.protocol import limits
+
+from .checkpoint_store import CheckpointStore
+from .edge_run import EdgeRun
+from .interface import Sink, Source
+from .node_process import NodeOrders
+
+
+class LocalProcesses:
+    """A host of so many node processes.
+
+    host = LocalProcesses(3, DirectoryCheckpoints(Path("checkpoints")))
+    with host.start(query.network(), SGuard(interval_s=1), sources, sinks) as run:
+        run.wait()
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        checkpoints: CheckpointStore,
+        *,
+        bounds: Bounds | None = None,
+        node_timeout_s: float = limits.dataflow_node_timeout_s,
+    ) -> None:
+        self._nodes = nodes
+        self._checkpoints = checkpoints
+        self._bounds = bounds or Bounds()
+        self._node_timeout_s = node_timeout_s
+        self._launcher = _Processes()
+
+    def start(
+        self, network: Network, technique: Technique, sources: Mapping[str, Source], sinks: Mapping[str, Sink]
+    ) -> EdgeRun:
+        self._launcher = _Processes()
+        return EdgeRun(
+            network,
+            technique,
+            sources,
+            sinks,
+            nodes=self._nodes,
+            launcher=self._launcher,
+            checkpoints=self._checkpoints,
+            bounds=self._bounds,
+            node_timeout_s=self._node_timeout_s,
+        )
+
+    def pids(self) -> Mapping[str, int]:
+        """Return the process of each node of the query that was started last."""
+        return self._launcher.pids()
+
+
+class _Processes:
+    def __init__(self) -> None:
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def pids(self) -> Mapping[str, int]:
+        return {name: process.pid for name, process in dict(self._running).items()}
+
+    def run_node(self, orders: NodeOrders) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            process = subprocess.Popen([sys.executable, "-m", NodeOrders.__module__], stdin=subprocess.PIPE)
+            self._running[orders.name] = process
+        assert process.stdin is not None
+        try:
+            process.stdin.write(cloudpickle.dumps(orders))
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended, as is seen now
+        process.wait()
+        process.stdin.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            running = list(self._running.values())
+        for process in running:
+            process.kill()

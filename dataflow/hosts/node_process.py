@@ -1,0 +1,156 @@
+"""A node as a process of its own, which finds its orders on standard input.
+
+It ends when standard input does, so that it does not outlive the program that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from peacefs.dataflow.core.effects import Effect, LoadCheckpoint, Send, StoreCheckpoint
+from peacefs.dataflow.core.messages import CONTROLLER, Message, Placement
+from peacefs.dataflow.core.node import Bounds, NodeCore
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.unit_state.memory_state import MemoryState
+from peacefs.protocol import limits
+from peacefs.protocol.errors import DiskFault, PeacefsError
+
+from .checkpoint_store import CheckpointStore
+from .links import Links
+
+EDGE = "edge"
+
+
+@dataclass(frozen=True)
+class NodeOrders:
+    """Orders for a node process, given when it starts."""
+
+    name: str
+    session: str
+    token: str
+    edge_address: str
+    network: Network
+    technique: Technique
+    bounds: Bounds
+    checkpoints: CheckpointStore
+
+
+class NodeProcess:
+    def __init__(self, orders: NodeOrders) -> None:
+        self._orders = orders
+        self._addresses = {EDGE: orders.edge_address}
+        schemas = {name: kind.schema for name, kind in orders.network.types.items()}
+        self._links = Links(orders.name, orders.token, schemas, self._received, self._broken)
+        self._store = orders.checkpoints
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._core: NodeCore
+        self._edge_is_gone = False
+
+    async def run(self) -> None:
+        """Run the node until the program that started it is gone."""
+        orders = self._orders
+        address = await self._links.listen()
+        self._core = NodeCore(
+            orders.name,
+            orders.session,
+            orders.network,
+            orders.technique,
+            MemoryState,
+            orders.bounds,
+            address=address,
+        )
+        try:
+            while not self._edge_is_gone:
+                self._perform(self._core.tick(time.monotonic()))
+                await asyncio.sleep(limits.dataflow_tick_s)
+        finally:
+            await self._links.close()
+
+    # -- events ---------------------------------------------------------------------------------------
+
+    def _received(self, peer: str, message: Message) -> None:
+        if isinstance(message, Placement):
+            self._addresses |= message.addresses
+        self._perform(self._core.received(time.monotonic(), peer, message))
+
+    def _broken(self, peer: str) -> None:
+        self._edge_is_gone = self._edge_is_gone or peer == EDGE
+        self._perform(self._core.disconnected(time.monotonic(), peer))
+
+    # -- effects --------------------------------------------------------------------------------------
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(to, message) if to == self._orders.name:
+                    asyncio.get_running_loop().call_soon(self._received, to, message)
+                case Send(to, message):
+                    peer = EDGE if to == CONTROLLER else to
+                    self._links.send(peer, self._addresses[peer], message)
+                case StoreCheckpoint():
+                    self._begin(self._store_checkpoint(effect))
+                case LoadCheckpoint():
+                    self._begin(self._load_checkpoint(effect))
+                case _:
+                    raise AssertionError(f"{type(effect).__name__} is not for a node")
+
+    async def _store_checkpoint(self, wanted: StoreCheckpoint) -> None:
+        """Write a checkpoint on another thread, while the unit goes on."""
+        checkpoint = (wanted.incarnation, wanted.number)
+        error: PeacefsError | None = None
+        try:
+            await asyncio.to_thread(lambda: self._store.store(wanted.unit, checkpoint, wanted.capture.parts()))
+        except PeacefsError as fault:
+            error = fault
+        except OSError as fault:
+            error = DiskFault(f"the checkpoint of unit {wanted.unit!r} cannot be written: {fault}")
+        self._perform(self._core.stored(wanted.unit, *checkpoint, error))
+
+    async def _load_checkpoint(self, wanted: LoadCheckpoint) -> None:
+        try:
+            parts = await asyncio.to_thread(self._store.load, wanted.unit, wanted.checkpoint)
+        except (PeacefsError, OSError) as fault:
+            error = fault if isinstance(fault, PeacefsError) else DiskFault(str(fault))
+            self._perform(self._core.not_loaded(wanted.unit, wanted.incarnation, error))
+        else:
+            self._perform(self._core.loaded(time.monotonic(), wanted.unit, wanted.incarnation, parts))
+
+    def _begin(self, steps: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(steps)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def main() -> None:
+    orders: NodeOrders = cloudpickle.load(sys.stdin.buffer)
+
+    async def until_input_ends() -> None:
+        node = asyncio.create_task(NodeProcess(orders).run())
+        orphaned = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.read))
+        done, _ = await asyncio.wait({node, orphaned}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    try:
+        asyncio.run(until_input_ends())
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+        # The thread that reads standard input would hold an ordinary exit.
+        os._exit(1)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,335 @@
+"""A dataflow in one thread and in virtual time: nodes, links, a checkpoint store and failures, all under one seed.
+
+The cores are those that run for real. Every event of a core is a *step*; a failure happens before a step of a
+given number, so that a test can place one at every step of a run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import heappop, heappush
+
+import pyarrow as pa
+
+from peacefs.dataflow.core.controller import ControllerCore
+from peacefs.dataflow.core.edge import EdgeCore
+from peacefs.dataflow.core.effects import (
+    DeleteCheckpoint,
+    Deliver,
+    Effect,
+    LoadCheckpoint,
+    Send,
+    SinkEnded,
+    StopQuery,
+    StoreCheckpoint,
+)
+from peacefs.dataflow.core.messages import CONTROLLER, CheckpointStored, Heartbeat, Message, UnitStopped
+from peacefs.dataflow.core.node import Bounds, NodeCore
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.unit_state.memory_state import MemoryState
+from peacefs.protocol import limits
+from peacefs.protocol.errors import FileNotFound, QueryFailed
+
+from .checkpoint_store import MemoryCheckpoints
+
+EDGE = "edge"
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A node dies: its memory is gone, and what is on its way from and to it."""
+
+    step: int
+    node: str
+    #: After so long it is there again, empty; never if None.
+    back_after_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A node does nothing for a while, and then goes on as if nothing had happened."""
+
+    step: int
+    node: str
+    for_s: float
+
+
+@dataclass(frozen=True)
+class CutLink:
+    """The connection of two nodes breaks: what is on its way is lost, and both learn of it."""
+
+    step: int
+    nodes: tuple[str, str]
+
+
+Failure = Kill | Hang | CutLink
+
+
+@dataclass
+class Outcome:
+    """The results of a run."""
+
+    sinks: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    steps: int = 0
+    seconds: float = 0.0
+    #: (unit, node) of all that ran anywhere at any time.
+    places: set[tuple[str, str]] = field(default_factory=set)
+    checkpoints_stored: int = 0
+    #: The most bytes that any output held.
+    held_bytes_max: int = 0
+    #: The most bytes that waited at any input.
+    queued_bytes_max: int = 0
+
+    def rows(self, sink: str) -> list[tuple[object, ...]]:
+        return [
+            row for batch in self.sinks[sink] for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)
+        ]
+
+
+@dataclass
+class _Host:
+    core: NodeCore
+    hung_until_s: float = 0.0
+
+
+class SeededRun:
+    def __init__(
+        self,
+        network: Network,
+        technique: Technique,
+        rows: Mapping[str, Sequence[pa.RecordBatch]],
+        *,
+        seed: int,
+        nodes: int = 3,
+        failures: Iterable[Failure] = (),
+        bounds: Bounds | None = None,
+        rows_every_s: float = 0.05,
+        latency_s: float = 0.002,
+        store_s: float = 0.1,
+    ) -> None:
+        self._network = network
+        self._technique = technique
+        self._bounds = bounds or Bounds()
+        self._chance = random.Random(seed)
+        self._rows_every_s, self._latency_s, self._store_s = rows_every_s, latency_s, store_s
+        self._failures = sorted(failures, key=lambda failure: failure.step)
+        self._pending = {source: list(batches) for source, batches in rows.items()}
+        self._now_s = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        # Messages of a connection that has broken since do not arrive.
+        self._connections: dict[frozenset[str], int] = {}
+        self._arrivals: dict[tuple[str, str], float] = {}
+        self._checkpoints = MemoryCheckpoints()
+        self._edge = EdgeCore(network, technique, self._bounds)
+        names = [f"node-{number}" for number in range(1, nodes + 1)]
+        self._controller = ControllerCore(
+            [plan.name for plan in network.units],
+            EdgeCore.placements(network, EDGE),
+            edge_node=EDGE,
+            nodes_wanted=nodes,
+        )
+        self._nodes: dict[str, _Host] = {}
+        self._starts: dict[str, int] = {}
+        self.outcome = Outcome(sinks={sink.name: [] for sink in network.sinks})
+        self._failed: str | None = None
+        for name in names:
+            self._start(name)
+
+    # -- the run ------------------------------------------------------------------------------------------
+
+    def run(self, *, until_s: float = 60.0) -> Outcome:
+        """Play the run until every sink has ended. Raises QueryFailed if the query stops or takes longer."""
+        self._later(0.0, self._tick_controller)
+        for source in self._network.sources:
+            self._later(self._rows_every_s * self._chance.random(), partial(self._feed, source.name))
+        while not self._edge.ended:
+            if self._failed is not None:
+                raise QueryFailed(self._failed)
+            at_s, _, event = heappop(self._events)
+            if at_s > until_s:
+                raise QueryFailed(f"the query has not ended after {until_s} s of virtual time")
+            self._now_s = at_s
+            while self._failures and self._failures[0].step <= self.outcome.steps:
+                self._fail(self._failures.pop(0))
+            event()
+            self._check()
+        self.outcome.seconds = self._now_s
+        return self.outcome
+
+    def running_at(self, unit: str) -> str | None:
+        """Return the node where the controller wants a unit."""
+        return self._controller.placement.units[unit].node
+
+    # -- events --------------------------------------------------------------------------------------------
+
+    def _later(self, delay_s: float, event: Callable[[], None]) -> None:
+        self._count += 1
+        heappush(self._events, (self._now_s + delay_s, self._count, event))
+
+    def _step(self, node: str, call: Callable[[], list[Effect]]) -> None:
+        self.outcome.steps += 1
+        for effect in call():
+            self._perform(node, effect)
+
+    def _on_node(self, name: str, core: NodeCore, call: Callable[[], list[Effect]]) -> None:
+        """Call the core of a node, later if the node hangs, and never if it is another one by then."""
+        host = self._nodes.get(name)
+        if host is None or host.core is not core:
+            return
+        if host.hung_until_s > self._now_s:
+            self._later(host.hung_until_s - self._now_s, lambda: self._on_node(name, core, call))
+            return
+        self._step(name, call)
+
+    def _start(self, name: str) -> None:
+        if name in self._nodes:
+            return
+        self._starts[name] = self._starts.get(name, 0) + 1
+        core = NodeCore(
+            name, f"{name}/{self._starts[name]}", self._network, self._technique, MemoryState, self._bounds
+        )
+        self._nodes[name] = _Host(core)
+        self._later(limits.dataflow_tick_s * self._chance.random(), lambda: self._tick_node(name, core))
+
+    def _tick_node(self, name: str, core: NodeCore) -> None:
+        host = self._nodes.get(name)
+        if host is None or host.core is not core:
+            return
+        self._on_node(name, core, lambda: core.tick(self._now_s))
+        self._later(
+            max(limits.dataflow_tick_s, host.hung_until_s - self._now_s), lambda: self._tick_node(name, core)
+        )
+
+    def _tick_controller(self) -> None:
+        self._step(CONTROLLER, lambda: self._controller.tick(self._now_s))
+        self._step(EDGE, lambda: self._edge.tick(self._now_s))
+        self._later(limits.dataflow_tick_s, self._tick_controller)
+
+    def _feed(self, source: str) -> None:
+        pending = self._pending[source]
+        if not pending:
+            self._step(EDGE, lambda: self._edge.end(self._now_s, source))
+            return
+        if self._edge.has_room(source):
+            rows = pending.pop(0)
+            self._step(EDGE, lambda: self._edge.offer(self._now_s, source, rows))
+        self._later(self._rows_every_s * (0.5 + self._chance.random()), lambda: self._feed(source))
+
+    # -- effects --------------------------------------------------------------------------------------------
+
+    def _perform(self, node: str, effect: Effect) -> None:
+        match effect:
+            case Send(to, message):
+                self._send(node, to, message)
+            case StoreCheckpoint():
+                core = self._nodes[node].core
+                self._later(self._store_s * (0.5 + self._chance.random()), lambda: self._store(node, core, effect))
+            case LoadCheckpoint():
+                core = self._nodes[node].core
+                self._later(self._store_s * (0.5 + self._chance.random()), lambda: self._load(node, core, effect))
+            case DeleteCheckpoint(unit, checkpoint):
+                self._checkpoints.delete(unit, checkpoint)
+            case Deliver(sink, _, batch):
+                self.outcome.sinks[sink].append(batch.rows)
+            case SinkEnded():
+                pass
+            case StopQuery(reason):
+                self._failed = reason
+
+    def _store(self, node: str, core: NodeCore, wanted: StoreCheckpoint) -> None:
+        if node not in self._nodes or self._nodes[node].core is not core:
+            return
+        # The unit has gone on meanwhile; what was captured must be as it was.
+        self._checkpoints.store(wanted.unit, (wanted.incarnation, wanted.number), wanted.capture.parts())
+        self.outcome.checkpoints_stored += 1
+        self._on_node(node, core, lambda: core.stored(wanted.unit, wanted.incarnation, wanted.number))
+
+    def _load(self, node: str, core: NodeCore, wanted: LoadCheckpoint) -> None:
+        unit, incarnation = wanted.unit, wanted.incarnation
+        try:
+            parts = self._checkpoints.load(unit, wanted.checkpoint)
+        except FileNotFound as gone:
+            error = gone
+            self._on_node(node, core, lambda: core.not_loaded(unit, incarnation, error))
+        else:
+            self._on_node(node, core, lambda: core.loaded(self._now_s, unit, incarnation, parts))
+
+    def _send(self, sender: str, to: str, message: Message) -> None:
+        sender_host = EDGE if sender == CONTROLLER else sender
+        receiver_host = EDGE if to == CONTROLLER else to
+        link = frozenset({sender_host, receiver_host})
+        connection = self._connections.get(link, 0)
+        delay_s = 0.0 if len(link) == 1 else self._latency_s * (0.5 + self._chance.random())
+        arrival_s = max(self._now_s + delay_s, self._arrivals.get((sender, to), 0.0))
+        self._arrivals[sender, to] = arrival_s
+
+        def arrive() -> None:
+            if self._connections.get(link, 0) == connection:
+                self._receive(sender, to, message)
+
+        self._later(arrival_s - self._now_s, arrive)
+
+    def _receive(self, sender: str, to: str, message: Message) -> None:
+        if to == EDGE:
+            self._step(EDGE, lambda: self._edge.received(self._now_s, sender, message))
+        elif to == CONTROLLER:
+            self._step(CONTROLLER, lambda: self._at_controller(sender, message))
+        elif to in self._nodes:
+            core = self._nodes[to].core
+            self._on_node(to, core, lambda: core.received(self._now_s, sender, message))
+
+    def _at_controller(self, sender: str, message: Message) -> list[Effect]:
+        match message:
+            case Heartbeat():
+                return self._controller.heartbeat(self._now_s, message)
+            case CheckpointStored():
+                return self._controller.checkpoint_stored(sender, message)
+            case UnitStopped():
+                return self._controller.unit_stopped(message)
+        raise AssertionError(f"{type(message).__name__} is not for the controller")
+
+    # -- failures --------------------------------------------------------------------------------------------
+
+    def _fail(self, failure: Failure) -> None:
+        match failure:
+            case Kill(_, node, back_after_s) if node in self._nodes:
+                del self._nodes[node]
+                for other in (EDGE, *self._nodes):
+                    self._cut(other, node)
+                if back_after_s is not None:
+                    self._later(back_after_s, partial(self._start, node))
+            case Hang(_, node, for_s) if node in self._nodes:
+                self._nodes[node].hung_until_s = self._now_s + for_s
+            case CutLink(_, (one, other)):
+                self._cut(one, other)
+
+    def _cut(self, one: str, other: str) -> None:
+        """Break a connection. Both ends learn of it before they send anything else."""
+        link = frozenset({one, other})
+        self._connections[link] = self._connections.get(link, 0) + 1
+        for at, peer in ((one, other), (other, one)):
+            if at == EDGE:
+                self._step(EDGE, partial(self._edge.disconnected, self._now_s, peer))
+            elif at in self._nodes:
+                self._disconnect(at, peer)
+
+    def _disconnect(self, at: str, peer: str) -> None:
+        core = self._nodes[at].core
+        self._on_node(at, core, lambda: core.disconnected(self._now_s, peer))
+
+    # -- invariants --------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """See that every checkpoint that the controller has recorded is there, and note what is running."""
+        for name, host in self._nodes.items():
+            self.outcome.held_bytes_max = max(self.outcome.held_bytes_max, host.core.held_bytes)
+            self.outcome.queued_bytes_max = max(self.outcome.queued_bytes_max, host.core.queued_bytes)
+            self.outcome.places.update((unit, name) for unit in host.core.units)
+        for unit, where in self._controller.placement.units.items():
+            if where.checkpoint is not None:
+                self._checkpoints.load(unit, where.checkpoint)

@@ -1,0 +1,127 @@
+"""Messages of dataflows as bytes, and back. No I/O.
+
+0   2  magic "df"
+2   1  format, 1
+3   1  kind of message
+4   4  length of the head
+8   4  length of the rows; 0 if the message has none
+12  4  CRC32C of the 12 bytes before it, the head and the rows
+16     head (MessagePack), then rows (one Arrow IPC message, without its schema, which both ends have)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from crc32c import crc32c
+
+from peacefs.dataflow.core.messages import (
+    Ack,
+    CheckpointRecorded,
+    CheckpointStored,
+    Credit,
+    Data,
+    Ended,
+    Heartbeat,
+    Message,
+    Placement,
+    Subscribe,
+    Subscribed,
+    Subscription,
+    UnitStopped,
+)
+from peacefs.dataflow.model.batches import Batch
+from peacefs.protocol.errors import ProtocolViolation
+from peacefs.protocol.limits import dataflow_head_bytes_max, dataflow_rows_bytes_max
+
+_PREFIX = struct.Struct(">2sBBIII")
+_MAGIC = b"df"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first message of a connection: who speaks, and that it belongs to this query."""
+
+    node: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class _DataHead:
+    stream: str
+    subscription: Subscription
+    first: int
+
+
+_KINDS: tuple[type[Any], ...] = (
+    Hello,
+    _DataHead,
+    Subscribe,
+    Subscribed,
+    Ended,
+    Credit,
+    Ack,
+    Placement,
+    Heartbeat,
+    CheckpointStored,
+    CheckpointRecorded,
+    UnitStopped,
+)
+_encoder = msgspec.msgpack.Encoder()
+_decoders = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
+
+
+def encode(message: Message | Hello) -> list[bytes | memoryview]:
+    """Return the buffers of a message, to be sent one after the other."""
+    rows: memoryview | bytes = b""
+    head: object = message
+    if isinstance(message, Data):
+        head = _DataHead(message.stream, message.subscription, message.batch.first)
+        rows = memoryview(message.batch.rows.serialize())
+    body = _encoder.encode(head)
+    start = _PREFIX.pack(_MAGIC, _FORMAT, _KINDS.index(type(head)), len(body), len(rows), 0)[:-4]
+    checksum = crc32c(rows, crc32c(body, crc32c(start)))
+    first = start + checksum.to_bytes(4, "big") + body
+    return [first, rows] if len(rows) else [first]
+
+
+class MessageReader:
+    """Bytes of one connection, in any pieces, to messages."""
+
+    def __init__(self, schemas: Mapping[str, pa.Schema]) -> None:
+        self._schemas = schemas
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Message | Hello]:
+        """Yield the messages that are whole now. Raises ProtocolViolation for anything else."""
+        self._bytes += data
+        while len(self._bytes) >= _PREFIX.size:
+            magic, form, kind, head_bytes, rows_bytes, checksum = _PREFIX.unpack_from(self._bytes)
+            if magic != _MAGIC or form != _FORMAT or kind >= len(_KINDS):
+                raise ProtocolViolation("these bytes are no message of a dataflow")
+            if head_bytes > dataflow_head_bytes_max or rows_bytes > dataflow_rows_bytes_max:
+                raise ProtocolViolation(f"a message of {head_bytes} and {rows_bytes} bytes is too long")
+            end = _PREFIX.size + head_bytes + rows_bytes
+            if len(self._bytes) < end:
+                return
+            whole = bytes(memoryview(self._bytes)[:end])
+            del self._bytes[:end]
+            if crc32c(memoryview(whole)[_PREFIX.size :], crc32c(whole[: _PREFIX.size - 4])) != checksum:
+                raise ProtocolViolation("a message of a dataflow does not match its checksum")
+            yield self._message(kind, memoryview(whole)[_PREFIX.size :], head_bytes)
+
+    def _message(self, kind: int, body: memoryview, head_bytes: int) -> Message | Hello:
+        try:
+            head = _decoders[kind].decode(body[:head_bytes])
+            if not isinstance(head, _DataHead):
+                return head  # type: ignore[no-any-return]
+            rows = pa.ipc.read_record_batch(pa.py_buffer(body[head_bytes:]), self._schemas[head.stream])
+        except (msgspec.DecodeError, pa.ArrowException, OSError, KeyError) as error:
+            raise ProtocolViolation(f"a message of a dataflow cannot be read: {error}") from error
+        return Data(head.stream, head.subscription, Batch(head.first, rows))

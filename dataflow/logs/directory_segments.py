@@ -1,0 +1,86 @@
+"""Segments as files of a local directory, one directory a stream."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from peacefs.protocol.errors import FileNotFound
+
+from .segments import Append
+
+_SUFFIX = ".log"
+
+
+class DirectorySegments:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def append_all(self, appends: Sequence[Append]) -> None:
+        """Write everything first and sync then, so that the disk can take it together."""
+        opened: list[int] = []
+        created: set[Path] = set()
+        try:
+            for append in appends:
+                path = self._path(append.stream, append.segment)
+                if not path.exists():
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    created |= {path.parent, self._root}
+                descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+                opened.append(descriptor)
+                left = memoryview(append.data)
+                while left:
+                    left = left[os.write(descriptor, left) :]
+            for descriptor in opened:
+                os.fdatasync(descriptor)
+            for directory in created:
+                _fsync_directory(directory)
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+
+    def segments(self, stream: str) -> Sequence[tuple[int, int]]:
+        directory = self._root / quote(stream, safe="")
+        if not directory.is_dir():
+            return []
+        return sorted((int(path.stem), path.stat().st_size) for path in directory.glob(f"*{_SUFFIX}"))
+
+    def streams(self) -> Sequence[str]:
+        if not self._root.is_dir():
+            return []
+        return sorted(unquote(path.name) for path in self._root.iterdir() if any(path.glob(f"*{_SUFFIX}")))
+
+    def read(self, stream: str, segment: int, offset: int, length: int) -> bytes:
+        try:
+            with self._path(stream, segment).open("rb") as file:
+                file.seek(offset)
+                return file.read(length)
+        except FileNotFoundError:
+            raise FileNotFound(f"segment {segment} of stream {stream!r} is gone: it was trimmed") from None
+
+    def truncate(self, stream: str, segment: int, length: int) -> None:
+        descriptor = os.open(self._path(stream, segment), os.O_WRONLY)
+        try:
+            os.ftruncate(descriptor, length)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def delete(self, stream: str, segment: int) -> None:
+        path = self._path(stream, segment)
+        path.unlink(missing_ok=True)
+        if path.parent.is_dir():
+            _fsync_directory(path.parent)
+
+    def _path(self, stream: str, segment: int) -> Path:
+        return self._root / quote(stream, safe="") / f"{segment:020}{_SUFFIX}"
+
+
+def _fsync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

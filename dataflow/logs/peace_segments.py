@@ -1,0 +1,120 @@
+"""Segments of stream logs as files of peacefs, made durable by `hflush`, all streams of a commit at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self
+from urllib.parse import quote, unquote
+
+from peacefs.client.file_objects import FileSink
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, PeacefsError
+from peacefs.protocol.limits import stream_log_flushes_max
+
+from .segments import Append
+
+_SUFFIX = ".log"
+
+
+class PeaceSegments:
+    """`files` belongs to whoever gave it. To be closed; a reader has nothing open."""
+
+    def __init__(self, files: PeaceFileSystem, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        # The segment of each stream that is open for appending.
+        self._sinks: dict[str, tuple[int, FileSink]] = {}
+        self._flushes = ThreadPoolExecutor(stream_log_flushes_max, thread_name_prefix="stream log")
+
+    def append_all(self, appends: Sequence[Append]) -> None:
+        streams = dict.fromkeys(append.stream for append in appends)
+        by_stream = [[append for append in appends if append.stream == stream] for stream in streams]
+        for done in [self._flushes.submit(self._append, stream) for stream in by_stream]:
+            done.result()
+
+    def segments(self, stream: str) -> Sequence[tuple[int, int]]:
+        try:
+            entries = self._files.list(self._path(stream))
+        except FileNotFound:
+            return []
+        return sorted((int(entry.name.removesuffix(_SUFFIX)), entry.length) for entry in entries)
+
+    def streams(self) -> Sequence[str]:
+        try:
+            entries = self._files.list(self._directory)
+        except FileNotFound:
+            return []
+        return sorted(name for entry in entries if self.segments(name := unquote(entry.name)))
+
+    def read(self, stream: str, segment: int, offset: int, length: int) -> bytes:
+        try:
+            with self._files.open(self._path(stream, segment)) as source:
+                return source.read_at(offset, length)
+        except FileNotFound:
+            raise FileNotFound(f"segment {segment} of stream {stream!r} is gone: it was trimmed") from None
+
+    def truncate(self, stream: str, segment: int, length: int) -> None:
+        self._close(stream)
+        path = self._path(stream, segment)
+        self._files.recover_lease(path)
+        self._files.truncate(path, length)
+
+    def delete(self, stream: str, segment: int) -> None:
+        if stream in self._sinks and self._sinks[stream][0] == segment:
+            self._close(stream)
+        self._files.delete(self._path(stream, segment))
+
+    def close(self) -> None:
+        for stream in list(self._sinks):
+            self._close(stream)
+        self._flushes.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _append(self, appends: Sequence[Append]) -> None:
+        """Append to the segments of one stream, and flush."""
+        for append in appends:
+            sink = self._sink(append.stream, append.segment)
+            try:
+                sink.write(append.data)
+                sink.hflush()
+            except PeacefsError:
+                # Somebody else writes this stream now, or no datanode is there: the rest is not to be sent again.
+                del self._sinks[append.stream]
+                sink.discard()
+                raise
+
+    def _sink(self, stream: str, segment: int) -> FileSink:
+        if stream in self._sinks:
+            current, sink = self._sinks[stream]
+            if current == segment:
+                return sink
+            self._close(stream)
+        path = self._path(stream, segment)
+        if self._files.exists(path):
+            sink = self._reopen(path)
+        else:
+            sink = self._files.open_for_writing(path)
+        self._sinks[stream] = (segment, sink)
+        return sink
+
+    def _reopen(self, path: str) -> FileSink:
+        try:
+            return self._files.open_for_appending(path)
+        except AlreadyBeingCreated:
+            # A log has one writer: whoever had it before is dead, or is refused from now on.
+            self._files.recover_lease(path)
+            return self._files.open_for_appending(path)
+
+    def _close(self, stream: str) -> None:
+        _, sink = self._sinks.pop(stream)
+        sink.close()
+
+    def _path(self, stream: str, segment: int | None = None) -> str:
+        path = f"{self._directory}/{quote(stream, safe='')}"
+        return path if segment is None else f"{path}/{segment:020}{_SUFFIX}"

@@ -1,0 +1,82 @@
+"""Stores of segments: a port, and its twin in memory that can be cut short."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from peacefs.protocol.errors import FileNotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    stream: str
+    #: Segments are named by the first number that they may have.
+    segment: int
+    data: bytes
+
+
+class SegmentStore(Protocol):
+    def append_all(self, appends: Sequence[Append]) -> None:
+        """Append to segments, which begin with the first append, and return when all of it outlives a crash.
+
+        One call for many streams is a group commit. If it fails, any part of it may be there.
+        """
+        ...
+
+    def segments(self, stream: str) -> Sequence[tuple[int, int]]:
+        """Return (segment, bytes) of a stream in order; nothing for a stream that is not there."""
+        ...
+
+    def streams(self) -> Sequence[str]: ...
+
+    def read(self, stream: str, segment: int, offset: int, length: int) -> bytes:
+        """Return what is there of a range. Raises FileNotFound if the segment is gone."""
+        ...
+
+    def truncate(self, stream: str, segment: int, length: int) -> None: ...
+
+    def delete(self, stream: str, segment: int) -> None: ...
+
+
+class MemorySegments:
+    """Segments in memory. `cut_short` makes the next append stop in the middle, as a crash does."""
+
+    def __init__(self) -> None:
+        self._segments: dict[str, dict[int, bytearray]] = {}
+        self._chance: random.Random | None = None
+
+    def cut_short(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def append_all(self, appends: Sequence[Append]) -> None:
+        chance, self._chance = self._chance, None
+        for append in appends:
+            data = append.data if chance is None else append.data[: chance.randint(0, len(append.data))]
+            self._segments.setdefault(append.stream, {}).setdefault(append.segment, bytearray()).extend(data)
+        if chance is not None:
+            raise OSError("cut short")
+
+    def segments(self, stream: str) -> Sequence[tuple[int, int]]:
+        return sorted((segment, len(data)) for segment, data in self._segments.get(stream, {}).items())
+
+    def streams(self) -> Sequence[str]:
+        return sorted(stream for stream, segments in self._segments.items() if segments)
+
+    def read(self, stream: str, segment: int, offset: int, length: int) -> bytes:
+        try:
+            return bytes(self._segments[stream][segment][offset : offset + length])
+        except KeyError:
+            raise _gone(stream, segment) from None
+
+    def truncate(self, stream: str, segment: int, length: int) -> None:
+        del self._segments[stream][segment][length:]
+
+    def delete(self, stream: str, segment: int) -> None:
+        self._segments.get(stream, {}).pop(segment, None)
+
+
+def _gone(stream: str, segment: int) -> FileNotFound:
+    return FileNotFound(f"segment {segment} of stream {stream!r} is gone: it was trimmed, or never there")

@@ -1,0 +1,55 @@
+"""Operators: what a query says of them, and what runs.
+
+A *specification* is a value: it is compared when a query is restarted and is sent to nodes. `start` makes an
+operator that runs, which finds its state as it left it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, TypeAlias
+
+import pyarrow as pa
+
+from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.dataflow.unit_state.operator_state import OperatorState
+
+Rows: TypeAlias = pa.RecordBatch
+
+
+class Operator(ABC):
+    """An operator that runs. It is called by one thread and does one thing at a time."""
+
+    @abstractmethod
+    def process(self, port: int, rows: Rows) -> Iterable[Rows]:
+        """Take rows of one input, and return rows of the output."""
+
+    def end(self, port: int) -> Iterable[Rows]:
+        """Learn that an input has ended, and return what was held back for it."""
+        return ()
+
+    def on_time(self, now_us: int) -> Iterable[Rows]:
+        """Learn the time. Only operators whose specification has `wants_time` do."""
+        return ()
+
+
+class OperatorSpecification(ABC):
+    #: What the operator is called in names and messages.
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def operator_class(self) -> OperatorClass: ...
+
+    @property
+    def wants_time(self) -> bool:
+        return False
+
+    @abstractmethod
+    def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
+        """Return the type of the output. Raises InvalidQuery if the inputs do not fit."""
+
+    @abstractmethod
+    def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator: ...

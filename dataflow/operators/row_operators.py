@@ -1,0 +1,164 @@
+"""Operators without state: filter, select, map, flat map, union."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyarrow import acero, compute
+
+from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.model.stream_type import StreamType, names_of
+from peacefs.dataflow.unit_state.operator_state import OperatorState
+from peacefs.protocol.errors import InvalidQuery
+
+from .interface import Operator, OperatorSpecification, Rows
+
+Expression = compute.Expression
+RowsFunction = Callable[[Rows], Rows]
+
+
+@dataclass(frozen=True)
+class Filter(OperatorSpecification):
+    kind: ClassVar[str] = "filter"
+    operator_class = OperatorClass.REPEATABLE
+    predicate: Any
+
+    def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
+        (stream,) = inputs
+        try:
+            kind = _evaluate(stream.empty(), [self.predicate], ["keep"]).schema.field("keep").type
+        except (pa.ArrowException, TypeError) as error:
+            raise InvalidQuery(f"filter({self.predicate}) cannot be evaluated: {_first_line(error)}") from error
+        if not pa.types.is_boolean(kind):
+            raise InvalidQuery(
+                f"filter({self.predicate}) has type {kind}: a condition is wanted, as in col(...) > 0"
+            )
+        return stream
+
+    def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
+        return _RowByRow(lambda rows: rows.filter(self.predicate))
+
+
+@dataclass(frozen=True)
+class Select(OperatorSpecification):
+    """Columns computed by expressions, in order."""
+
+    kind: ClassVar[str] = "select"
+    operator_class = OperatorClass.REPEATABLE
+    names: tuple[str, ...]
+    expressions: tuple[Any, ...]
+
+    def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
+        (stream,) = inputs
+        if stream.time not in self.names:
+            raise InvalidQuery(
+                f"select leaves the time column {stream.time!r} out of {names_of(self.names)}: add it, since "
+                "every stream has one"
+            )
+        try:
+            schema = _evaluate(stream.empty(), self.expressions, self.names).schema
+        except (pa.ArrowException, TypeError) as error:
+            raise InvalidQuery(f"select of {names_of(self.names)} fails: {_first_line(error)}") from error
+        return StreamType(schema, stream.time)
+
+    def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
+        return _RowByRow(lambda rows: _evaluate(rows, self.expressions, self.names))
+
+
+@dataclass(frozen=True)
+class MapRows(OperatorSpecification):
+    """A function of the user that makes one row of each row, or, as `flat map`, any number of rows.
+
+    It is given a batch, and has to treat each of its rows by itself.
+    """
+
+    kind: ClassVar[str] = "map"
+    function: RowsFunction
+    schema: pa.Schema
+    time: str
+    flat: bool
+    deterministic: bool
+
+    @property
+    def operator_class(self) -> OperatorClass:
+        return OperatorClass.REPEATABLE if self.deterministic else OperatorClass.ARBITRARY
+
+    def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
+        if not callable(self.function):
+            raise InvalidQuery(f"map needs a function of a record batch, not {self.function!r}")
+        return StreamType(self.schema, self.time)
+
+    def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
+        return _RowByRow(self._apply)
+
+    def _apply(self, rows: Rows) -> Rows:
+        made = checked(self.function(rows), self.schema, self.function)
+        if not self.flat and made.num_rows != rows.num_rows:
+            raise ValueError(
+                f"{name_of(self.function)} made {made.num_rows} rows of {rows.num_rows}: use flat_map for that"
+            )
+        return made
+
+
+@dataclass(frozen=True)
+class Union(OperatorSpecification):
+    """Rows of all inputs as they come. Its output depends on how they interleave."""
+
+    kind: ClassVar[str] = "union"
+    operator_class = OperatorClass.ARBITRARY
+
+    def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
+        first = inputs[0]
+        for other in inputs[1:]:
+            if other != first:
+                raise InvalidQuery(
+                    f"union needs streams of one type: ({describe(first)}) and ({describe(other)}); "
+                    "make them alike with select"
+                )
+        return first
+
+    def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
+        return _RowByRow(lambda rows: rows)
+
+
+class _RowByRow(Operator):
+    def __init__(self, function: RowsFunction) -> None:
+        self._function = function
+
+    def process(self, port: int, rows: Rows) -> Iterable[Rows]:
+        made = self._function(rows)
+        return (made,) if made.num_rows else ()
+
+
+def describe(stream: StreamType) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in stream.schema) + f", time {stream.time}"
+
+
+def name_of(function: Callable[..., object]) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
+def checked(made: object, schema: pa.Schema, function: Callable[..., object]) -> Rows:
+    """Return what a function of the user made, if it has the schema that was promised."""
+    if not isinstance(made, pa.RecordBatch):
+        raise TypeError(f"{name_of(function)} returned {type(made).__name__}: a pyarrow.RecordBatch is wanted")
+    if made.schema.names != schema.names or made.schema.types != schema.types:
+        raise TypeError(f"{name_of(function)} returned ({made.schema}) where ({schema}) was promised")
+    return made
+
+
+def _evaluate(rows: Rows, expressions: Sequence[Any], names: Sequence[str]) -> Rows:
+    steps = [
+        acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([rows]))),
+        acero.Declaration("project", acero.ProjectNodeOptions(list(expressions), list(names))),
+    ]
+    table = acero.Declaration.from_sequence(steps).to_table(use_threads=False).combine_chunks()
+    batches = table.to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

@@ -1,0 +1,26 @@
+"""Times of rows as whole microseconds, and their running maxima: how far a stream has come at each of its rows."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from .interface import Rows
+
+Times: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+#: Earlier than every row, and far enough from the lowest number that windows can be subtracted from it.
+EARLIEST_US = -(2**61)
+
+
+def times_of(rows: Rows, column: str) -> Times:
+    times: Times = rows.column(column).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return times
+
+
+def running_maxima(times: Times, before: int) -> Times:
+    """Return for each row the latest time up to it, where `before` was the latest of the rows before."""
+    maxima: Times = np.maximum(np.maximum.accumulate(times), before)
+    return maxima

@@ -1,0 +1,64 @@
+"""Bounded sort: rows in the order of their times, if none is later than a bound (Aurora's BSort).
+
+A row is emitted when a row comes whose time is later by the bound. A row that is out of order by more is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+from pyarrow import compute
+
+from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.dataflow.unit_state.operator_state import OperatorState
+
+from .interface import Operator, OperatorSpecification, Rows
+from .row_times import EARLIEST_US, running_maxima, times_of
+
+
+@dataclass(frozen=True)
+class BoundedSort(OperatorSpecification):
+    kind: ClassVar[str] = "sort"
+    operator_class = OperatorClass.CONVERGENT_CAPABLE
+    within_us: int
+
+    def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
+        (stream,) = inputs
+        return stream
+
+    def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
+        return _Sort(self.within_us, inputs[0], state)
+
+
+class _Sort(Operator):
+    def __init__(self, within_us: int, stream: StreamType, state: OperatorState) -> None:
+        self._within_us = within_us
+        self._time = stream.time
+        self._waiting = state.rows("waiting", stream.schema)
+        self._latest = state.cell("latest", EARLIEST_US)
+
+    def process(self, port: int, rows: Rows) -> Iterable[Rows]:
+        times = times_of(rows, self._time)
+        maxima = running_maxima(times, self._latest.get())
+        self._latest.set(int(maxima[-1]))
+        self._waiting.append(rows.filter(pa.array(times >= maxima - self._within_us)))
+        return self._release(int(maxima[-1]) - self._within_us)
+
+    def end(self, port: int) -> Iterable[Rows]:
+        return self._release(self._latest.get())
+
+    def _release(self, until_us: int) -> Iterable[Rows]:
+        waiting = self._waiting.table()
+        ready = compute.less_equal(waiting.column(self._time).cast(pa.int64()), until_us)
+        released = waiting.filter(ready)
+        if not released.num_rows:
+            return ()
+        self._waiting.replace(waiting.filter(compute.invert(ready)))
+        # Sorting is stable: rows of one time stay in the order in which they came.
+        in_order = compute.sort_indices(released.column(self._time))
+        batches: list[Rows] = released.take(in_order).combine_chunks().to_batches()
+        return batches

@@ -1,0 +1,160 @@
+"""Aggregates over windows of time, by key, vectorised.
+
+A window begins at a multiple of its advance since 1970, so that two runs that begin at different rows agree on the
+windows (this makes the operator convergent-capable). Rows are aggregated by *pane*, the largest piece of time that
+no window cuts; a window is emitted, ordered by key, when a row comes that is later than its end by the lateness
+that is allowed, and merges its panes. A row older than the end of a window that was emitted is late and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute
+
+from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.model.stream_type import TIME, StreamType
+from peacefs.dataflow.unit_state.operator_state import OperatorState
+from peacefs.protocol.errors import InvalidQuery
+
+from .aggregates import Aggregation
+from .interface import Operator, OperatorSpecification, Rows
+from .row_times import EARLIEST_US, Times, running_maxima, times_of
+
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+_PANE = "bucket"
+
+
+@dataclass(frozen=True)
+class AggregateTimeWindows(OperatorSpecification):
+    kind: ClassVar[str] = "aggregate"
+    keys: tuple[str, ...]
+    size_us: int
+    advance_us: int
+    aggregations: tuple[Aggregation, ...]
+    lateness_us: int = 0
+    #: Emit open windows when no row came for so long.
+    timeout_us: int | None = None
+
+    @property
+    def operator_class(self) -> OperatorClass:
+        return OperatorClass.CONVERGENT_CAPABLE if self.timeout_us is None else OperatorClass.ARBITRARY
+
+    @property
+    def wants_time(self) -> bool:
+        return self.timeout_us is not None
+
+    def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
+        (stream,) = inputs
+        stream.require(self.keys, "key_by")
+        if stream.time in self.keys:
+            raise InvalidQuery(f"key_by contains the time column {stream.time!r}: windows are what divides time")
+        fields = [stream.schema.field(key) for key in self.keys]
+        fields += [pa.field(WINDOW_START, TIME), pa.field(WINDOW_END, TIME)]
+        fields += [pa.field(each.name, each.result_type(stream)) for each in self.aggregations]
+        return StreamType(pa.schema(fields), WINDOW_END)
+
+    def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
+        return _TimeWindows(self, inputs[0], self.output_type(inputs).schema, state)
+
+
+class _TimeWindows(Operator):
+    def __init__(
+        self, of: AggregateTimeWindows, stream: StreamType, schema: pa.Schema, state: OperatorState
+    ) -> None:
+        self._of = of
+        self._time = stream.time
+        self._schema = schema
+        self._pane_us = gcd(of.size_us, of.advance_us)
+        self._accumulators = [pair for each in of.aggregations for pair in each.accumulators(stream)]
+        self._over_rows = [pair for each in of.aggregations for pair in each.over_rows()]
+        keys = pa.schema([stream.schema.field(key) for key in of.keys])
+        self._groups = state.groups("panes", keys, self._accumulators)
+        # [latest time of a row, end of the last window that was emitted, since when no row came]
+        self._progress = state.cell("progress", [EARLIEST_US, EARLIEST_US, None])
+
+    def process(self, port: int, rows: Rows) -> Iterable[Rows]:
+        latest, closed, _ = self._progress.get()
+        times = times_of(rows, self._time)
+        maxima = running_maxima(times, latest)
+        on_time = times >= np.maximum(self._closed_by(maxima), closed)
+        if not on_time.all():
+            rows, times = rows.filter(pa.array(on_time)), times[on_time]
+        if rows.num_rows:
+            self._merge(rows, times)
+        latest = int(maxima[-1])
+        return self._close(latest, max(closed, int(self._closed_by(maxima[-1:])[0])))
+
+    def end(self, port: int) -> Iterable[Rows]:
+        return self._close_all()
+
+    def on_time(self, now_us: int) -> Iterable[Rows]:
+        latest, closed, idle_since = self._progress.get()
+        if idle_since is None:
+            self._progress.set([latest, closed, now_us])
+            return ()
+        assert self._of.timeout_us is not None
+        return self._close_all() if now_us - idle_since >= self._of.timeout_us else ()
+
+    def _closed_by(self, times: Times) -> Times:
+        """Return the end of the last window that is over at each of `times`."""
+        started = (times - (self._of.size_us + self._of.lateness_us)) // self._of.advance_us
+        return started * self._of.advance_us + self._of.size_us
+
+    def _merge(self, rows: Rows, times: Times) -> None:
+        columns = {field.name: rows.column(field.name) for field in rows.schema if field.name != self._time}
+        columns[self._time] = rows.column(self._time)
+        table = pa.table({**columns, _PANE: pa.array(times // self._pane_us)})
+        made = table.group_by([_PANE, *self._of.keys], use_threads=False).aggregate(self._over_rows)
+        names = [_PANE, *self._of.keys, *(field.name for field, _ in self._accumulators)]
+        for batch in made.rename_columns(names).combine_chunks().to_batches():
+            self._groups.merge(batch)
+
+    def _close_all(self) -> Iterable[Rows]:
+        latest, closed, _ = self._progress.get()
+        panes = self._groups.buckets()
+        if not panes:
+            return ()
+        # The last window that begins at or before the last pane.
+        last = (panes[-1] * self._pane_us) // self._of.advance_us * self._of.advance_us + self._of.size_us
+        return self._close(latest, max(closed, last))
+
+    def _close(self, latest: int, until: int) -> Iterable[Rows]:
+        """Emit the windows that end at or before `until` and were not emitted yet."""
+        _, closed, _ = self._progress.get()
+        self._progress.set([latest, until, None])
+        if until <= closed:
+            return ()
+        emitted = [self._window(end) for end in self._ends(closed, until)]
+        self._groups.drop_before((until + self._of.advance_us - self._of.size_us) // self._pane_us)
+        return emitted
+
+    def _ends(self, closed: int, until: int) -> list[int]:
+        """Return the ends of windows that have rows, above `closed` and up to `until`."""
+        size, advance = self._of.size_us, self._of.advance_us
+        ends: set[int] = set()
+        for pane in self._groups.buckets():
+            begin = pane * self._pane_us
+            # Windows that contain the pane begin after `begin - size` and at or before `begin`.
+            first = max((begin - size) // advance + 1, (closed - size) // advance + 1)
+            last = min(begin // advance, (until - size) // advance)
+            ends.update(start * advance + size for start in range(first, last + 1))
+        return sorted(ends)
+
+    def _window(self, end: int) -> Rows:
+        merged = self._groups.between((end - self._of.size_us) // self._pane_us, end // self._pane_us)
+        columns = [merged.column(key) for key in self._of.keys]
+        for edge in (end - self._of.size_us, end):
+            columns.append(pa.repeat(pa.scalar(edge, TIME), merged.num_rows))
+        columns += [each.show(merged.column) for each in self._of.aggregations]
+        window = pa.Table.from_arrays(columns, schema=self._schema)
+        if self._of.keys:
+            window = window.take(compute.sort_indices(window, [(key, "ascending") for key in self._of.keys]))
+        (rows,) = window.combine_chunks().to_batches()
+        return rows

@@ -1,0 +1,39 @@
+"""Durations as users write them: "500ms", "60s", "5 minutes"."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from peacefs.protocol.errors import InvalidQuery
+
+Duration = str | timedelta
+
+_UNITS_US = {
+    "us": 1,
+    "ms": 1000,
+    "s": 1_000_000,
+    "second": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "minute": 60_000_000,
+    "h": 3_600_000_000,
+    "hour": 3_600_000_000,
+    "d": 86_400_000_000,
+    "day": 86_400_000_000,
+}
+
+
+def microseconds(duration: Duration, purpose: str, *, least: int = 1) -> int:
+    """Return `duration` in microseconds. Raises InvalidQuery, which names `purpose`, if it is none."""
+    if isinstance(duration, timedelta):
+        us = duration // timedelta(microseconds=1)
+    else:
+        found = re.fullmatch(r"(\d+)\s*([a-z]+?)", duration.strip()) if isinstance(duration, str) else None
+        unit = found and (_UNITS_US.get(found[2]) or _UNITS_US.get(found[2].removesuffix("s")))
+        if not found or not unit:
+            raise InvalidQuery(f"{purpose} is {duration!r}: write a duration as '500ms', '60s' or '5 minutes'")
+        us = int(found[1]) * unit
+    if us < least:
+        raise InvalidQuery(f"{purpose} is {duration!r}: it has to be longer")
+    return us

@@ -1,0 +1,105 @@
+"""Queries, as users write them.
+
+    from peacefs.dataflow import Query, functions as F
+
+    query = Query("logins")
+    (
+        query.source("events", {"address": "string", "at": "timestamp", "ok": "bool"}, time="at")
+        .filter(~F.col("ok"))
+        .key_by("address")
+        .window("60s", every="1s")
+        .aggregate(F.count())
+        .filter(F.col("count") > 10)
+        .sink("attacks")
+    )
+
+Each call says at once what is wrong with it, in one line.
+"""
+
+from __future__ import annotations
+
+from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.dataflow.operators.interface import OperatorSpecification
+from peacefs.protocol.errors import InvalidQuery
+
+from .network import Network, OperatorNode, SinkNode, SourceNode
+from .schemas import Schema, as_schema
+from .stream import Stream
+
+
+class Query:
+    """A continuous query. Its streams begin with `source` and end with `sink`."""
+
+    def __init__(self, name: str) -> None:
+        if not name.strip():
+            raise InvalidQuery("a query needs a name: Query('logins')")
+        self.name = name
+        self._sources: dict[str, SourceNode] = {}
+        self._operators: dict[str, OperatorNode] = {}
+        self._sinks: dict[str, SinkNode] = {}
+
+    def source(self, name: str, schema: Schema, *, time: str) -> Stream:
+        """Begin a stream. `time` names the column, of type timestamp, that says when a row happened."""
+        self._free(name)
+        self._sources[name] = SourceNode(name, StreamType(as_schema(schema), time))
+        return Stream(self, name, self._sources[name].type, unit=self.name)
+
+    def network(self) -> Network:
+        """Return what was written, as one value. Raises InvalidQuery if something is missing."""
+        network = Network(
+            self.name, tuple(self._sources.values()), tuple(self._operators.values()), tuple(self._sinks.values())
+        )
+        if not network.sinks:
+            raise InvalidQuery(f"query {self.name!r} has no sink: end a stream with sink('name')")
+        read = {name for operator in network.operators for name in operator.inputs}
+        read |= {sink.input for sink in network.sinks}
+        for node in network.producers:
+            if node.name not in read:
+                raise InvalidQuery(
+                    f"nothing reads the stream of {node.name!r}: end it with sink('name') or remove it"
+                )
+        assert network.units or not network.operators
+        return network
+
+    @property
+    def operator_class(self) -> OperatorClass:
+        """The class of its most general operator, which decides what a failure may cost."""
+        return self.network().operator_class
+
+    # -- for streams ----------------------------------------------------------------------------------
+
+    def add_operator(
+        self, specification: OperatorSpecification, inputs: tuple[Stream, ...], name: str | None
+    ) -> Stream:
+        for stream in inputs[1:]:
+            if stream.query is not self:
+                raise InvalidQuery(
+                    f"{specification.kind} of streams of two queries, {self.name!r} and {stream.query.name!r}: "
+                    "begin both at one query's sources"
+                )
+        types = tuple(stream.type for stream in inputs)
+        made = specification.output_type(types)
+        name = name or self._name_for(specification)
+        self._free(name)
+        unit = inputs[0].unit_name
+        names = tuple(stream.name for stream in inputs)
+        self._operators[name] = OperatorNode(name, unit, specification, names, types, made)
+        return Stream(self, name, made, unit)
+
+    def add_sink(self, name: str, stream: Stream) -> None:
+        if name in self._sinks:
+            raise InvalidQuery(f"query {self.name!r} has a sink {name!r} already: give this one another name")
+        self._sinks[name] = SinkNode(name, stream.name, stream.type)
+
+    def _name_for(self, specification: OperatorSpecification) -> str:
+        number = 1 + sum(node.specification.kind == specification.kind for node in self._operators.values())
+        while (name := f"{specification.kind}-{number}") in self._operators:
+            number += 1
+        return name
+
+    def _free(self, name: str) -> None:
+        if not name or name in self._sources or name in self._operators:
+            raise InvalidQuery(
+                f"query {self.name!r} has a {name!r} already: give each source and operator its own name"
+            )

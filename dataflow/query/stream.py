@@ -1,0 +1,246 @@
+"""Streams, keyed streams and windowed streams: the steps of a query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from peacefs.dataflow.functions import col
+from peacefs.dataflow.model.stream_type import StreamType, names_of
+from peacefs.dataflow.operators.aggregates import Aggregation
+from peacefs.dataflow.operators.count_windows import AggregateCountWindows
+from peacefs.dataflow.operators.join import JoinWindow
+from peacefs.dataflow.operators.process import Process, StatefulFunction
+from peacefs.dataflow.operators.resample import Resample
+from peacefs.dataflow.operators.row_operators import Filter, MapRows, RowsFunction, Select, Union
+from peacefs.dataflow.operators.sort import BoundedSort
+from peacefs.dataflow.operators.time_windows import AggregateTimeWindows
+from peacefs.protocol.errors import InvalidQuery
+
+from .durations import Duration, microseconds
+from .schemas import Schema, as_schema
+
+if TYPE_CHECKING:
+    from .query import Query
+
+
+class Stream:
+    """Rows of one type. Each method returns another stream; this one can be read by several."""
+
+    def __init__(self, query: Query, name: str, type: StreamType, unit: str) -> None:
+        self.query = query
+        self.name = name
+        self.type = type
+        self.unit_name = unit
+
+    # -- row by row ---------------------------------------------------------------------------------------
+
+    def filter(self, condition: Any, *, name: str | None = None) -> Stream:
+        """Keep the rows for which an expression holds: `filter(col("status") == 401)`."""
+        return self.query.add_operator(Filter(condition), (self,), name)
+
+    def select(self, *columns: str, name: str | None = None, **computed: Any) -> Stream:
+        """Keep columns, and compute others: `select("at", "address", bits=col("bytes") * 8)`."""
+        twice = [column for column in columns if column in computed]
+        if twice:
+            raise InvalidQuery(f"select names {names_of(twice)} twice: as a column and as a computed one")
+        self.type.require(columns, "select")
+        names = (*columns, *computed)
+        expressions = (*(col(column) for column in columns), *computed.values())
+        return self.query.add_operator(Select(names, expressions), (self,), name)
+
+    def with_columns(self, *, name: str | None = None, **computed: Any) -> Stream:
+        """Add computed columns, or replace columns: `with_columns(bits=col("bytes") * 8)`."""
+        return self.select(
+            *(each for each in self.type.schema.names if each not in computed), name=name, **computed
+        )
+
+    def map(
+        self,
+        function: RowsFunction,
+        schema: Schema | None = None,
+        *,
+        time: str | None = None,
+        deterministic: bool = True,
+        name: str | None = None,
+    ) -> Stream:
+        """Apply a function to record batches that makes one row of each, of `schema` if that differs."""
+        return self._map(function, schema, time, deterministic, flat=False, name=name)
+
+    def flat_map(
+        self,
+        function: RowsFunction,
+        schema: Schema | None = None,
+        *,
+        time: str | None = None,
+        deterministic: bool = True,
+        name: str | None = None,
+    ) -> Stream:
+        """Apply a function to record batches that makes any number of rows of each row."""
+        return self._map(function, schema, time, deterministic, flat=True, name=name)
+
+    # -- several rows ---------------------------------------------------------------------------------------
+
+    def union(self, *others: Stream, name: str | None = None) -> Stream:
+        """Put the rows of other streams of the same type among these, as they come."""
+        if not others:
+            raise InvalidQuery("union needs another stream: union(other)")
+        return self.query.add_operator(Union(), (self, *others), name)
+
+    def sort(self, within: Duration, *, name: str | None = None) -> Stream:
+        """Put rows into the order of their times; one that is out of order by more than `within` is left out."""
+        return self.query.add_operator(BoundedSort(microseconds(within, "sort(within)", least=0)), (self,), name)
+
+    def key_by(self, *columns: str) -> KeyedStream:
+        """Group rows by columns, for what follows: a window, a join, a state."""
+        if not columns:
+            raise InvalidQuery("key_by needs a column: key_by('address'); for all rows together leave it out")
+        self.type.require(columns, "key_by")
+        return KeyedStream(self, columns)
+
+    def window(
+        self,
+        size: Duration,
+        every: Duration | None = None,
+        *,
+        lateness: Duration = "0s",
+        timeout: Duration | None = None,
+    ) -> WindowedStream:
+        """Group rows by windows of time, of all keys together. See `KeyedStream.window`."""
+        return KeyedStream(self, ()).window(size, every, lateness=lateness, timeout=timeout)
+
+    def count_window(
+        self, size: int, every: int | None = None, *, timeout: Duration | None = None
+    ) -> WindowedStream:
+        """Group rows by windows of a number of rows. See `KeyedStream.count_window`."""
+        return KeyedStream(self, ()).count_window(size, every, timeout=timeout)
+
+    def resample(
+        self, *columns: str, every: Duration, method: Literal["last", "linear"] = "last", name: str | None = None
+    ) -> Stream:
+        """Give values of columns at regular times. See `KeyedStream.resample`."""
+        return KeyedStream(self, ()).resample(*columns, every=every, method=method, name=name)
+
+    def process(
+        self,
+        function: StatefulFunction,
+        schema: Schema | None = None,
+        *,
+        time: str | None = None,
+        deterministic: bool = True,
+        name: str | None = None,
+    ) -> Stream:
+        """Apply a function of (record batch, state): the state is a map that outlives failures.
+
+        What it does must depend on the rows and the state alone, and not on how rows were cut into batches; else
+        say `deterministic=False`.
+        """
+        schema, time = self._schema(schema, time)
+        return self.query.add_operator(Process(function, schema, time, deterministic), (self,), name)
+
+    # -- where it runs and ends ---------------------------------------------------------------------------------
+
+    def unit(self, name: str) -> Stream:
+        """Run what follows in an HA unit of this name, which is checkpointed and recovered by itself."""
+        if not name:
+            raise InvalidQuery("unit needs a name: unit('sessions')")
+        return Stream(self.query, self.name, self.type, name)
+
+    def sink(self, name: str) -> Query:
+        """End the stream: its rows leave the query by this name."""
+        self.query.add_sink(name, self)
+        return self.query
+
+    def _map(
+        self,
+        function: RowsFunction,
+        schema: Schema | None,
+        time: str | None,
+        deterministic: bool,
+        *,
+        flat: bool,
+        name: str | None,
+    ) -> Stream:
+        schema, time = self._schema(schema, time)
+        return self.query.add_operator(MapRows(function, schema, time, flat, deterministic), (self,), name)
+
+    def _schema(self, schema: Schema | None, time: str | None) -> tuple[Any, str]:
+        return self.type.schema if schema is None else as_schema(schema), time or self.type.time
+
+
+class KeyedStream:
+    """A stream whose rows are grouped by columns."""
+
+    def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
+        self._stream = stream
+        self._keys = keys
+
+    def window(
+        self,
+        size: Duration,
+        every: Duration | None = None,
+        *,
+        lateness: Duration = "0s",
+        timeout: Duration | None = None,
+    ) -> WindowedStream:
+        """Group rows by windows of time: of `size`, one beginning with each multiple of `every`.
+
+        A window is emitted when a row comes that is later than its end by `lateness`, or, with `timeout`, when no
+        row came for so long. Rows that are older than a window that was emitted are left out.
+        """
+        size_us = microseconds(size, "window(size)")
+        every_us = size_us if every is None else microseconds(every, "window(every)")
+        late_us = microseconds(lateness, "window(lateness)", least=0)
+        timeout_us = None if timeout is None else microseconds(timeout, "window(timeout)")
+        return WindowedStream(
+            self._stream,
+            lambda aggregations: AggregateTimeWindows(
+                self._keys, size_us, every_us, aggregations, late_us, timeout_us
+            ),
+        )
+
+    def count_window(
+        self, size: int, every: int | None = None, *, timeout: Duration | None = None
+    ) -> WindowedStream:
+        """Group rows by windows of `size` rows of a key, one beginning with every so many rows."""
+        every = size if every is None else every
+        if size < 1 or every < 1:
+            raise InvalidQuery(f"count_window({size}, every={every}): both have to be 1 or more")
+        timeout_us = None if timeout is None else microseconds(timeout, "count_window(timeout)")
+        return WindowedStream(
+            self._stream,
+            lambda aggregations: AggregateCountWindows(self._keys, size, every, aggregations, timeout_us),
+        )
+
+    def join(self, other: KeyedStream, within: Duration, *, name: str | None = None) -> Stream:
+        """Pair rows of two streams that have equal keys and whose times differ by at most `within`."""
+        if not isinstance(other, KeyedStream) or other._keys != self._keys:
+            raise InvalidQuery(
+                f"join needs a stream with the same keys: join(other.key_by({names_of(self._keys)}), ...)"
+            )
+        specification = JoinWindow(self._keys, microseconds(within, "join(within)", least=0))
+        return self._stream.query.add_operator(specification, (self._stream, other._stream), name)
+
+    def resample(
+        self, *columns: str, every: Duration, method: Literal["last", "linear"] = "last", name: str | None = None
+    ) -> Stream:
+        """Give values of columns at multiples of `every`: the last ones before, or on a line between two rows."""
+        specification = Resample(self._keys, columns, microseconds(every, "resample(every)"), method)
+        return self._stream.query.add_operator(specification, (self._stream,), name)
+
+
+class WindowedStream:
+    """A stream whose rows are grouped by windows."""
+
+    def __init__(self, stream: Stream, specification: Any) -> None:
+        self._stream = stream
+        self._specification = specification
+
+    def aggregate(self, *aggregations: Aggregation, name: str | None = None, **named: Aggregation) -> Stream:
+        """Compute one row of each window and key: `aggregate(count(), largest=max("bytes"))`."""
+        every = (*aggregations, *(each.alias(alias) for alias, each in named.items()))
+        if not every:
+            raise InvalidQuery("aggregate needs a function: aggregate(count())")
+        for each in every:
+            if not isinstance(each, Aggregation):
+                raise InvalidQuery(f"aggregate takes functions as count() and max('bytes'), and not {each!r}")
+        return self._stream.query.add_operator(self._specification(every), (self._stream,), name)

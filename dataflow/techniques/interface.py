@@ -1,0 +1,74 @@
+"""Recovery techniques as rules on top of buffers that are the same for all.
+
+A technique says how long rows are kept (`retention`), what is acknowledged and when checkpoints are taken (a
+*guard* for each unit), and whether a unit that begins again goes on with its numbers (`lineage`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from peacefs.dataflow.core.output_buffer import Level, Mark
+from peacefs.dataflow.model.batches import Position
+from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+
+Positions = Mapping[str, Position]
+
+
+@dataclass(frozen=True)
+class TakeCheckpoint:
+    """Capture the unit now and store it under a number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Acknowledge:
+    """Tell producers how far their rows have come."""
+
+    level: Level
+    upto: Positions
+
+
+Action = TakeCheckpoint | Acknowledge
+
+
+class Guard:
+    """A technique at work for one unit on its node. Every event may lead to actions."""
+
+    def tick(self, now_s: float, positions: Positions) -> Iterable[Action]:
+        """Time passes; `positions` says how far the unit has processed each of its inputs."""
+        return ()
+
+    def recorded(self, number: int) -> Iterable[Action]:
+        """A checkpoint is stored, and the controller will begin the unit with it."""
+        return ()
+
+    def failed(self, number: int) -> None:
+        """A checkpoint could not be stored."""
+
+
+class Technique(ABC):
+    name: ClassVar[str]
+    #: Whether rows for a consumer that is away are dropped, so that nothing waits for it.
+    drops_for_absent: ClassVar[bool] = False
+    #: Whether rows may be lost; else a unit that finds rows lost stops the query.
+    tolerates_gaps: ClassVar[bool] = False
+
+    @abstractmethod
+    def promises(self, network: OperatorClass) -> Recovery:
+        """Return the kind of recovery that a network of this class gets (HA, Table 2)."""
+
+    @abstractmethod
+    def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
+        """Return the marks that a row needs before it goes from the output buffer."""
+
+    @abstractmethod
+    def lineage(self, incarnation: int) -> int:
+        """Return the numbering of a unit's output: the same for all its starts if duplicates can be recognised."""
+
+    @abstractmethod
+    def guard(self, unit: str, now_s: float) -> Guard: ...

@@ -1,0 +1,28 @@
+"""The part of a unit's state that belongs to one operator: names are those of the operator's own."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from .interface import Cell, Groups, Merge, RowQueue, UnitState
+
+
+class OperatorState:
+    def __init__(self, unit: UnitState, operator: str) -> None:
+        self._unit = unit
+        self._operator = operator
+
+    def cell(self, name: str, initial: Any) -> Cell:
+        return self._unit.cell(f"{self._operator}/{name}", initial)
+
+    def rows(self, name: str, schema: pa.Schema) -> RowQueue:
+        return self._unit.rows(f"{self._operator}/{name}", schema)
+
+    def groups(self, name: str, keys: pa.Schema, accumulators: Sequence[tuple[pa.Field, Merge]]) -> Groups:
+        return self._unit.groups(f"{self._operator}/{name}", keys, accumulators)
+
+    def mapping(self, name: str) -> MutableMapping[Any, Any]:
+        return self._unit.mapping(f"{self._operator}/{name}")

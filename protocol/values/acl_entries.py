@@ -1,0 +1,94 @@
+"""Entries of access control lists, in the words and the text form of Hadoop: `default:user:ann:rw-`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from peacefs.protocol.errors import BadRequest, IllegalChange
+
+from .account_names import check_account_name
+
+_ACTIONS: Final = ("---", "--x", "-w-", "-wx", "r--", "r-x", "rw-", "rwx")
+_DEFAULT: Final = "default"
+
+
+class Scope(IntEnum):
+    """Whether an entry is about the file or directory, or about what is made in the directory. In their order."""
+
+    ACCESS = 0
+    DEFAULT = 1
+
+
+class EntryType(IntEnum):
+    """Whom an entry is about. In their order."""
+
+    USER = 0
+    GROUP = 1
+    MASK = 2
+    OTHER = 3
+
+
+class AclEntry(NamedTuple):
+    """Entries compare as they are sorted. No `name` for owner, owning group, mask and others.
+
+    `permission` are the bits of rwx.
+    """
+
+    scope: Scope
+    type: EntryType
+    name: str
+    permission: int
+
+    @property
+    def key(self) -> tuple[Scope, EntryType, str]:
+        """What there is once in an ACL."""
+        return self[:3]
+
+    def __str__(self) -> str:
+        prefix = f"{_DEFAULT}:" if self.scope is Scope.DEFAULT else ""
+        return f"{prefix}{self.type.name.lower()}:{self.name}:{_ACTIONS[self.permission]}"
+
+
+def acl_text(entries: Iterable[AclEntry]) -> str:
+    """Entries as `parse_acl` reads them."""
+    return ",".join(map(str, entries))
+
+
+def parse_acl(text: str, *, with_permissions: bool = True) -> list[AclEntry]:
+    """Read entries as Hadoop does, those to be removed without permissions. Raises IllegalChange, BadRequest."""
+    return [_parse_entry(each, with_permissions) for each in text.split(",")] if text else []
+
+
+def _parse_entry(text: str, with_permission: bool) -> AclEntry:
+    fields = text.split(":")
+    while fields and not fields[-1]:
+        fields.pop()
+    scope = Scope.ACCESS
+    if fields and fields[0] == _DEFAULT:
+        scope = Scope.DEFAULT
+        del fields[0]
+    if not fields:
+        raise IllegalChange(f"Invalid <aclSpec> : {text}")
+    kind = fields[0].upper()
+    if kind not in EntryType.__members__:
+        raise IllegalChange(f"Invalid type of acl in <aclSpec> :{text}")
+    name = fields[1] if len(fields) > 1 else ""
+    if name:
+        _check_name(name)
+    if len(fields) != 3 if with_permission else len(fields) > 2:
+        raise IllegalChange(f"Invalid <aclSpec> : {text}")
+    permission = 0
+    if with_permission:
+        if fields[2] not in _ACTIONS:
+            raise IllegalChange(f"Invalid permission in <aclSpec> : {text}")
+        permission = _ACTIONS.index(fields[2])
+    return AclEntry(scope, EntryType[kind], name, permission)
+
+
+def _check_name(name: str) -> None:
+    try:
+        check_account_name("name of an ACL entry", name)
+    except BadRequest as error:
+        raise IllegalChange(f"Invalid <aclSpec> : {error.message}") from None

@@ -1,0 +1,93 @@
+"""The cluster and its datanodes at a glance: the answers of `/v1/status` and `/v1/datanodes/...`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DiskStatus:
+    """One disk of a datanode. A read-only one is still read; what a failed one held counts as lost."""
+
+    directory: str
+    #: working, full, read-only or failed.
+    state: str
+    #: Why it does not work, if it does not.
+    fault: str
+    capacity_bytes: int
+    used_bytes: int
+    replicas: int
+
+
+@dataclass(frozen=True)
+class DatanodeStatus:
+    """One datanode as the coordinator sees it."""
+
+    node: str
+    host: str
+    http_port: int
+    data_port: int
+    rack: str
+    state: str
+    capacity_bytes: int
+    used_bytes: int
+    available_bytes: int
+    replicas: int
+    #: A value of membership.AdminState.
+    service: str
+    #: How many chunks still lack a replica elsewhere before it can leave.
+    to_drain: int
+    #: How many of these want more replicas than there are datanodes that stay: until then it cannot leave.
+    without_a_place: int
+    #: What of it is much slower than of others: values of slow_peers.SlowPart.
+    slow: list[str]
+    #: What it takes over a MiB, as its predecessors in pipelines and as itself measure it; None if unknown.
+    hop_seconds: float | None
+    disk_seconds: float | None
+    disks: list[DiskStatus]
+
+
+@dataclass(frozen=True)
+class ChunkCounts:
+    """Chunks by the state of their replication."""
+
+    total: int
+    under_replicated: int
+    missing: int
+    being_repaired: int
+
+
+@dataclass(frozen=True)
+class UnreferencedStatus:
+    """What datanodes hold and no file refers to: writes under way, and what failed ones left.
+
+    While the GC floor is held, because the metadata was restored from a backup, nothing of it is deleted.
+    """
+
+    chunks: int
+    replicas: int
+    bytes: int
+    chunks_of_earlier_epochs: int
+    bytes_of_earlier_epochs: int
+    floor_held: bool
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """The cluster at a glance."""
+
+    cluster: str
+    epoch: int
+    ready: bool
+    address: str
+    datanodes: list[DatanodeStatus]
+    chunks: ChunkCounts
+    unreferenced: UnreferencedStatus
+    #: Deprecated: the same under its old name, for one release.
+    unclaimed: UnreferencedStatus
+    repaired_total: int
+    replicas_lost_total: int
+    #: What the disk of the metadata has left; without any nothing can be changed.
+    metadata_room_bytes: int
+    #: Whether acknowledged changes of the metadata are missing; nothing can be changed until that is accepted.
+    commits_missing: bool

@@ -1,0 +1,72 @@
+"""The operations on ACLs, as values: see `requests`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from peacefs.protocol.values.acl_entries import AclEntry, parse_acl
+
+from .query import Query
+from .request import Reader, Request, plain
+
+
+@dataclass(frozen=True, slots=True)
+class GetAcl(Request):
+    """GETACLSTATUS"""
+
+
+@dataclass(frozen=True, slots=True)
+class ModifyAclEntries(Request):
+    """MODIFYACLENTRIES"""
+
+    entries: tuple[AclEntry, ...]
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> ModifyAclEntries:
+        return cls(path, user, tuple(parse_acl(query.required("aclspec"))))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAclEntries(Request):
+    """REMOVEACLENTRIES; their permissions are not given."""
+
+    entries: tuple[AclEntry, ...]
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> RemoveAclEntries:
+        return cls(path, user, tuple(parse_acl(query.required("aclspec"), with_permissions=False)))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDefaultAcl(Request):
+    """REMOVEDEFAULTACL"""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAcl(Request):
+    """REMOVEACL"""
+
+
+@dataclass(frozen=True, slots=True)
+class SetAcl(Request):
+    """SETACL"""
+
+    entries: tuple[AclEntry, ...]
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> SetAcl:
+        return cls(path, user, tuple(parse_acl(query.text("aclspec") or "")))
+
+
+ACL_OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
+    "GET": {"GETACLSTATUS": plain(GetAcl)},
+    "PUT": {
+        "MODIFYACLENTRIES": ModifyAclEntries.read,
+        "REMOVEACLENTRIES": RemoveAclEntries.read,
+        "REMOVEDEFAULTACL": plain(RemoveDefaultAcl),
+        "REMOVEACL": plain(RemoveAcl),
+        "SETACL": SetAcl.read,
+    },
+}

@@ -1,0 +1,103 @@
+"""The operations on storage policies, erasure coding and symbolic links, as values: see `requests`.
+
+There is one storage policy, HOT, and no erasure coding. What is asked about them is answered; what would change
+them is refused, in one line that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from peacefs.protocol.errors import Unsupported
+
+from .query import Query
+from .request import Reader, Request, plain
+
+
+@dataclass(frozen=True, slots=True)
+class GetStoragePolicy(Request):
+    """GETSTORAGEPOLICY"""
+
+
+@dataclass(frozen=True, slots=True)
+class GetStoragePolicies(Request):
+    """GETALLSTORAGEPOLICY, whatever the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetStoragePolicy(Request):
+    """SETSTORAGEPOLICY"""
+
+    policy: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> SetStoragePolicy:
+        return cls(path, user, query.required("storagepolicy"))
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetStoragePolicy(Request):
+    """UNSETSTORAGEPOLICY, and SATISFYSTORAGEPOLICY: there is nothing to unset or to move."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetErasureCodingPolicy(Request):
+    """GETECPOLICY"""
+
+
+@dataclass(frozen=True, slots=True)
+class GetErasureCodingPolicies(Request):
+    """GETECPOLICIES, whatever the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetErasureCodingCodecs(Request):
+    """GETECCODECS, whatever the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetErasureCodingPolicy(Request):
+    """UNSETECPOLICY"""
+
+
+def _refuse_storage_types(_path: str, _user: str, _query: Query) -> NoReturn:
+    raise Unsupported(
+        "SETQUOTABYSTORAGETYPE is not supported: all storage is of one type here; set a quota of bytes with "
+        "op=SETQUOTA&storagespacequota=..."
+    )
+
+
+def _refuse_erasure_coding(_path: str, _user: str, query: Query) -> NoReturn:
+    named = f"the erasure coding policy {query.required('ecpolicy')} is"
+    raise Unsupported(f"{named} not supported: files are replicated here; set their number with op=SETREPLICATION")
+
+
+def _refuse_links(_path: str, _user: str, _query: Query) -> NoReturn:
+    # HDFS's words while `dfs.namenode.support.allow.symlinks` is off, as it is in all its releases.
+    raise Unsupported("Symlinks not supported")
+
+
+POLICY_OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
+    "GET": {
+        "GETSTORAGEPOLICY": plain(GetStoragePolicy),
+        "GETALLSTORAGEPOLICY": plain(GetStoragePolicies),
+        "GETECPOLICY": plain(GetErasureCodingPolicy),
+        "GETECPOLICIES": plain(GetErasureCodingPolicies),
+        "GETECCODECS": plain(GetErasureCodingCodecs),
+    },
+    "PUT": {
+        "SETSTORAGEPOLICY": SetStoragePolicy.read,
+        "SATISFYSTORAGEPOLICY": plain(UnsetStoragePolicy),
+        "SETECPOLICY": _refuse_erasure_coding,
+        "ENABLEECPOLICY": _refuse_erasure_coding,
+        "DISABLEECPOLICY": _refuse_erasure_coding,
+        "SETQUOTABYSTORAGETYPE": _refuse_storage_types,
+        "CREATESYMLINK": _refuse_links,
+    },
+    "POST": {
+        "UNSETSTORAGEPOLICY": plain(UnsetStoragePolicy),
+        "UNSETECPOLICY": plain(UnsetErasureCodingPolicy),
+    },
+}

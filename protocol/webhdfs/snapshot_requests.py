@@ -1,0 +1,98 @@
+"""The operations on snapshots, as values: see `requests`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .query import Query
+from .request import Reader, Request, plain
+
+
+@dataclass(frozen=True, slots=True)
+class AllowSnapshots(Request):
+    """ALLOWSNAPSHOT"""
+
+
+@dataclass(frozen=True, slots=True)
+class DisallowSnapshots(Request):
+    """DISALLOWSNAPSHOT"""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSnapshot(Request):
+    """CREATESNAPSHOT; without a name it is given one."""
+
+    name: str | None
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> CreateSnapshot:
+        return cls(path, user, query.text("snapshotname"))
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSnapshot(Request):
+    """DELETESNAPSHOT"""
+
+    name: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> DeleteSnapshot:
+        return cls(path, user, query.required("snapshotname"))
+
+
+@dataclass(frozen=True, slots=True)
+class RenameSnapshot(Request):
+    """RENAMESNAPSHOT"""
+
+    name: str
+    new_name: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> RenameSnapshot:
+        return cls(path, user, query.required("oldsnapshotname"), query.required("snapshotname"))
+
+
+@dataclass(frozen=True, slots=True)
+class GetSnapshotDiff(Request):
+    """GETSNAPSHOTDIFF; an empty name is the directory as it is now."""
+
+    older: str
+    newer: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> GetSnapshotDiff:
+        return cls(path, user, query.text("oldsnapshotname") or "", query.text("snapshotname") or "")
+
+
+@dataclass(frozen=True, slots=True)
+class GetSnapshottableDirectories(Request):
+    """GETSNAPSHOTTABLEDIRECTORYLIST, whatever the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetSnapshots(Request):
+    """GETSNAPSHOTLIST"""
+
+
+@dataclass(frozen=True, slots=True)
+class GetSnapshotDiffListing(GetSnapshotDiff):
+    """GETSNAPSHOTDIFFLISTING: the same by directories. All comes at once, whatever index it is to begin with."""
+
+
+SNAPSHOT_OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
+    "GET": {
+        "GETSNAPSHOTTABLEDIRECTORYLIST": plain(GetSnapshottableDirectories),
+        "GETSNAPSHOTLIST": plain(GetSnapshots),
+        "GETSNAPSHOTDIFF": GetSnapshotDiff.read,
+        "GETSNAPSHOTDIFFLISTING": GetSnapshotDiffListing.read,
+    },
+    "PUT": {
+        "ALLOWSNAPSHOT": plain(AllowSnapshots),
+        "DISALLOWSNAPSHOT": plain(DisallowSnapshots),
+        "CREATESNAPSHOT": CreateSnapshot.read,
+        "RENAMESNAPSHOT": RenameSnapshot.read,
+    },
+    "DELETE": {"DELETESNAPSHOT": DeleteSnapshot.read},
+}

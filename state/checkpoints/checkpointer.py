@@ -1,0 +1,282 @@
+"""Checkpoints of a page manager's pages, which go on changing meanwhile, and their recovery (SGuard 4.4 and 5)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection
+from contextlib import suppress
+from time import perf_counter
+
+import numpy as np
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from peacefs.protocol.errors import (
+    BadRequest,
+    CheckpointCancelled,
+    CheckpointDamaged,
+    FileNotFound,
+    PeacefsError,
+    StateError,
+)
+from peacefs.protocol.limits import (
+    state_checkpoints_kept_default,
+    state_generations_max,
+    state_live_share_min,
+    state_turn_poll_s,
+)
+from peacefs.state.pages.frames import FrameNumbers
+from peacefs.state.pages.manager import PageManager
+from peacefs.state.pages.snapshot import Snapshot
+
+from . import index as indexes
+from .loader import Loaded, Loader
+from .outcome import PublishedPages, RunningCheckpoint
+from .store import CheckpointStore, PendingWrite, WriteRequest
+
+log = logging.getLogger("peacefs.state")
+
+
+class Checkpointer:
+    """Writes checkpoints of one unit, one at a time, and loads them. For the thread that the pages belong to.
+
+    Each holds all page sets of the manager, or those `page_sets` alone. Only pages that changed since the last one
+    are written; it refers to at most `generations_max - 1` older ones for the others. The last `keep` of the unit
+    are kept.
+    """
+
+    def __init__(
+        self,
+        pages: PageManager,
+        store: CheckpointStore,
+        unit: str,
+        *,
+        page_sets: Collection[str] | None = None,
+        generations_max: int = state_generations_max,
+        live_share_min: float = state_live_share_min,
+        keep: int = state_checkpoints_kept_default,
+    ) -> None:
+        if generations_max < 1 or keep < 1:
+            raise BadRequest(f"generations_max is {generations_max} and keep is {keep}: both must be at least 1")
+        self._pages = pages
+        self._store = store
+        self._unit = unit
+        self._page_sets = page_sets
+        self._generations_max = generations_max
+        self._live_share_min = live_share_min
+        self._keep = keep
+        self._last: int | None = None
+        self._next: int | None = None
+        #: How many pages each checkpoint has stored that the last one has pages in.
+        self._stored_counts: dict[int, int] = {}
+        self._running: RunningCheckpoint | None = None
+        self._given_up: PendingWrite | None = None
+        self._news = threading.Event()
+
+    @property
+    def idle(self) -> bool:
+        """Whether none is being written, so that another may begin."""
+        self._pages.settle()
+        return self._running is None
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def begin(self, *, full: bool = False, patience_s: float | None = None) -> RunningCheckpoint:
+        """Begin a checkpoint of the pages as they are now, and return at once: they may be changed meanwhile.
+
+        With `full` all pages are written, whatever is stored already. When its turn to be written is more than
+        `patience_s` away it is cancelled, so that no page need be cloned meanwhile; the next one keeps its place
+        in the queue. Raises StateError while another is underway.
+        """
+        self._pages.settle()
+        if self._next is None:
+            self._next = max(self._store.sequences(self._unit), default=0) + 1
+        sequence = self._next
+        begun_s = perf_counter()
+        snapshot = self._pages.prepare(
+            sequence,
+            self._page_sets,
+            full=full or self._last is None,
+            generations_max=self._generations_max,
+            live_share_min=self._live_share_min,
+            stored_counts=self._stored_counts,
+        )
+        self._next = sequence + 1
+        running = RunningCheckpoint(sequence, perf_counter() - begun_s, self._pages.settle)
+        self._running = running
+        self._pages.frames.wait_for_room = self._wait_for_room
+        given_up, self._given_up = self._given_up, None
+        threading.Thread(
+            target=self._write,
+            args=(running, snapshot, self._last, dict(self._stored_counts), given_up, patience_s),
+            name="peacefs-state-checkpoint",
+            daemon=True,
+        ).start()
+        return running
+
+    def checkpoint(self, *, full: bool = False, timeout_s: float | None = None) -> PublishedPages:
+        """Write a checkpoint and wait until it is there. Raises why it is not; the pages are as they were then."""
+        return self.begin(full=full).result(timeout_s)
+
+    def _write(
+        self,
+        running: RunningCheckpoint,
+        snapshot: Snapshot,
+        source: int | None,
+        stored_counts: dict[int, int],
+        given_up: PendingWrite | None,
+        patience_s: float | None,
+    ) -> None:
+        """Run on a thread of its own, which posts what the manager has to know."""
+        pending: PendingWrite | None = None
+        try:
+            runs = list(_runs(snapshot.frames))
+            sums = self._sums(runs, snapshot)
+            referred = [int(each) for each in np.unique(snapshot.kept.stored_in)]
+            request = WriteRequest(
+                self._unit,
+                snapshot.sequence,
+                [self._pages.frames.buffer(first, count) for first, count in runs],
+                indexes.encode(self._unit, snapshot, sums, stored_counts),
+                referred,
+                source,
+                lambda begin, end: self._written(snapshot, begin, end),
+            )
+            pending = self._store.submit(request, given_up)
+            running.attach(pending)
+            self._wait(running, pending, patience_s)
+        except BaseException as error:
+            waiting = pending if isinstance(error, CheckpointCancelled) else None
+            self._post(lambda: self._failed(snapshot, waiting))
+            running.fail(error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        counts = {each: stored_counts[each] for each in referred} | {snapshot.sequence: len(snapshot.ids)}
+        self._post(lambda: self._published(snapshot, sums, counts))
+        running.succeed(
+            PublishedPages(
+                snapshot.sequence,
+                len(snapshot.ids),
+                len(snapshot.kept.ids),
+                snapshot.length,
+                running.pause_s,
+                self._prune(),
+            )
+        )
+
+    def _wait(self, running: RunningCheckpoint, pending: PendingWrite, patience_s: float | None) -> None:
+        while True:
+            try:
+                pending.wait(state_turn_poll_s if patience_s is not None else None)
+                return
+            except TimeoutError:
+                away_s = pending.expected_start_s
+                if patience_s is not None and away_s > patience_s and pending.cancel():
+                    name = f"checkpoint {running.sequence} of {self._unit}"
+                    raise CheckpointCancelled(f"{name} was cancelled: its turn is {away_s:.1f} s away") from None
+
+    def _sums(self, runs: list[tuple[int, int]], snapshot: Snapshot) -> NDArray[np.uint32]:
+        size = snapshot.page_bytes
+        found = np.empty(len(snapshot.frames), np.uint32)
+        at = 0
+        for first, count in runs:
+            run = self._pages.frames.buffer(first, count)
+            for number in range(count):
+                found[at] = crc32c(run[number * size : (number + 1) * size], gil_release_mode=1)
+                at += 1
+        return found
+
+    def _prune(self) -> tuple[int, ...]:
+        gone = self._store.sequences(self._unit)[: -self._keep]
+        for number, sequence in enumerate(gone):
+            try:
+                self._store.remove(self._unit, sequence)
+            except (PeacefsError, OSError) as error:
+                log.warning("checkpoint %s of %s stays for now: %s", sequence, self._unit, error)
+                return tuple(gone[:number])
+        return tuple(gone)
+
+    # -- what the thread that writes posts, and the owner's thread then does -------------------------
+
+    def _written(self, snapshot: Snapshot, begin: int, end: int) -> None:
+        size = snapshot.page_bytes
+        self._post(lambda: self._pages.written(snapshot, -(-begin // size), end // size))
+
+    def _published(self, snapshot: Snapshot, sums: NDArray[np.uint32], counts: dict[int, int]) -> None:
+        self._pages.published(snapshot, sums)
+        self._last, self._stored_counts, self._running = snapshot.sequence, counts, None
+
+    def _failed(self, snapshot: Snapshot, waiting: PendingWrite | None) -> None:
+        self._pages.cancelled(snapshot)
+        self._running, self._given_up = None, waiting
+
+    def _post(self, event: object) -> None:
+        assert callable(event), "an event is called"
+        self._pages.post(event)
+        self._news.set()
+
+    def _wait_for_room(self) -> bool:
+        """Wait for pages to be written, on the owner's thread. False: none were being written."""
+        if self._running is None:
+            return False
+        self._news.clear()
+        if self.idle:
+            # It has ended just now, and may have left room.
+            return True
+        if self._pages.frames.used == self._pages.frames.count:
+            self._news.wait()
+            self._pages.settle()
+        return True
+
+    # -- recovery ----------------------------------------------------------------------------------
+
+    def load(self, sequence: int | None = None) -> Loaded | None:
+        """Load a checkpoint into the manager, the latest that is sound; None: there is none at all.
+
+        Called before structures are created, which then find what they held; nobody else may be writing the unit.
+        One that is damaged is logged, and the one before it is tried, unless it was asked for by `sequence`.
+        Raises CheckpointDamaged when none is sound, FileNotFound for a sequence that is not there, StateError when
+        there are page sets already.
+        """
+        if self._pages.names:
+            raise StateError("there are page sets already; load before creating structures")
+        self._store.remove_left_over(self._unit)
+        present = self._store.sequences(self._unit)
+        if sequence is not None and sequence not in present:
+            raise FileNotFound(f"there is no checkpoint {sequence} of {self._unit}")
+        self._next = max(present, default=0) + 1
+        loader = Loader(self._pages, self._store, self._unit)
+        damage: list[CheckpointDamaged] = []
+        for each in [sequence] if sequence is not None else reversed(present):
+            try:
+                loaded = loader.load(each, tuple(damage))
+            except CheckpointDamaged as error:
+                log.error("checkpoint %s of %s is not loaded: %s", each, self._unit, error.message)
+                damage.append(error)
+                continue
+            self._last, self._stored_counts = each, loaded.stored_counts
+            return loaded
+        if damage:
+            raise CheckpointDamaged(f"no checkpoint of {self._unit} is sound; the latest: {damage[0].message}")
+        return None
+
+    def close(self) -> None:
+        """Give up a checkpoint that is being written, and wait until nothing of it goes on."""
+        running = self._running
+        if running is not None:
+            running.cancel()
+            with suppress(Exception):
+                running.result()
+        self._pages.settle()
+
+
+def _runs(frames: FrameNumbers) -> list[tuple[int, int]]:
+    """Join frames that follow one another, in pieces that are let go one after the other."""
+    if not len(frames):
+        return []
+    cuts = np.flatnonzero(np.diff(frames) != 1) + 1
+    begins = np.concatenate([[0], cuts])
+    ends = np.concatenate([cuts, [len(frames)]])
+    return [(int(frames[begin]), int(end - begin)) for begin, end in zip(begins, ends, strict=True)]

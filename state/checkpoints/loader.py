@@ -1,0 +1,102 @@
+"""Reads a checkpoint's pages into frames and registers them, in whatever order they come (SGuard 4.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from peacefs.protocol.errors import CheckpointDamaged
+from peacefs.state.kernels.places import WORD_LAYOUT, WORD_PAGE_ID
+from peacefs.state.pages.frames import NOBODY, Words
+from peacefs.state.pages.manager import PageManager
+from peacefs.state.pages.page_set import MAGIC, page_of, set_of
+
+from . import index as indexes
+from .store import CheckpointStore
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A checkpoint that was loaded; `damage` is why later ones were not."""
+
+    sequence: int
+    pages: int
+    stored_counts: dict[int, int]
+    damage: tuple[CheckpointDamaged, ...]
+
+
+@dataclass(frozen=True)
+class _Generation:
+    """Pages of one file as they were read; `ids` has NOBODY for those that are not needed."""
+
+    first_frame: int
+    stored_in: int
+    ids: Words
+    sums: NDArray[np.uint32]
+
+
+class Loader:
+    """Nothing is registered before all pages were read and verified."""
+
+    def __init__(self, pages: PageManager, store: CheckpointStore, unit: str) -> None:
+        self._pages = pages
+        self._store = store
+        self._unit = unit
+
+    def load(self, sequence: int, damage: tuple[CheckpointDamaged, ...]) -> Loaded:
+        """Raises CheckpointDamaged, FileNotFound, PagesExhausted, and has changed nothing then."""
+        what = f"the index of checkpoint {sequence} of {self._unit}"
+        index = indexes.decode(self._store.index(self._unit, sequence), what)
+        head = index.head
+        if (head.unit, head.sequence) != (self._unit, sequence):
+            raise CheckpointDamaged(f"{what} is that of checkpoint {head.sequence} of {head.unit}")
+        if head.page_bytes != self._pages.page_bytes:
+            raise CheckpointDamaged(
+                f"{what} is of pages of {head.page_bytes} bytes; "
+                f"make the page manager with page_bytes={head.page_bytes}"
+            )
+        read: list[_Generation] = []
+        try:
+            for number in range(len(head.generations)):
+                read.append(self._read(index, number))
+        except BaseException:
+            for each in read:
+                self._give_back(each.first_frame, len(each.ids))
+            raise
+        self._pages.adopt_sets(head.sets)
+        for each in read:
+            self._pages.adopt_pages(each.first_frame, each.ids, each.stored_in, each.sums)
+        self._pages.adopted()
+        return Loaded(sequence, head.pages, dict(head.generations), damage)
+
+    def _read(self, index: indexes.Index, number: int) -> _Generation:
+        stored_in, count = index.head.generations[number]
+        here = index.generations == number
+        ids, sums = np.full(count, NOBODY, np.int64), np.zeros(count, np.uint32)
+        ids[index.positions[here]] = index.ids[here]
+        sums[index.positions[here]] = index.sums[here]
+        frames = self._pages.frames
+        first = frames.take_run(count)
+        try:
+            if count:
+                self._store.read_pages(self._unit, index.head.sequence, stored_in, frames.buffer(first, count))
+            for at in np.flatnonzero(ids != NOBODY):
+                self._verify(first + int(at), int(ids[at]), int(sums[at]), stored_in)
+        except BaseException:
+            self._give_back(first, count)
+            raise
+        return _Generation(first, stored_in, ids, sums)
+
+    def _verify(self, frame: int, identity: int, checksum: int, stored_in: int) -> None:
+        what = f"page {page_of(identity)} of page set {set_of(identity)}, stored in checkpoint {stored_in},"
+        words = self._pages.frames.words[frame]
+        if crc32c(self._pages.frames.buffer(frame), gil_release_mode=1) != checksum:
+            raise CheckpointDamaged(f"{what} fails its checksum")
+        if words[WORD_PAGE_ID] != identity or int(words[WORD_LAYOUT]) >> 32 != MAGIC >> 32:
+            raise CheckpointDamaged(f"{what} is another page, or none")
+
+    def _give_back(self, first: int, count: int) -> None:
+        self._pages.frames.give_back(np.arange(first, first + count, dtype=np.int32))

@@ -1,0 +1,77 @@
+"""Read and change columns of records that were located; a position is a word of memory, -1 for no record.
+
+`memory` is all of it, as items of the column's type; item `position * per_word + offset` is the column of a
+record.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .compiler import kernel
+
+
+@kernel
+def gather(flat: Any, positions: Any, offset: int, values: Any, found: Any) -> None:
+    """Copy the words from `offset` words behind each position to a row; `found` says where there is a record."""
+    for number in range(positions.shape[0]):
+        position = positions[number]
+        found[number] = position >= 0
+        if position >= 0:
+            for word in range(values.shape[1]):
+                values[number, word] = flat[position + offset + word]
+
+
+@kernel
+def scatter(flat: Any, positions: Any, offset: int, values: Any, start: int, stop: int) -> None:
+    """Copy rows to the words from `offset` words behind their positions on."""
+    for number in range(start, stop):
+        position = positions[number]
+        if position >= 0:
+            for word in range(values.shape[1]):
+                flat[position + offset + word] = values[number, word]
+
+
+@kernel
+def add(memory: Any, positions: Any, per_word: int, offset: int, deltas: Any, start: int, stop: int) -> None:
+    for number in range(start, stop):
+        position = positions[number]
+        if position >= 0:
+            memory[position * per_word + offset] += deltas[number]
+
+
+@kernel
+def add_one(memory: Any, positions: Any, per_word: int, offset: int, delta: Any, start: int, stop: int) -> None:
+    """Add the same to each."""
+    for number in range(start, stop):
+        position = positions[number]
+        if position >= 0:
+            memory[position * per_word + offset] += delta
+
+
+@kernel
+def minimum(memory: Any, positions: Any, per_word: int, offset: int, values: Any, start: int, stop: int) -> None:
+    for number in range(start, stop):
+        position = positions[number]
+        if position >= 0:
+            at = position * per_word + offset
+            if values[number] < memory[at]:
+                memory[at] = values[number]
+
+
+@kernel
+def maximum(memory: Any, positions: Any, per_word: int, offset: int, values: Any, start: int, stop: int) -> None:
+    for number in range(start, stop):
+        position = positions[number]
+        if position >= 0:
+            at = position * per_word + offset
+            if values[number] > memory[at]:
+                memory[at] = values[number]
+
+
+@kernel
+def put(memory: Any, positions: Any, per_word: int, offset: int, values: Any, start: int, stop: int) -> None:
+    for number in range(start, stop):
+        position = positions[number]
+        if position >= 0:
+            memory[position * per_word + offset] = values[number]

@@ -1,0 +1,172 @@
+"""Memory as numbered frames of one page each, with a few flat arrays that say what each frame holds.
+
+All addresses are reserved at once, so that a frame is a row of one array; the system gives memory to those that
+are used.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peacefs.protocol.errors import BadRequest, PagesExhausted
+from peacefs.protocol.limits import state_page_bytes_choices
+from peacefs.state.kernels.places import (
+    CLONES,
+    COUNTERS,
+    DIRTY,
+    FRAMES_MAX,
+    FREE,
+    HIGH,
+    READ_ONLY,
+    RETIRED,
+)
+
+Words = NDArray[np.int64]
+FrameNumbers = NDArray[np.int32]
+
+#: In place of a page id, for a frame that is free.
+NOBODY: Final = -1
+
+# Python names it from 3.13 on; the number is Linux's on x86-64 and ARM.
+_NO_RESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0x4000)
+
+
+class Frames:
+    """`words` are the frames; `flags`, `owner` (a page id) and the three `stored_...` describe them.
+
+    A page that is clean lies in checkpoint `stored_in` as its page number `stored_at`, with CRC32C `stored_sum`.
+    """
+
+    def __init__(self, page_bytes: int, memory_bytes_max: int) -> None:
+        if page_bytes not in state_page_bytes_choices:
+            choices = " or ".join(map(str, state_page_bytes_choices))
+            raise BadRequest(f"pages of {page_bytes} bytes are not offered: {choices}")
+        count = memory_bytes_max // page_bytes
+        if count < 1:
+            raise BadRequest(f"{memory_bytes_max} bytes of memory hold no page of {page_bytes} bytes")
+        self.page_bytes = page_bytes
+        self.count = count
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+        try:
+            self._mapping = mmap.mmap(-1, count * page_bytes, flags=flags)
+        except OSError as error:
+            raise PagesExhausted(
+                f"the system reserves no {memory_bytes_max} bytes ({error.strerror}): give a lower bound"
+            ) from None
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            # Without huge pages it is only slower.
+            with suppress(OSError):
+                self._mapping.madvise(mmap.MADV_HUGEPAGE)
+        self.words: Words = np.frombuffer(self._mapping, np.int64).reshape(count, page_bytes // 8)
+        self.flags: NDArray[np.uint8] = np.zeros(count, np.uint8)
+        self.owner: Words = np.full(count, NOBODY, np.int64)
+        self.free: FrameNumbers = np.zeros(count, np.int32)
+        self.counters: Words = np.zeros(COUNTERS, np.int64)
+        self.counters[FRAMES_MAX] = count
+        self.stored_in: Words = np.zeros(count, np.int64)
+        self.stored_at: NDArray[np.int32] = np.zeros(count, np.int32)
+        self.stored_sum: NDArray[np.uint32] = np.zeros(count, np.uint32)
+        #: Wait until frames may have become free; False: none will. Asked when the bound is reached.
+        self.wait_for_room: Callable[[], bool] = lambda: False
+
+    @property
+    def used(self) -> int:
+        """How many hold a page, or a copy that is still being written."""
+        return int(self.counters[HIGH] - self.counters[FREE])
+
+    @property
+    def clones(self) -> int:
+        """How many pages were cloned because they were being written when they changed."""
+        return int(self.counters[CLONES])
+
+    @property
+    def high(self) -> int:
+        """No frame from this one on was ever used."""
+        return int(self.counters[HIGH])
+
+    def buffer(self, first: int, count: int = 1) -> memoryview:
+        """The memory of frames that follow one another."""
+        begin = first * self.page_bytes
+        return memoryview(self._mapping)[begin : begin + count * self.page_bytes]
+
+    def take(self) -> int:
+        """Take a frame, whose contents may be anything. Raises PagesExhausted."""
+        counters = self.counters
+        while True:
+            if counters[FREE] > 0:
+                counters[FREE] -= 1
+                return int(self.free[counters[FREE]])
+            if counters[HIGH] < counters[FRAMES_MAX]:
+                counters[HIGH] += 1
+                return int(counters[HIGH] - 1)
+            self.make_room()
+
+    def ensure(self, count: int) -> None:
+        """Wait until so many frames can be taken, so that a change of several pages is not cut short.
+
+        Raises PagesExhausted.
+        """
+        while self.count - self.used < count:
+            self.make_room()
+
+    def make_room(self) -> None:
+        """Wait for frames that are being written. Raises PagesExhausted when there are none."""
+        if not self.wait_for_room():
+            raise PagesExhausted(
+                f"all {self.count} pages of {self.page_bytes} bytes are used; give the page manager more memory"
+            )
+
+    def take_run(self, count: int) -> int:
+        """Take frames that follow one another and were never used. Raises PagesExhausted."""
+        first = self.high
+        if first + count > self.count:
+            raise PagesExhausted(
+                f"{count} pages are to be loaded and {self.count - first} of {self.count} are left; "
+                "give the page manager more memory"
+            )
+        self.counters[HIGH] += count
+        return first
+
+    def give_back(self, frames: FrameNumbers) -> None:
+        """Free frames, which must be in use."""
+        begin = int(self.counters[FREE])
+        self.free[begin : begin + len(frames)] = frames
+        self.counters[FREE] += len(frames)
+        self.owner[frames] = NOBODY
+        self.flags[frames] = 0
+
+    def let_go(self, frame: int) -> None:
+        """Free the frame of a page that is no more, or keep it until it has been written."""
+        if self.flags[frame] & READ_ONLY:
+            self.flags[frame] |= RETIRED
+        else:
+            self.give_back(np.array([frame], np.int32))
+
+    def make_writable(self, table: FrameNumbers, page: int) -> int:
+        """Return the frame of a page that may be changed now, a clone if it is being written.
+
+        The same as the kernels' `writable`. Raises PagesExhausted.
+        """
+        frame = int(table[page])
+        if self.flags[frame] & READ_ONLY == 0:
+            self.flags[frame] |= DIRTY
+            return frame
+        clone = self.take()
+        # While it waited for room the page may have been written.
+        if self.flags[frame] & READ_ONLY == 0:
+            self.flags[frame] |= DIRTY
+            self.give_back(np.array([clone], np.int32))
+            return frame
+        self.words[clone] = self.words[frame]
+        self.owner[clone] = self.owner[frame]
+        self.flags[clone] = DIRTY
+        self.flags[frame] |= RETIRED
+        table[page] = clone
+        self.counters[CLONES] += 1
+        return clone

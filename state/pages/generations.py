@@ -1,0 +1,24 @@
+"""Which older checkpoints a new one may still refer to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from .frames import Words
+
+
+def choose_rewritten(
+    stored_in: Words, stored_counts: Mapping[int, int], generations_max: int, live_share_min: float
+) -> set[int]:
+    """Return the checkpoints whose pages are to be written again, given where each unchanged page is stored.
+
+    At most `generations_max` others stay, those of which most is needed. One goes anyway of whose pages less than
+    `live_share_min` are needed: a restore would read the rest for nothing, and it would be kept for long.
+    """
+    sequences, needed = np.unique(stored_in, return_counts=True)
+    live = dict(zip(sequences.tolist(), needed.tolist(), strict=True))
+    sparse = {each for each, count in live.items() if count < live_share_min * stored_counts.get(each, 0)}
+    stay = sorted((each for each in live if each not in sparse), key=lambda each: (live[each], each), reverse=True)
+    return sparse | set(stay[generations_max:])

@@ -1,0 +1,77 @@
+"""Raw: pages without a layout, for structures of one's own."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from peacefs.protocol.errors import StateError
+from peacefs.state.kernels.places import HEADER_WORDS, WORD_NEXT
+from peacefs.state.pages.page_set import SUPER_PAGE, PageSet
+
+from .structure import Structure
+
+_RAW: Final = 19
+
+
+class Raw(Structure):
+    """Pages by number, each `room` bytes behind its header, which may link to another page."""
+
+    kind: ClassVar[str] = "Raw"
+
+    @classmethod
+    def create(cls, page_set: PageSet) -> Self:
+        """Make it in a page set, or take over the one that was recovered with it. Raises SchemaMismatch."""
+        return cls._create(page_set, pa.schema([]))
+
+    @property
+    def room(self) -> int:
+        """How many bytes of a page are the user's."""
+        return self._frames.page_bytes - HEADER_WORDS * 8
+
+    @property
+    def pages(self) -> list[int]:
+        """Numbers of all pages, ascending."""
+        return [page for page in self._pages.pages if page != SUPER_PAGE]
+
+    def allocate(self) -> int:
+        """Return the number of a new page of zeros. Raises PagesExhausted."""
+        self._pages.settle()
+        return self._pages.allocate(_RAW)
+
+    def release(self, page: int) -> None:
+        """Give a page back; its number may be another's then. Raises StateError for one that is not there."""
+        self._check(page)
+        self._pages.settle()
+        self._pages.release(page)
+
+    def read(self, page: int) -> NDArray[np.uint8]:
+        """Return a page's bytes, to be read until something is changed. Raises StateError."""
+        self._check(page)
+        found = self._pages.body(page).view(np.uint8)
+        found.flags.writeable = False
+        return found
+
+    def change(self, page: int) -> NDArray[np.uint8]:
+        """Return a page's bytes, to be changed now, before any other call. Raises PagesExhausted."""
+        self._check(page)
+        self._pages.settle()
+        return self._pages.writable(page)[HEADER_WORDS:].view(np.uint8)
+
+    def link(self, page: int) -> int:
+        """Return the number that was linked to, -1 if none was."""
+        self._check(page)
+        return int(self._pages.resolve(page)[WORD_NEXT])
+
+    def set_link(self, page: int, other: int) -> None:
+        """Let a page's header link to another page; -1 for none."""
+        self._check(page)
+        self._pages.settle()
+        self._pages.writable(page)[WORD_NEXT] = other
+
+    def _check(self, page: int) -> None:
+        if page == SUPER_PAGE or page not in self._pages:
+            raise StateError(f"page set {self._pages.name} has no page {page}")

@@ -1,0 +1,124 @@
+"""The controller notices deaths and decides who takes over; what an earlier start says is refused."""
+
+from __future__ import annotations
+
+from peacefs.dataflow.core.controller import ControllerCore
+from peacefs.dataflow.core.effects import DeleteCheckpoint, Effect, Send, StopQuery
+from peacefs.dataflow.core.messages import (
+    CheckpointRecorded,
+    CheckpointStored,
+    Heartbeat,
+    Placement,
+    UnitPlacement,
+    UnitStopped,
+)
+from peacefs.protocol import limits
+
+_TIMEOUT_S = 1.0
+
+
+def controller(*units: str, nodes: int = 2) -> ControllerCore:
+    edge = {"source in": UnitPlacement("edge", 1)}
+    return ControllerCore(units, edge, edge_node="edge", nodes_wanted=nodes, node_timeout_s=_TIMEOUT_S)
+
+
+def beat(node: str, session: str = "1", version: int = 0) -> Heartbeat:
+    return Heartbeat(node, session, version, f"{node}:1")
+
+
+def told(effects: list[Effect]) -> dict[str, Placement]:
+    return {
+        each.to: each.message for each in effects if isinstance(each, Send) and isinstance(each.message, Placement)
+    }
+
+
+def test_units_are_placed_evenly_once_all_nodes_are_there() -> None:
+    core = controller("a", "b")
+    waiting = told(core.heartbeat(0.0, beat("n1")))["n1"]
+    assert waiting.units["a"].node is None, "the first node does not get all"
+    placed = told(core.heartbeat(0.1, beat("n2")))
+    assert set(placed) == {"edge", "n1", "n2"}
+    assert {unit: where.node for unit, where in placed["n1"].units.items()} == {
+        "a": "n1",
+        "b": "n2",
+        "source in": "edge",
+    }
+    assert placed["n1"].addresses == {"n1": "n1:1", "n2": "n2:1"}
+
+
+def test_units_are_placed_on_those_that_are_there_when_one_never_comes() -> None:
+    core = controller("a", "b")
+    core.heartbeat(0.0, beat("n1"))
+    late_s = limits.dataflow_start_wait_s + 1
+    core.heartbeat(late_s, beat("n1"))
+    assert {where.node for where in told(core.tick(late_s))["n1"].units.values()} == {"n1", "edge"}
+
+
+def test_silent_node_loses_its_units_to_another_with_the_last_checkpoint() -> None:
+    core = controller("a", "b")
+    core.heartbeat(0.0, beat("n1"))
+    core.heartbeat(0.0, beat("n2"))
+    stored = core.checkpoint_stored("n1", CheckpointStored("a", 1, 7))
+    assert stored == [Send("n1", CheckpointRecorded("a", 1, 7))]
+    core.heartbeat(1.0, beat("n2"))
+    assert core.tick(_TIMEOUT_S) == []
+    placed = told(core.tick(_TIMEOUT_S + 0.1))
+    assert set(placed) == {"edge", "n2"}
+    assert placed["n2"].units["a"] == UnitPlacement("n2", 2, (1, 7))
+    assert placed["n2"].units["b"] == UnitPlacement("n2", 1), "what goes on is left alone"
+
+
+def test_checkpoint_of_an_earlier_start_is_refused_and_deleted() -> None:
+    core = controller("a")
+    core.heartbeat(0.0, beat("n1"))
+    core.heartbeat(0.0, beat("n2"))
+    core.node_lost("n1")
+    late = core.checkpoint_stored("n1", CheckpointStored("a", 1, 3))
+    assert late == [DeleteCheckpoint("a", (1, 3))]
+    assert core.placement.units["a"] == UnitPlacement("n2", 2)
+
+
+def test_older_checkpoint_goes_when_a_later_one_is_recorded() -> None:
+    core = controller("a", nodes=1)
+    core.heartbeat(0.0, beat("n1"))
+    core.checkpoint_stored("n1", CheckpointStored("a", 1, 1))
+    effects = core.checkpoint_stored("n1", CheckpointStored("a", 1, 2))
+    assert effects == [Send("n1", CheckpointRecorded("a", 1, 2)), DeleteCheckpoint("a", (1, 1))]
+
+
+def test_node_that_began_again_has_lost_what_it_ran() -> None:
+    """Its process was replaced before anybody noticed a silence."""
+    core = controller("a", nodes=1)
+    core.heartbeat(0.0, beat("n1", "first"))
+    placed = told(core.heartbeat(0.2, beat("n1", "second")))
+    assert placed["n1"].units["a"] == UnitPlacement("n1", 2)
+
+
+def test_unit_waits_while_no_node_is_there() -> None:
+    core = controller("a", nodes=1)
+    core.heartbeat(0.0, beat("n1"))
+    assert told(core.node_lost("n1"))["edge"].units["a"].node is None
+    assert told(core.heartbeat(5.0, beat("n2")))["n2"].units["a"] == UnitPlacement("n2", 2)
+
+
+def test_unit_is_recovered_where_most_of_its_checkpoint_is() -> None:
+    core = controller("a", "b", "c", nodes=3)
+    for node in ("n1", "n2", "n3"):
+        core.heartbeat(0.0, beat(node))
+    core.replicas_at("a", {"n3": 100, "n2": 10})
+    core.node_lost("n1")
+    assert core.placement.units["a"].node == "n3"
+
+
+def test_node_that_missed_a_placement_is_told_again() -> None:
+    core = controller("a", nodes=1)
+    version = told(core.heartbeat(0.0, beat("n1")))["n1"].version
+    assert told(core.heartbeat(0.2, beat("n1", version=version))) == {}
+    assert told(core.heartbeat(0.4, beat("n1", version=version - 1)))["n1"].version == version
+
+
+def test_query_stops_with_a_unit_of_the_valid_start_alone() -> None:
+    core = controller("a", nodes=1)
+    core.heartbeat(0.0, beat("n1"))
+    assert core.unit_stopped(UnitStopped("a", 0, "old")) == []
+    assert core.unit_stopped(UnitStopped("a", 1, "operator 'x' failed")) == [StopQuery("operator 'x' failed")]

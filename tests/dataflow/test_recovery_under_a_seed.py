@@ -1,0 +1,174 @@
+"""A failure at every step of a run: what comes out is what the technique promises."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from simulation.seeds import seeds
+from support.dataflows import SAMPLES, Sample, repeatable
+
+from peacefs.dataflow.comparison import compare_outputs
+from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.hosts.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
+from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.techniques.amnesia import Amnesia
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.sguard import SGuard
+from peacefs.protocol.errors import QueryFailed
+
+#: From best to worst.
+_WORSE = list(Recovery)
+_NOT_ARBITRARY = [each for each in OperatorClass if each is not OperatorClass.ARBITRARY]
+
+
+def play(sample: Sample, technique: Technique, *failures: Failure, seed: int = 1, **how: object) -> Outcome:
+    rows = sample.rows(seed)
+    how = {"rows_every_s": 0.04, "store_s": 0.05, **how}
+    return SeededRun(sample.network, technique, rows, seed=seed, failures=failures, **how).run()  # type: ignore[arg-type]
+
+
+def verdict(sample: Sample, expected: Outcome, observed: Outcome) -> Recovery:
+    return compare_outputs(
+        expected.rows("out"), observed.rows("out"), subject=sample.subject, carries=sample.carries
+    )
+
+
+def sguard(*, precise: bool = True) -> SGuard:
+    return SGuard(interval_s=0.06, precise=precise)
+
+
+def node_of(expected: Outcome, unit: str) -> str:
+    (node,) = [node for name, node in expected.places if name == unit]
+    return node
+
+
+@pytest.mark.parametrize("network", _NOT_ARBITRARY, ids=str)
+def test_sguard_is_precise_after_a_failure_at_any_step(network: OperatorClass) -> None:
+    """Each node is killed before each step of the run, and the output is the same row for row."""
+    sample = SAMPLES[network]()
+    expected = play(sample, sguard())
+    assert expected.checkpoints_stored > 2
+    assert sguard().promises(sample.network.operator_class) is Recovery.PRECISE
+    for node in {node for _, node in expected.places}:
+        for step in range(expected.steps):
+            observed = play(sample, sguard(), Kill(step, node))
+            assert observed.rows("out") == expected.rows("out"), f"{node} killed before step {step}"
+
+
+@pytest.mark.parametrize(
+    ("network", "promised"),
+    [
+        (OperatorClass.REPEATABLE, Recovery.REPEATING),
+        (OperatorClass.CONVERGENT_CAPABLE, Recovery.REPEATING),
+        (OperatorClass.DETERMINISTIC, Recovery.REPEATING),
+        (OperatorClass.ARBITRARY, Recovery.DIVERGENT),
+    ],
+    ids=str,
+)
+def test_sguard_without_precision_recovers_as_passive_standby(network: OperatorClass, promised: Recovery) -> None:
+    """The row of passive standby in HA's Table 2, of the output of the unit that failed."""
+    sample = SAMPLES[network]()
+    expected = play(sample, sguard(precise=False))
+    assert sguard(precise=False).promises(sample.network.operator_class) is promised
+    seen = set()
+    for step in range(0, expected.steps, 3):
+        observed = play(sample, sguard(precise=False), Kill(step, node_of(expected, sample.unit)))
+        seen.add(verdict(sample, expected, observed))
+    assert max(seen, key=_WORSE.index) is promised, "nothing that is worse than promised"
+
+
+@pytest.mark.parametrize("network", [OperatorClass.REPEATABLE, OperatorClass.CONVERGENT_CAPABLE], ids=str)
+def test_amnesia_leaves_a_gap(network: OperatorClass) -> None:
+    sample = SAMPLES[network]()
+    expected = play(sample, Amnesia())
+    verdicts = [
+        verdict(sample, expected, play(sample, Amnesia(), Kill(step, node_of(expected, "second"))))
+        for step in range(0, expected.steps, 7)
+    ]
+    assert Recovery.GAP in verdicts
+    assert Recovery.REPEATING not in verdicts
+
+
+def test_amnesia_costs_nothing_without_a_failure() -> None:
+    sample = repeatable()
+    outcome = play(sample, Amnesia())
+    assert outcome.checkpoints_stored == 0
+    # Rows are kept until the second unit has asked for the first of them, and not after.
+    assert outcome.held_bytes_max < sum(batch.nbytes for batch in sample.rows(1)["in"]) / 2
+
+
+@pytest.mark.parametrize("seed", seeds(40))
+def test_sguard_is_precise_whatever_fails(seed: int) -> None:
+    """Several failures of any kind, those during a recovery among them; a node stays to go on."""
+    chance = random.Random(seed)
+    sample = SAMPLES[chance.choice(_NOT_ARBITRARY)]()
+    expected = play(sample, sguard(), seed=seed)
+    nodes = ["node-1", "node-2", "node-3"]
+    failures: list[Failure] = []
+    for _ in range(chance.randint(1, 4)):
+        step = chance.randrange(expected.steps * 2)
+        failures.append(
+            chance.choice(
+                [
+                    Kill(step, chance.choice(nodes), back_after_s=chance.uniform(0.01, 2)),
+                    Hang(step, chance.choice(nodes), for_s=chance.uniform(0.01, 3)),
+                    CutLink(step, tuple(chance.sample([*nodes, "edge"], 2))),  # type: ignore[arg-type]
+                ]
+            )
+        )
+    observed = play(sample, sguard(), *failures, seed=seed)
+    assert observed.rows("out") == expected.rows("out"), failures
+
+
+def test_node_that_hung_is_fenced_when_it_comes_back() -> None:
+    """It is taken for dead; what it says when it goes on is not listened to."""
+    sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
+    expected = play(sample, sguard())
+    for step in range(20, expected.steps, 5):
+        observed = play(sample, sguard(), Hang(step, node_of(expected, "second"), for_s=1.2))
+        assert observed.rows("out") == expected.rows("out"), step
+
+
+def test_memory_is_bounded_while_a_consumer_is_away() -> None:
+    """The second unit dies, or hangs: the source is held back, and nothing is lost."""
+    sample = repeatable()
+    rows = sample.rows(1, batches=60)
+    batch = max(batch.nbytes for batch in rows["in"])
+    bounds = Bounds(credit_bytes=4 * batch, buffer_bytes_max=10 * batch)
+    assert sum(batch.nbytes for batch in rows["in"]) > 3 * bounds.buffer_bytes_max
+
+    def run(*failures: Failure) -> Outcome:
+        how = {"seed": 1, "failures": failures, "bounds": bounds, "rows_every_s": 0.01, "store_s": 0.01}
+        return SeededRun(sample.network, sguard(), rows, **how).run()  # type: ignore[arg-type]
+
+    expected = run()
+    away = node_of(expected, "second")
+    for failure in (Kill(150, away), Hang(150, away, for_s=0.7)):
+        observed = run(failure)
+        assert observed.rows("out") == expected.rows("out")
+        assert 0 < observed.held_bytes_max < bounds.buffer_bytes_max + 2 * batch
+        assert observed.queued_bytes_max < bounds.credit_bytes + 2 * batch
+        assert observed.seconds > expected.seconds + 0.4, "the source did not wait"
+
+
+def test_operator_that_raises_stops_the_query_with_its_rows() -> None:
+    from peacefs.dataflow import Query
+
+    def broken(rows: object) -> object:
+        raise ZeroDivisionError("there is no row 0")
+
+    sample = repeatable()
+    query = Query("q")
+    schema = sample.network.sources[0].type.schema
+    query.source("in", schema, time="at").map(broken, name="risky").sink("out")  # type: ignore[arg-type]
+    with pytest.raises(
+        QueryFailed, match="operator 'risky' failed on rows 1 to 4 of 'in': ZeroDivisionError: there is no"
+    ):
+        SeededRun(query.network(), sguard(), sample.rows(1), seed=1).run()
+
+
+def test_run_is_the_same_under_the_same_seed() -> None:
+    sample = SAMPLES[OperatorClass.ARBITRARY]()
+    first, again = (play(sample, sguard(), Kill(50, "node-1"), seed=5) for _ in range(2))
+    assert (first.steps, first.seconds, first.rows("out")) == (again.steps, again.seconds, again.rows("out"))

@@ -1,0 +1,241 @@
+"""Stream logs: what was committed is read again, whatever the writer died of."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from simulation.seeds import seeds
+from support.dataflows import SCHEMA, input_rows
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.dataflow.logs.directory_segments import DirectorySegments
+from peacefs.dataflow.logs.log_reader import LogReader, LogTail
+from peacefs.dataflow.logs.peace_segments import PeaceSegments
+from peacefs.dataflow.logs.segments import Append, MemorySegments, SegmentStore
+from peacefs.dataflow.logs.stream_log import StreamLogs
+from peacefs.dataflow.model.batches import Batch
+from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.protocol.errors import FileNotFound, InvalidQuery, LeaseError, LogDamaged
+
+_KIND = StreamType(SCHEMA, "at")
+
+
+@pytest.fixture(params=["memory", "directory", pytest.param("peacefs", marks=pytest.mark.cluster)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SegmentStore]:
+    match request.param:
+        case "memory":
+            yield MemorySegments()
+        case "directory":
+            yield DirectorySegments(tmp_path)
+        case _:
+            files = request.getfixturevalue("files")
+            with PeaceSegments(files, request.getfixturevalue("home")) as segments:
+                yield segments
+
+
+def batches(count: int, *, seed: int = 1, size: int = 5) -> list[Batch]:
+    return [Batch(1 + at * size, rows) for at, rows in enumerate(input_rows(seed, batches=count, size=size))]
+
+
+def rows_of(read: object) -> list[tuple[object, ...]]:
+    return [
+        (batch.first + place, *row)
+        for batch in read  # type: ignore[attr-defined]
+        for place, row in enumerate(zip(*(column.to_pylist() for column in batch.rows.columns), strict=True))
+    ]
+
+
+def write(
+    store: SegmentStore, written: list[Batch], stream: str = "s", *, segment_bytes: int = 3000
+) -> StreamLogs:
+    logs = StreamLogs(store, segment_bytes=segment_bytes)
+    log = logs.open(stream, _KIND)
+    for batch in written:
+        log.append(batch)
+        logs.commit()
+    return logs
+
+
+# -- the port: both keep it ------------------------------------------------------------------------------
+
+
+def test_store_appends_reads_and_deletes(store: SegmentStore) -> None:
+    store.append_all([Append("a/b", 1, b"one"), Append("c", 7, b"two"), Append("a/b", 1, b"more")])
+    store.append_all([Append("a/b", 20, b"next")])
+    assert list(store.segments("a/b")) == [(1, 7), (20, 4)]
+    assert list(store.streams()) == ["a/b", "c"]
+    assert store.read("a/b", 1, 2, 3) == b"emo"
+    store.truncate("a/b", 1, 4)
+    assert store.read("a/b", 1, 0, 100) == b"onem"
+    store.delete("a/b", 1)
+    store.delete("a/b", 1)
+    assert list(store.segments("a/b")) == [(20, 4)]
+    with pytest.raises(FileNotFound, match="gone"):
+        store.read("a/b", 1, 0, 1)
+    assert list(store.segments("nothing")) == []
+
+
+# -- reading ---------------------------------------------------------------------------------------------
+
+
+def test_log_is_replayed_from_any_row(store: SegmentStore) -> None:
+    written = batches(30)
+    write(store, written)
+    assert len(store.segments("s")) > 3
+    everything = rows_of(written)
+    assert LogReader(store, "s").extent() == (1, 150)
+    for after in (0, 1, 4, 5, 73, 149, 150, 200):
+        assert rows_of(LogReader(store, "s").read(after)) == everything[after:]
+
+
+def test_log_is_read_backwards(store: SegmentStore) -> None:
+    written = batches(30)
+    write(store, written)
+    assert rows_of(LogReader(store, "s").backwards()) == rows_of(reversed(written))
+
+
+def test_log_is_replayed_from_a_time(store: SegmentStore) -> None:
+    written = batches(30)
+    write(store, written)
+    everything = rows_of(written)
+    for place in (0, 1, 30, 77, 149):
+        time = everything[place][2]
+        begin = min(at for at, row in enumerate(everything) if row[2] >= time)  # type: ignore[operator]
+        time_us = pa.scalar(time, pa.timestamp("us")).cast(pa.int64()).as_py()
+        assert rows_of(LogReader(store, "s").since(time_us)) == everything[begin:]
+    assert rows_of(LogReader(store, "s").since(time_us + 1)) == []
+
+
+def test_tail_goes_along_with_the_writer(store: SegmentStore) -> None:
+    """What was there, and then what comes, without a gap or a repetition at the seam."""
+    written = batches(20)
+    logs = write(store, written[:10])
+    tail = LogTail(store, "s", after=12)
+    seen = tail.next()
+    assert tail.next() == []
+    del logs
+    again = StreamLogs(store, segment_bytes=3000)
+    log = again.open("s", _KIND)
+    for batch in written[10:]:
+        log.append(batch)
+        seen += tail.next()
+        again.commit()
+        seen += tail.next()
+    assert rows_of(seen) == rows_of(written)[12:]
+
+
+# -- trimming --------------------------------------------------------------------------------------------
+
+
+def test_trimming_drops_whole_segments_from_the_head(store: SegmentStore) -> None:
+    written = batches(30)
+    logs = StreamLogs(store, segment_bytes=3000)
+    log = logs.open("s", _KIND)
+    for batch in written:
+        log.append(batch)
+        logs.commit()
+    before = store.segments("s")
+    log.trim(60)
+    after = store.segments("s")
+    assert len(after) < len(before)
+    first, last = LogReader(store, "s").extent()
+    assert first <= 61
+    assert last == 150
+    assert rows_of(LogReader(store, "s").read(60)) == rows_of(written)[60:]
+    with pytest.raises(FileNotFound, match=r"rows 1 to .* were trimmed"):
+        list(LogReader(store, "s").read(0))
+    log.trim(10_000)
+    assert len(store.segments("s")) == 1, "the segment that is appended to stays"
+
+
+# -- failures --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+def test_torn_tail_is_cut_at_the_last_whole_record(seed: int) -> None:
+    """A commit over three streams is cut anywhere; what was committed before is there, and writers go on."""
+    chance = random.Random(seed)
+    store = MemorySegments()
+    written = {name: batches(12, seed=at) for at, name in enumerate("abc")}
+    begun = chance.randint(0, 8)
+    logs = StreamLogs(store, segment_bytes=1500)
+    open_logs = {name: logs.open(name, _KIND) for name in written}
+    for name, log in open_logs.items():
+        for batch in written[name][:begun]:
+            log.append(batch)
+    logs.commit()
+    for name, log in open_logs.items():
+        for batch in written[name][begun : begun + 3]:
+            log.append(batch)
+    store.cut_short(chance)
+    with pytest.raises(OSError, match="cut short"):
+        logs.commit()
+    for name in written:
+        seen = rows_of(LogReader(store, name).read())
+        assert seen == rows_of(written[name])[: len(seen)], "readers see no part of a record"
+    again = StreamLogs(store, segment_bytes=1500)
+    for name, each in written.items():
+        log = again.open(name, _KIND)
+        assert log.durable >= begun * 5, "what was committed is lost"
+        # A writer that begins again may repeat itself.
+        for batch in each:
+            log.append(batch)
+    again.commit()
+    for name, each in written.items():
+        assert rows_of(LogReader(store, name).read()) == rows_of(each)
+        assert rows_of(LogReader(store, name).backwards()) == rows_of(
+            reversed(list(LogReader(store, name).read()))
+        )
+
+
+def test_rotten_record_is_refused_and_not_cut(tmp_path: Path) -> None:
+    """What was committed behind it must not be lost silently."""
+    store = DirectorySegments(tmp_path)
+    write(store, batches(4), segment_bytes=1 << 20)
+    (path,) = (tmp_path / "s").iterdir()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(LogDamaged, match="whole ones follow"):
+        list(LogReader(store, "s").read())
+    with pytest.raises(LogDamaged, match="whole ones follow"):
+        StreamLogs(store).open("s", _KIND)
+    assert path.read_bytes() == bytes(data)
+
+
+def test_rows_that_leave_a_gap_are_refused(store: SegmentStore) -> None:
+    written = batches(5)
+    logs = StreamLogs(store)
+    log = logs.open("s", _KIND)
+    log.append(written[0])
+    with pytest.raises(LogDamaged, match="ends with row 5, and row 11 comes next"):
+        log.append(written[2])
+
+
+def test_log_of_another_schema_is_refused(store: SegmentStore) -> None:
+    write(store, batches(2))
+    other = StreamType(pa.schema([("at", SCHEMA.field("at").type)]), "at")
+    with pytest.raises(InvalidQuery, match="write to another stream"):
+        StreamLogs(store).open("s", other)
+
+
+@pytest.mark.cluster
+def test_log_in_peacefs_is_taken_over_from_a_writer_that_is_still_there(files: PeaceFileSystem, home: str) -> None:
+    """The one before is refused from then on, and what it had committed is there."""
+    written = batches(6)
+    with PeaceSegments(files, home) as before, PeaceSegments(files, home) as after:
+        old_logs = StreamLogs(before)
+        old = old_logs.open("s", _KIND)
+        for batch in written[:3]:
+            old.append(batch)
+        old_logs.commit()
+        write(after, written[:5])
+        assert rows_of(LogReader(after, "s").read()) == rows_of(written[:5])
+        old.append(written[3])
+        with pytest.raises(LeaseError):
+            old_logs.commit()
+        assert rows_of(LogReader(after, "s").read()) == rows_of(written[:5])

@@ -1,0 +1,93 @@
+"""Messages of dataflows as bytes: what is sent arrives, in any pieces, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from simulation.seeds import seeds
+from support.dataflows import SCHEMA, input_rows
+
+from peacefs.dataflow.core.messages import (
+    Ack,
+    CheckpointRecorded,
+    CheckpointStored,
+    Credit,
+    Data,
+    Ended,
+    Heartbeat,
+    Message,
+    Placement,
+    Subscribe,
+    Subscribed,
+    Subscription,
+    UnitPlacement,
+    UnitStopped,
+)
+from peacefs.dataflow.core.output_buffer import Level
+from peacefs.dataflow.hosts.wire import Hello, MessageReader, encode
+from peacefs.dataflow.model.batches import Batch, Position
+from peacefs.protocol.errors import ProtocolViolation
+
+_SUBSCRIPTION = Subscription("second", 3, 1)
+_ROWS = input_rows(1, batches=1, size=50)[0]
+_EVERY: list[Message | Hello] = [
+    Hello("node-1", "token"),
+    Subscribe("in", _SUBSCRIPTION, 2, Position(0, 17), 4096),
+    Subscribed("in", _SUBSCRIPTION, Position(0, 17), 0),
+    Data("in", _SUBSCRIPTION, Batch(18, _ROWS)),
+    Data("in", _SUBSCRIPTION, Batch(68, _ROWS.slice(7, 5))),
+    Ended("in", _SUBSCRIPTION, 67),
+    Credit("in", _SUBSCRIPTION, 8192),
+    Ack("in", "second", 3, Level.SAFE, Position(0, 67)),
+    Placement(
+        4, {"second": UnitPlacement("node-1", 3, (2, 9)), "first": UnitPlacement(None, 1)}, {"node-1": "a:1"}
+    ),
+    Heartbeat("node-1", "s", 4, "a:1"),
+    CheckpointStored("second", 3, 10),
+    CheckpointRecorded("second", 3, 10),
+    UnitStopped("second", 3, "operator 'x' failed"),
+]
+
+
+def whole(message: Message | Hello) -> bytes:
+    return b"".join(bytes(part) for part in encode(message))
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_messages_arrive_in_any_pieces(seed: int) -> None:
+    chance = random.Random(seed)
+    data = b"".join(map(whole, _EVERY))
+    reader = MessageReader({"in": SCHEMA})
+    arrived: list[Message | Hello] = []
+    at = 0
+    while at < len(data):
+        end = at + chance.choice([1, 3, 16, 100, 5000])
+        arrived += reader.feed(data[at:end])
+        at = end
+    assert arrived == _EVERY
+
+
+def test_message_is_refused_whichever_byte_is_changed() -> None:
+    data = whole(_EVERY[4])
+    for place in range(len(data)):
+        broken = bytearray(data)
+        broken[place] ^= 0x40
+        reader = MessageReader({"in": SCHEMA})
+        try:
+            arrived = list(reader.feed(bytes(broken)))
+        except ProtocolViolation:
+            continue
+        # Its length says that there is more to come; the next bytes show that there was not.
+        assert arrived == []
+
+
+def test_message_of_an_unknown_stream_is_refused() -> None:
+    with pytest.raises(ProtocolViolation, match="cannot be read"):
+        list(MessageReader({}).feed(whole(_EVERY[3])))
+
+
+def test_message_that_is_too_long_is_refused_before_it_is_read() -> None:
+    start = whole(_EVERY[0])[:4] + (0x7FFFFFFF).to_bytes(4, "big") + bytes(8)
+    with pytest.raises(ProtocolViolation, match="too long"):
+        list(MessageReader({}).feed(start))

@@ -1,0 +1,167 @@
+"""An agent of the simulated world and the drivers that it starts, which write to their checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from simulation.client_requests import OnLink
+from simulation.client_steps import write
+from simulation.world import Node, World
+
+from peacefs.protocol.errors import PeacefsError, RunSuperseded
+from peacefs.protocol.limits import (
+    agent_answer_timeout_s,
+    agent_beat_interval_s,
+    run_guard_timeout_s,
+)
+from peacefs.protocol.messages import (
+    AgentBeat,
+    AgentCommand,
+    AgentOrders,
+    Message,
+    RunOrder,
+    RunReport,
+)
+from peacefs.protocol.runtime import effects as fx
+from peacefs.spark_connector.supervision.reconciliation import Key, key_of, reconcile
+
+COMMAND = "count"
+_RUNS_MAX = 4
+_GUARD_LOOK_S = 0.25
+_KILLED = 137
+_FENCED = 1
+
+
+@dataclass(eq=False)
+class Driver:
+    """A process that runs a query. It is a node of its own, for it can be killed alone."""
+
+    order: RunOrder
+    node: Node
+    #: When its guard was last told that all is well.
+    told_s: float
+    #: The batches that it was told are durable.
+    committed: int = 0
+
+
+class Drivers:
+    """All that live, over all agents: of a query there is one at most."""
+
+    def __init__(self) -> None:
+        self._living: dict[str, Driver] = {}
+        #: Every run that was ever started, and how many batches it committed.
+        self.ever: dict[Key, Driver] = {}
+
+    def started(self, driver: Driver) -> None:
+        other = self._living.setdefault(driver.order.query, driver)
+        assert other is driver, f"{driver.order} begins while {other.order} lives"
+        self.ever[key_of(driver.order)] = driver
+
+    def ended(self, driver: Driver) -> None:
+        del self._living[driver.order.query]
+
+    def of(self, query: str) -> Driver | None:
+        return self._living.get(query)
+
+
+class SimulatedAgent:
+    """An agent's node: beats, guards what it runs, and dies together with it."""
+
+    def __init__(self, world: World, name: str, drivers: Drivers, random: Random) -> None:
+        self.world = world
+        self.node = world.add_node(name)
+        self._drivers = drivers
+        self._random = random
+        self._running: dict[Key, Driver] = {}
+        self._ended: dict[Key, int] = {}
+        self.start()
+
+    def start(self) -> None:
+        self.world.restart(self.node)
+        self._process = f"{self.node.name}-{self.node.generation}"
+        self.world.spawn(self.node, "beating", self._keep_beating())
+        self.world.spawn(self.node, "guarding", self._keep_guarding())
+
+    def crash(self) -> None:
+        """And all that it runs with it."""
+        for key in list(self._running):
+            self._kill(key, _KILLED)
+        self._ended.clear()
+        self.world.crash(self.node)
+
+    def kill_one(self) -> bool:
+        """A driver dies by itself, if there is one."""
+        if self._running:
+            self._kill(self._random.choice(sorted(self._running)), _KILLED)
+        return bool(self._ended)
+
+    def order(self, order: Message, answered: Callable[[Message], None]) -> None:
+        raise AssertionError(f"agents are ordered nothing: {order}")
+
+    def _kill(self, key: Key, status: int) -> None:
+        driver = self._running.pop(key)
+        self._ended[key] = status
+        self._drivers.ended(driver)
+        self.world.crash(driver.node)
+        del self.world.nodes[driver.node.name]
+
+    def _keep_guarding(self) -> fx.Steps[None]:
+        while True:
+            yield from fx.sleep(_GUARD_LOOK_S)
+            for key, driver in list(self._running.items()):
+                if self.world.now_s - driver.told_s >= run_guard_timeout_s:
+                    self._kill(key, _KILLED)
+
+    def _keep_beating(self) -> fx.Steps[None]:
+        link = ""
+        while True:
+            link = link or f"{self.node.name}-{self.world.now_s}"
+            try:
+                orders = yield from fx.call(
+                    OnLink(link, self._beat()), AgentOrders, timeout_s=agent_answer_timeout_s
+                )
+            except PeacefsError:
+                link = ""
+            else:
+                self._obey(orders.runs)
+            yield from fx.sleep(agent_beat_interval_s)
+
+    def _beat(self) -> AgentBeat:
+        runs = [RunReport(*key) for key in self._running]
+        runs += [RunReport(*key, ended=True, status=status) for key, status in self._ended.items()]
+        commands = [AgentCommand(COMMAND, ["simulated"], extra_arguments=False)]
+        return AgentBeat(self.node.name, self._process, self.node.name, "", commands, _RUNS_MAX, runs)
+
+    def _obey(self, orders: list[RunOrder]) -> None:
+        for driver in self._running.values():
+            driver.told_s = self.world.now_s
+        steps = reconcile(self._running, self._ended, orders)
+        for key in steps.stop:
+            self._kill(key, _KILLED)
+        for key in steps.forget:
+            del self._ended[key]
+        for order in steps.start:
+            node = self.world.add_node(f"client-driver-{order.run}")
+            driver = self._running[key_of(order)] = Driver(order, node, self.world.now_s)
+            self._drivers.started(driver)
+            self.world.spawn(node, f"run {order.run}", self._drive(driver))
+
+    def _drive(self, driver: Driver) -> fx.Steps[None]:
+        """Batch after batch: each is a file in the checkpoint. It ends when another run has been begun."""
+        while True:
+            path = f"{driver.order.location}/{driver.order.run}-{driver.committed}"
+            try:
+                yield from write(path, batch(driver.order.run, driver.committed), path)
+                driver.committed += 1
+            except RunSuperseded:
+                self._kill(key_of(driver.order), _FENCED)
+            except PeacefsError:
+                pass
+            yield from fx.sleep(self._random.uniform(0.5, 5.0))
+
+
+def batch(run: str, number: int) -> bytes:
+    """The bytes of a batch."""
+    return f"{run}/{number}".encode() * 100

@@ -1,0 +1,41 @@
+"""Temporary files that dead writers left go by themselves, in a cluster that runs for hours and restarts."""
+
+from __future__ import annotations
+
+from simulation.client_steps import flusher, list_names, write
+from simulation.simulated_cluster import SimulatedCluster
+
+from peacefs.protocol.limits import temporary_age_hours_min, temporary_look_interval_s
+from peacefs.protocol.runtime import effects as fx
+
+_AGE_S = temporary_age_hours_min * 3600.0
+
+
+def keep_writing(path: str) -> fx.Steps[None]:
+    """For ever: a writer that lives, and has not renamed its file yet."""
+    sink = yield from flusher(path, "slow", "slow")
+    while True:
+        yield from sink.flush(b"more")
+        yield from fx.sleep(600.0)
+
+
+def test_temporary_file_goes_when_its_writer_left_it_and_stays_while_it_is_written() -> None:
+    cluster = SimulatedCluster(seed=1, datanodes=1, collect_temporary_hours=temporary_age_hours_min)
+    cluster.until_ready()
+    world, client = cluster.world, cluster.client("client")
+    world.run_task(cluster.start(client, "leave", write("/d/left._COPYING_", b"half", "left")), limit_s=60.0)
+    cluster.start(cluster.client("client-slow"), "slow", keep_writing("/d/slow._COPYING_"))
+    world.run(lambda: False, limit_s=_AGE_S / 2)
+    cluster.coordinator.crash()
+    cluster.coordinator.start()
+    cluster.until_ready()
+
+    def names() -> list[str]:
+        found = world.run_task(cluster.start(client, "list", list_names("/d")), limit_s=60.0)
+        return sorted(found.files)
+
+    assert names() == ["left._COPYING_", "slow._COPYING_"]
+    world.run(lambda: False, limit_s=_AGE_S / 2)
+    assert "left._COPYING_" in names(), "the coordinator has not watched it for long enough"
+    world.run(lambda: False, limit_s=_AGE_S + 3 * temporary_look_interval_s)
+    assert names() == ["slow._COPYING_"]

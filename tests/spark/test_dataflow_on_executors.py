@@ -1,0 +1,60 @@
+"""A dataflow whose nodes are tasks of Spark: an executor is killed, and the output is as without a failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.dataflows import SAMPLES
+
+from peacefs.dataflow.hosts.seeded import SeededRun
+from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.techniques.sguard import SGuard
+from peacefs.protocol.errors import StartupError
+from peacefs.spark_connector.executors_host import SparkExecutors
+from peacefs.spark_connector.java import find_java, java_environment
+
+_TESTS = Path(__file__).parent.parent
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_executor_that_is_killed_is_made_up_for(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        **java_environment(find_java(), tmp_path),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(_TESTS),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "support.executors_ordeal", str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=380,
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
+    expected = SeededRun(sample.network, SGuard(interval_s=1), sample.rows(1), seed=1).run().rows("out")
+    assert said["rows"] == [[*map(str, row)] for row in expected]
+    assert said["places"] > 1, "the unit ran in another process after the kill"
+
+
+def test_executors_want_tasks_that_may_fail_often() -> None:
+    """With Spark's four failures a task, the fourth executor that dies would end the query."""
+
+    class Context:
+        def getConf(self) -> dict[str, str]:
+            return {}
+
+    class Session:
+        sparkContext = Context()
+
+    with pytest.raises(StartupError, match=r"spark.task.maxFailures is 4.*set it to 100 or more"):
+        SparkExecutors(Session(), 2, checkpoints=None)  # type: ignore[arg-type]

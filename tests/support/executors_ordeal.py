@@ -1,0 +1,111 @@
+"""A dataflow on Spark's executors, one of which is killed in the middle. Run as a program, since a process has one
+Spark context: `python -m support.executors_ordeal DIRECTORY`; prints the output's rows as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import SparkSession
+
+from peacefs.dataflow import Query
+from peacefs.dataflow import functions as F
+from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.sguard import SGuard
+from peacefs.spark_connector.executors_host import SparkExecutors
+
+from .dataflows import SCHEMA, input_rows
+from .waiting import wait_until
+
+_PATIENCE_S = 150.0
+
+
+def network(places: Path) -> Network:
+    """Windows in a second unit, which notes the process that it runs in."""
+
+    def note_place(rows: pa.RecordBatch) -> pa.RecordBatch:
+        (places / str(os.getpid())).touch()
+        return rows
+
+    query = Query("first")
+    stream = query.source("in", SCHEMA, time="at").filter(F.col("value") >= 0)
+    windows = stream.unit("second").map(note_place).key_by("key").window("4s", every="2s")
+    windows.aggregate(F.count(), F.sum("value")).sink("out")
+    return query.network()
+
+
+def executor_of(worker: int) -> int:
+    """Return the process of the JVM that has started a Python worker: its parent's parent."""
+
+    def parent(pid: int) -> int:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+    executor = parent(parent(worker))
+    assert "CoarseGrainedExecutorBackend" in Path(f"/proc/{executor}/cmdline").read_text()
+    return executor
+
+
+def spark_home(directory: Path) -> Path:
+    """Return a home of links to Spark's package, so that workers keep their files out of that."""
+    home = directory / "spark"
+    home.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        (home / part.name).symlink_to(part)
+    return home
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state == "Z"
+
+
+def main(directory: Path) -> None:
+    places = directory / "places"
+    places.mkdir()
+    os.environ["SPARK_HOME"] = str(spark_home(directory))
+    spark = (
+        SparkSession.builder.master("local-cluster[2,1,512]")
+        .config("spark.executor.memory", "512m")
+        .config("spark.task.maxFailures", "1000")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    batches = input_rows(1, batches=8, size=4)
+    begun = threading.Event()
+    rows: list[list[str]] = []
+
+    def feed() -> Iterator[pa.RecordBatch]:
+        yield from batches[:4]
+        begun.wait()
+        wait_until(lambda: run.checkpoint_of("second"), "a checkpoint of the second unit", _PATIENCE_S)
+        (worker,) = (int(path.name) for path in places.iterdir())
+        os.kill(executor_of(worker), signal.SIGKILL)
+        # Its Python worker ends a moment later, when it has noticed.
+        wait_until(lambda: has_ended(worker), "the end of the worker of the executor that was killed", _PATIENCE_S)
+        yield from batches[4:]
+
+    def take(batch: pa.RecordBatch) -> None:
+        rows.extend([*map(str, row)] for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
+
+    host = SparkExecutors(spark, 2, DirectoryCheckpoints(directory / "checkpoints"), node_timeout_s=5.0)
+    with host.start(network(places), SGuard(interval_s=0.1), {"in": feed()}, {"out": take}) as run:
+        begun.set()
+        run.wait(_PATIENCE_S)
+    spark.stop()
+    print(json.dumps({"rows": rows, "places": len(list(places.iterdir()))}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,73 @@
+"""Spread tests over parallel workers (`pytest -n`): a file stays together, and JVMs do not crowd each other out.
+
+A file's tests share fixtures, so that one worker runs them all. Half of the workers begin with the files that
+start Spark or a JVM, which take longest; the other half begins with the files that start clusters. Whoever has no
+work of its own kind left helps with the other. Lists of files only decide what begins when: a file that nobody
+entered here is run all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    import pytest
+    from xdist.remote import Producer
+    from xdist.workermanage import WorkerController
+
+SESSION = "the Spark session"
+#: One worker runs all of these, so that Spark starts once for them.
+SESSION_FILES = (
+    "tests/spark/checkpoints/",
+    "tests/spark/test_auth_log_columns.py",
+    "tests/spark/test_coordinator_restart.py",
+    "tests/spark/test_failed_logins.py",
+    "tests/spark/test_query_reporter.py",
+)
+#: What starts Java, the longest first.
+JVM = (
+    "tests/spark/test_killed_queries.py",
+    SESSION,
+    "tests/spark/test_demo.py",
+    "tests/spark/",
+    "tests/webhdfs/test_stock_hadoop",
+)
+#: What the other workers begin with, so that no long file is left for the end.
+LONG = ("tests/services/", "tests/client/", "tests/simulation/", "tests/authentication/", "tests/webhdfs/")
+
+
+class Spread(LoadScopeScheduling):  # type: ignore[misc]
+    """The order of files among workers."""
+
+    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
+        super().__init__(config, log)
+        # Not by their number of tests: a file of one test may take the longest.
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return SESSION if file.startswith(SESSION_FILES) else file
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        self.workqueue.move_to_end(self._next_for(node), last=False)
+        super()._assign_work_unit(node)
+
+    def _next_for(self, node: WorkerController) -> str:
+        number = int(node.gateway.id.removeprefix("gw"))
+        own, others = (JVM, LONG) if number < self.numnodes // 2 else (LONG, JVM)
+        units: Iterable[str] = self.workqueue
+        return min(units, key=lambda unit: _rank(unit, own, others))
+
+
+def _rank(unit: str, own: tuple[str, ...], others: tuple[str, ...]) -> int:
+    """The place of a unit in the line of a worker: its own kind, what nobody begins with, the other kind."""
+    for place, beginning in enumerate(own):
+        if unit.startswith(beginning):
+            return place
+    for place, beginning in enumerate(others):
+        if unit.startswith(beginning):
+            return len(own) + 1 + place
+    return len(own)
