@@ -1,4 +1,4 @@
-"""How many files of the product one request enters: how far a reader has to walk who follows it through the code.
+"""Count the product's files that one request enters: the way of a reader who follows it through the code.
 
 The services run as processes that record when each function is entered (`entering/sitecustomize.py`). A request is
 made again and again; a file counts if it is entered each time, so that what happens to run beside it does not.
@@ -45,7 +45,7 @@ def main(*, quick: bool = False) -> None:
             windows = {name: _repeat(request, repetitions) for name, request in _requests(cluster).items()}
             idle = _repeat(lambda _: time.sleep(1.5), 3)
         times = _times(recorded)
-    # What happens within a second anyway, as heartbeats do, is part of what takes that long.
+    # A request that takes a second includes what happens within a second anyway, as heartbeats do.
     windows["nothing, for a second and a half"] = idle
     windows["a heartbeat"] = [(begun, begun + _HEARTBEAT_S) for begun in times[_HEARD]][-repetitions:]
     rows = []
@@ -86,7 +86,7 @@ def _plan(cluster: LocalCluster) -> None:
 
 
 def _follow(method: str, url: str, body: bytes | None = None) -> None:
-    """As Hadoop's client does it: the body goes where the first answer points to."""
+    """Create a file as Hadoop's client does: the body goes where the first answer points to."""
     status, location = _ask(method, url)
     _check(status == 307)
     status, _ = _ask(method, location, body)

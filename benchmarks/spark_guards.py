@@ -38,7 +38,7 @@ _STOP = None
 
 @dataclass(frozen=True)
 class _Place:
-    """What a session's process needs to checkpoint in one place."""
+    """The settings that a session's process needs to checkpoint in one place."""
 
     directory: Path
     checkpoint: str

@@ -8,7 +8,7 @@
 
     checkpointer = Checkpointer(pages, DirectoryStore("/var/lib/counts"), "counts")
     checkpointer.load()                  # before structures are created: they find what they held
-    checkpointer.begin()                 # a pause of microseconds; pages are written while they change
+    checkpointer.begin()                 # a short pause; pages are written while they change
 
 Begin with `pages/manager.py`; `structures/` are built on it, `checkpoints/` writes and loads it, `kernels/` are
 the loops that are compiled. Needs the extra `peacefs[state]` (NumPy, PyArrow, Numba), which is imported when a

@@ -22,7 +22,7 @@ _PACKAGES = ("coordinator", "datanode", "protocol", "client", "peace", "topology
 
 
 class Recorder:
-    """Of one process. Threads write to one dictionary; what gets lost between two of them does not matter."""
+    """The tracer of one process. Threads write to one dictionary; a lost update does not matter."""
 
     def __init__(self, product: str) -> None:
         self._roots = tuple(f"{product}/{package}/" for package in _PACKAGES)

@@ -64,7 +64,7 @@ class AclHandlers:
 
 
 def acl_json(status: InodeStatus) -> dict[str, Any]:
-    """As HDFS: what the permission does not say; its group is the mask where there are access entries."""
+    """List the entries that the permission does not say; its group is the mask where there are access entries."""
     entries = status.acl.split(",") if status.acl else []
     return {
         "AclStatus": {

@@ -1,4 +1,4 @@
-"""What happened lately to replicas and to their datanodes, for whoever asks why a chunk is as it is. Pure.
+"""Recent events of replicas and of their datanodes, to explain why a chunk is as it is. Pure.
 
 Bounded: every write confirms its replicas, so that what is usual has a list of its own and does not push out what
 is not. What datanodes list in full when they register is not kept, as there may be millions.

@@ -39,7 +39,7 @@ class ReplicaState(IntEnum):
 
 
 class ReplicaEvent(IntEnum):
-    """What happens to a replica."""
+    """An event in the life of a replica."""
 
     #: Its datanode says that it has it; no file refers to the chunk; none does any more.
     REPORTED = auto()
@@ -65,7 +65,7 @@ class ReplicaEvent(IntEnum):
     NODE_GIVEN_UP = auto()
     #: Known before the start to be on a datanode that is down for maintenance.
     EXPECTED = auto()
-    #: What a lost datanode had is taken out of the lists.
+    #: The replicas of a lost datanode are removed from the lists.
     SWEPT = auto()
     #: Its datanode is told to delete it: the writer gave the chunk up, it is below the GC floor, nobody can be
     #: reading it any more, others have shown that they hold the same.

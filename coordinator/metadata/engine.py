@@ -1,4 +1,4 @@
-"""What a storage engine is beside the store that it opens: backups, restores, checks, and the room that it takes.
+"""A storage engine beside the store that it opens: backups, restores, checks, and the room that it takes.
 
 An engine is a folder beside `sqlite/` and a line in `engines`. All works on the directory of a coordinator; what
 files the engine keeps there, and in which format, is its own business.
@@ -25,7 +25,7 @@ CheckProgress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Restored:
-    """What a restore made: the epoch that the store has now, and where the one before it lies, if any."""
+    """The outcome of a restore: the epoch that the store has now, and where the former one lies, if any."""
 
     epoch: int
     replaced: Path | None
@@ -33,7 +33,7 @@ class Restored:
 
 @dataclass(frozen=True)
 class Problem:
-    """What should be true and is not: how often, and some examples."""
+    """A broken invariant: how often it is broken, and some examples."""
 
     name: str
     found: int
@@ -42,7 +42,7 @@ class Problem:
 
 @dataclass
 class Findings:
-    """What a check found. `files`, `directories` and `chunks` are None when the store cannot be trusted."""
+    """The findings of a check. `files`, `directories` and `chunks` are None when the store cannot be trusted."""
 
     problems: list[Problem] = field(default_factory=list)
     files: int | None = None

@@ -53,7 +53,7 @@ class CoreDriver:
         self._permits = permits
         self._monotonic = monotonic
         self._on_waited = on_waited
-        #: Who waits for a grant, by the write set's name; and for permits to read, by the reader's.
+        #: Writers that wait for a grant, by the write set's name; readers that wait for permits, by theirs.
         self.grants_awaited = Waiters(wait)
         self.reads_awaited = Waiters(wait)
         self._performers: dict[type[Any], Callable[[Any], None]] = {

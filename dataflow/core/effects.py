@@ -33,7 +33,7 @@ class LoadCheckpoint:
     """Load a checkpoint of a unit that is to begin here; then call `NodeCore.loaded`."""
 
     unit: str
-    #: Of the unit that begins.
+    #: The incarnation of the unit that begins.
     incarnation: int
     checkpoint: tuple[int, int]
 

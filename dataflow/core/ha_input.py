@@ -18,7 +18,7 @@ class HAInput:
         self.stream = stream
         self._consumer = consumer
         self._incarnation = incarnation
-        #: How far the unit has come; a checkpoint holds it.
+        #: The unit's position in the stream; a checkpoint holds it.
         self.processed = position
         self._received = position
         self._queue: deque[tuple[int, Batch]] = deque()
@@ -30,7 +30,7 @@ class HAInput:
         self._taken_bytes = 0
         self._limit_bytes = 0
         self._last: int | None = None
-        #: Whether the unit was told that the stream has ended.
+        #: True once the unit was told that the stream has ended.
         self.ended = False
         #: Rows that the producer had no longer when they were asked for.
         self.lost = 0

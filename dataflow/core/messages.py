@@ -94,7 +94,7 @@ class Placement:
 
     version: int
     units: Mapping[str, UnitPlacement]
-    #: Of the nodes, as they gave them; empty where the host needs none.
+    #: The nodes' addresses, as they gave them; empty where the host needs none.
     addresses: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -36,7 +36,7 @@ class Level(IntEnum):
 
 class Mark(NamedTuple):
     level: Level
-    #: Of whom; empty for the producer.
+    #: The destination that set it; empty for the producer.
     destination: str = ""
 
 

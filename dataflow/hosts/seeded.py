@@ -161,10 +161,6 @@ class SeededRun:
         self.outcome.seconds = self._now_s
         return self.outcome
 
-    def running_at(self, unit: str) -> str | None:
-        """Return the node where the controller wants a unit."""
-        return self._controller.placement.units[unit].node
-
     # -- events --------------------------------------------------------------------------------------------
 
     def _later(self, delay_s: float, event: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from peacefs.dataflow.unit_state.interface import Merge
 from peacefs.protocol.errors import InvalidQuery
 
 Function = Literal["count", "sum", "min", "max", "mean"]
-#: Of each function its accumulators: (name, the aggregation that makes it of rows, the one that merges it).
+#: The accumulators of each function: (name, the aggregation that makes it of rows, the one that merges it).
 _ACCUMULATORS: dict[Function, tuple[tuple[str, str, Merge], ...]] = {
     "count": (("count", "count_all", "sum"),),
     "sum": (("sum", "sum", "sum"),),

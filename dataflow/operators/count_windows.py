@@ -18,7 +18,7 @@ from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 from .aggregates import Aggregation
 from .interface import Operator, OperatorSpecification, Rows
-from .row_times import times_of
+from .row_times import batches_of, times_of
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class _CountWindows(Operator):
                 skip = max(self._of.advance_rows - self._of.size_rows, 0)
                 window = window[self._of.advance_rows :]
             self._windows[key] = [skip, window]
-        return self._batches(emitted)
+        return batches_of(emitted, self._schema, self._time)
 
     def on_time(self, now_us: int) -> Iterable[Rows]:
         since = self._idle_since.get()
@@ -96,7 +96,7 @@ class _CountWindows(Operator):
         emitted = [self._result(key, window) for key, (_, window) in self._windows.items() if window]
         self._windows.clear()
         self._idle_since.set(None)
-        return self._batches(emitted)
+        return batches_of(emitted, self._schema, self._time)
 
     def _result(self, key: tuple[Any, ...], window: Sequence[Sequence[Any]]) -> list[Any]:
         last = window[-1][0]
@@ -105,14 +105,3 @@ class _CountWindows(Operator):
         shown = [value for name, value in zip(self._of.keys, key, strict=True) if name != self._time]
         results = [each.of_values(values) for each, values in zip(self._of.aggregations, columns, strict=True)]
         return [*shown, last, *results]
-
-    def _batches(self, emitted: Sequence[Sequence[Any]]) -> Iterable[Rows]:
-        if not emitted:
-            return ()
-        arrays = [
-            pa.array(list(values), pa.int64()).cast(field.type)
-            if field.name == self._time
-            else pa.array(list(values), field.type)
-            for field, values in zip(self._schema, zip(*emitted, strict=True), strict=True)
-        ]
-        return (pa.RecordBatch.from_arrays(arrays, schema=self._schema),)

@@ -36,7 +36,7 @@ class Operator(ABC):
 
 
 class OperatorSpecification(ABC):
-    #: What the operator is called in names and messages.
+    #: The operator's name in messages and in names made for it.
     kind: ClassVar[str]
 
     @property

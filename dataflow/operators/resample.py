@@ -18,7 +18,7 @@ from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
 
 from .interface import Operator, OperatorSpecification, Rows
-from .row_times import times_of
+from .row_times import batches_of, times_of
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _Resample(Operator):
             elif time % self._of.every_us == 0:
                 emitted.append([*key, time, *map(self._shown, values)])
             self._last[key] = [time, *values]
-        return self._batches(emitted)
+        return batches_of(emitted, self._schema, self._time)
 
     def _grid(self, after: int, until: int) -> range:
         every = self._of.every_us
@@ -97,14 +97,3 @@ class _Resample(Operator):
 
     def _shown(self, value: Any) -> Any:
         return value if self._of.method == "last" or value is None else float(value)
-
-    def _batches(self, emitted: Sequence[Sequence[Any]]) -> Iterable[Rows]:
-        if not emitted:
-            return ()
-        arrays = [
-            pa.array(list(values), pa.int64()).cast(field.type)
-            if field.name == self._time
-            else pa.array(list(values), field.type)
-            for field, values in zip(self._schema, zip(*emitted, strict=True), strict=True)
-        ]
-        return (pa.RecordBatch.from_arrays(arrays, schema=self._schema),)

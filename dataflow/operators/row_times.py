@@ -1,8 +1,9 @@
-"""Times of rows as whole microseconds, and their running maxima: how far a stream has come at each of its rows."""
+"""Times of rows as whole microseconds: taken from rows, their running maxima, and rows made with them."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,3 +25,16 @@ def running_maxima(times: Times, before: int) -> Times:
     """Return for each row the latest time up to it, where `before` was the latest of the rows before."""
     maxima: Times = np.maximum(np.maximum.accumulate(times), before)
     return maxima
+
+
+def batches_of(rows: Sequence[Sequence[Any]], schema: pa.Schema, time: str) -> Iterable[Rows]:
+    """Return rows of Python values as one batch, or none; those of the column `time` are microseconds."""
+    if not rows:
+        return ()
+    arrays = [
+        pa.array(list(values), pa.int64()).cast(field.type)
+        if field.name == time
+        else pa.array(list(values), field.type)
+        for field, values in zip(schema, zip(*rows, strict=True), strict=True)
+    ]
+    return (pa.RecordBatch.from_arrays(arrays, schema=schema),)

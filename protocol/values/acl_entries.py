@@ -15,14 +15,14 @@ _DEFAULT: Final = "default"
 
 
 class Scope(IntEnum):
-    """Whether an entry is about the file or directory, or about what is made in the directory. In their order."""
+    """The scope of an entry: the file or directory itself, or what is made in the directory. In their order."""
 
     ACCESS = 0
     DEFAULT = 1
 
 
 class EntryType(IntEnum):
-    """Whom an entry is about. In their order."""
+    """The kind of caller that an entry is about. In their order."""
 
     USER = 0
     GROUP = 1
@@ -43,7 +43,7 @@ class AclEntry(NamedTuple):
 
     @property
     def key(self) -> tuple[Scope, EntryType, str]:
-        """What there is once in an ACL."""
+        """The key of an entry, which an ACL has once."""
         return self[:3]
 
     def __str__(self) -> str:

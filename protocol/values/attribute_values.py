@@ -10,7 +10,7 @@ _HEX_PREFIX, _BASE64_PREFIX = "0x", "0s"
 
 
 class Encoding(Enum):
-    """How a value is shown."""
+    """The encoding in which a value is shown."""
 
     TEXT = "text"
     HEX = "hex"

@@ -1,4 +1,4 @@
-"""How runs of the balancers fare: the answers of `/v1/balancer` and `/v1/datanodes/<id>/disks/balance`."""
+"""Progress of the balancers: the answers of `/v1/balancer` and `/v1/datanodes/<id>/disks/balance`."""
 
 from __future__ import annotations
 

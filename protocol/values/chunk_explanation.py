@@ -1,4 +1,4 @@
-"""What a coordinator knows of one chunk, and why: the answer to `GET /v1/chunks/<id>`, which travels as JSON."""
+"""The coordinator's knowledge of one chunk, and its reasons: the answer of `GET /v1/chunks/<id>`, as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def parse_chunk_id(text: str) -> ChunkId:
 
 
 class ChunkStanding(StrEnum):
-    """What a chunk is to the namespace."""
+    """The chunk's place in the namespace."""
 
     #: Part of a file, or of several.
     REFERENCED = "referenced"
@@ -37,7 +37,7 @@ class ChunkStanding(StrEnum):
 
 
 class PendingKind(StrEnum):
-    """What the coordinator is about to do, or waits for."""
+    """An action that the coordinator is about to take, or an event that it waits for."""
 
     REPAIR = "repair"
     COPY = "copy"

@@ -35,13 +35,13 @@ class DatanodeStatus:
     replicas: int
     #: A value of membership.AdminState.
     service: str
-    #: How many chunks still lack a replica elsewhere before it can leave.
+    #: The number of chunks that still lack a replica elsewhere before it can leave.
     to_drain: int
-    #: How many of these want more replicas than there are datanodes that stay: until then it cannot leave.
+    #: The number of these that want more replicas than there are datanodes that stay: until then it cannot leave.
     without_a_place: int
-    #: What of it is much slower than of others: values of slow_peers.SlowPart.
+    #: Its parts that are much slower than others': values of slow_peers.SlowPart.
     slow: list[str]
-    #: What it takes over a MiB, as its predecessors in pipelines and as itself measure it; None if unknown.
+    #: Seconds for a MiB, as its predecessors in pipelines and as itself measure it; None if unknown.
     hop_seconds: float | None
     disk_seconds: float | None
     disks: list[DiskStatus]
@@ -59,7 +59,7 @@ class ChunkCounts:
 
 @dataclass(frozen=True)
 class UnreferencedStatus:
-    """What datanodes hold and no file refers to: writes under way, and what failed ones left.
+    """Chunks on datanodes that no file refers to: writes under way, and what failed ones left.
 
     While the GC floor is held, because the metadata was restored from a backup, nothing of it is deleted.
     """
@@ -87,7 +87,7 @@ class ClusterStatus:
     unclaimed: UnreferencedStatus
     repaired_total: int
     replicas_lost_total: int
-    #: What the disk of the metadata has left; without any nothing can be changed.
+    #: Free room on the disk of the metadata; without any nothing can be changed.
     metadata_room_bytes: int
-    #: Whether acknowledged changes of the metadata are missing; nothing can be changed until that is accepted.
+    #: True if acknowledged changes of the metadata are missing; nothing can be changed until that is accepted.
     commits_missing: bool

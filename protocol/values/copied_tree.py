@@ -1,4 +1,4 @@
-"""What a copy of a tree made: the answer of `POST /v1/copies`."""
+"""The result of copying a tree: the answer of `POST /v1/copies`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CopiedTree:
-    """What a copy holds; `space_consumed` counts every replica, which it shares. Bytes."""
+    """The contents of a copy; `space_consumed` counts every replica, which it shares. Bytes."""
 
     directories: int
     files: int

@@ -12,7 +12,9 @@ What names cannot tell: whether a query of format 1 had state whose directory is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import TypeVar
 
 from peacefs.protocol.errors import CheckpointDamaged
 
@@ -24,6 +26,8 @@ from .needs import Needs
 from .source_logs import SourceLogs
 from .state_needs import StateNeeds
 from .tree import Entry
+
+T = TypeVar("T")
 
 #: So many missing batches are named one by one.
 _GAPS_MAX = 100
@@ -147,34 +151,31 @@ class BatchVerifier:
         return offsets is not None and offsets.before_operator_metadata
 
     def _offsets(self, batch: int, needs: Needs) -> Offsets | None:
-        path = f"{OFFSETS}/{batch}"
+        absent = f"it says where batch {batch} ends"
         entry = self.layout.offsets.get(batch)
-        if entry is None:
-            needs.findings.append(CheckpointFinding(path, Fault.MISSING, f"it says where batch {batch} ends"))
-            return None
-        needs.files.append(entry)
-        try:
-            return self._inspection.offsets(entry)
-        except CheckpointDamaged as error:
-            needs.findings.append(damage(path, error))
-            return None
+        return self._read(f"{OFFSETS}/{batch}", entry, self._inspection.offsets, absent, needs)
 
     def _commit(self, batch: int, needs: Needs) -> BatchCommit | None:
-        path = f"{COMMITS}/{batch}"
+        absent = f"it says that batch {batch} was done"
         entry = self.layout.commits.get(batch)
+        return self._read(f"{COMMITS}/{batch}", entry, self._inspection.commit, absent, needs)
+
+    @staticmethod
+    def _read(path: str, entry: Entry | None, read: Callable[[Entry], T], absent: str, needs: Needs) -> T | None:
+        """Read an entry that a start needs, and note it; None, with a finding, where that cannot be."""
         if entry is None:
-            needs.findings.append(CheckpointFinding(path, Fault.MISSING, f"it says that batch {batch} was done"))
+            needs.findings.append(CheckpointFinding(path, Fault.MISSING, absent))
             return None
         needs.files.append(entry)
         try:
-            return self._inspection.commit(entry)
+            return read(entry)
         except CheckpointDamaged as error:
             needs.findings.append(damage(path, error))
             return None
 
 
 def _missing(entries: dict[int, Entry]) -> list[int]:
-    """The numbers between the first and the last that are not there, as many as are worth naming."""
+    """Return the numbers between the first and the last that are missing, as many as are worth naming."""
     missing: list[int] = []
     numbers = sorted(entries)
     for before, after in pairwise(numbers):

@@ -1,4 +1,4 @@
-"""What a start of a query needs of a checkpoint: the files, and what is wrong with them."""
+"""The needs of a query's start: files of the checkpoint, and what is wrong with them."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _unread(inspection: Inspection) -> list[Entry]:
 
 
 def _entries_beyond(inspection: Inspection, batch: int | None) -> list[str]:
-    """What the sources' logs have beyond a batch, all of it with None."""
+    """Return the entries of the sources' logs beyond a batch, all of them with None."""
     if batch is None:
         logs = inspection.layout.sources.values()
         entries = [entry for log in logs for files in (log.deltas, log.compacts) for entry in files.values()]

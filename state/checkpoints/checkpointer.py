@@ -68,7 +68,7 @@ class Checkpointer:
         self._keep = keep
         self._last: int | None = None
         self._next: int | None = None
-        #: How many pages each checkpoint has stored that the last one has pages in.
+        #: The number of pages that each checkpoint has stored, for those whose pages the last one needs.
         self._stored_counts: dict[int, int] = {}
         self._running: RunningCheckpoint | None = None
         self._given_up: PendingWrite | None = None
@@ -76,7 +76,7 @@ class Checkpointer:
 
     @property
     def idle(self) -> bool:
-        """Whether none is being written, so that another may begin."""
+        """Return whether none is being written, so that another may begin."""
         self._pages.settle()
         return self._running is None
 

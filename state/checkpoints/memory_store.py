@@ -23,7 +23,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.stored: dict[tuple[str, int], _Stored] = {}
-        #: Whether what is submitted waits, as behind others' checkpoints, `away_s` away from its turn.
+        #: Set to have checkpoints wait as behind others', `away_s` away from their turn.
         self.held = False
         self.away_s = 60.0
         self.submitted: list[_Pending] = []

@@ -29,7 +29,7 @@ class RunningCheckpoint:
 
     def __init__(self, sequence: int, pause_s: float, settle: Callable[[], None]) -> None:
         self.sequence = sequence
-        #: How long the pages had to stand still.
+        #: The seconds for which pages had to stand still.
         self.pause_s = pause_s
         self._settle = settle
         self._outcome: Future[PublishedPages] = Future()

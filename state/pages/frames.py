@@ -77,12 +77,12 @@ class Frames:
 
     @property
     def used(self) -> int:
-        """How many hold a page, or a copy that is still being written."""
+        """Return how many frames hold a page, or a copy that is still being written."""
         return int(self.counters[HIGH] - self.counters[FREE])
 
     @property
     def clones(self) -> int:
-        """How many pages were cloned because they were being written when they changed."""
+        """Return how many pages were cloned because they were being written when they changed."""
         return int(self.counters[CLONES])
 
     @property

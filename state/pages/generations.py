@@ -1,4 +1,4 @@
-"""Which older checkpoints a new one may still refer to. Pure."""
+"""The older checkpoints that a new one may still refer to. Pure."""
 
 from __future__ import annotations
 

@@ -65,12 +65,12 @@ class PageManager:
 
     @property
     def memory_bytes(self) -> int:
-        """How much is in use, with the copies that are still being written."""
+        """Return the bytes in use, with the copies that are still being written."""
         return self.frames.used * self.page_bytes
 
     @property
     def clones(self) -> int:
-        """How many pages were cloned so far because they were being written when they changed."""
+        """Return how many pages were cloned so far because they were being written when they changed."""
         return self.frames.clones
 
     @property

@@ -46,7 +46,7 @@ class Column:
 
     @property
     def numeric(self) -> bool:
-        """Whether sums and extremes can be kept in it."""
+        """Return whether sums and extremes can be kept in it."""
         return self.dtype.kind in "iuf"
 
     def _integral(self) -> pa.DataType | None:

@@ -41,7 +41,7 @@ class TextColumn:
 
     @staticmethod
     def takes(kind: pa.DataType) -> bool:
-        """Whether a type of Arrow's has no fixed width and is kept as texts."""
+        """Return whether a type of Arrow's has no fixed width and is kept as texts."""
         return _is_string(kind) or bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
     def texts_of(self, given: Any) -> Texts:

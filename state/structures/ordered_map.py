@@ -28,7 +28,7 @@ from .structure import Structure
 
 _LEAF: Final = 21
 _SIGN: Final = np.int64(-(2**63))
-# How full the leaves are that a full one is divided into.
+# The share of a leaf that is filled when a full one is divided.
 _DIVIDED_FILL: Final = 0.6
 
 

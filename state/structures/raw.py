@@ -29,7 +29,7 @@ class Raw(Structure):
 
     @property
     def room(self) -> int:
-        """How many bytes of a page are the user's."""
+        """Return how many bytes of a page are the user's."""
         return self._frames.page_bytes - HEADER_WORDS * 8
 
     @property

@@ -1,4 +1,4 @@
-"""What all structures share: a kind and a schema in the Super Page, and some words that are saved with them.
+"""The base of all structures: a kind and a schema in the Super Page, and some words that are saved with them.
 
 Super Page: header, length of the description in bytes, SAVED_WORDS words, description
 description: a line of JSON {"kind": ..., "key": [...]}, then the schema as Arrow encodes it
@@ -65,7 +65,7 @@ class Structure:
 
     @property
     def memory_bytes(self) -> int:
-        """How much its pages take."""
+        """Return the bytes that its pages take."""
         return len(self._pages) * self._frames.page_bytes
 
     def _begin(self) -> None:

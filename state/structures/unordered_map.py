@@ -42,7 +42,7 @@ _FULLEST: Final = 0.85
 _UNEVEN: Final = 1.45
 # A page of a map with more records in it than this takes no more, so that every search finds an empty slot.
 _FILL_MAX: Final = 15 / 16
-# How much a map grows at once, as a share of what it has.
+# The share of its size by which a map grows at once.
 _GROWTH: Final = 1 / 16
 
 Aggregates = Mapping[str, tuple[str, Any]]

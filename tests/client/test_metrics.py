@@ -47,7 +47,9 @@ def test_writes_and_reads_are_counted_where_they_happen(
     assert grown("peacefs_written_bytes_total") >= 3 * len(data)
     assert grown("peacefs_forwarded_bytes_total") >= 2 * len(data)
     assert grown("peacefs_seal_seconds_count") == grown("peacefs_chunks_written_total") >= 3
-    assert grown("peacefs_store_replicas") >= 3 and grown("peacefs_store_live_bytes") >= 3 * len(data)
+    # What the stores hold in all: replicas of earlier files may go meanwhile, so that it need not have grown.
+    assert sum(now["peacefs_store_replicas", ""] for now in after) >= 3
+    assert sum(now["peacefs_store_live_bytes", ""] for now in after) >= 3 * len(data)
     assert all(now["peacefs_disks", "working"] == 1 for now in after)
     told = scraped(shared_cluster.address.http.removeprefix("http://"))
     assert told["peacefs_http_request_seconds_count", "MKDIRS"] >= 1

@@ -46,7 +46,7 @@ def test_checkpoint_that_was_deleted_is_gone(store: CheckpointStore) -> None:
 
 
 def test_checkpoint_that_was_cut_short_is_not_there(tmp_path: Path) -> None:
-    """What a writer that died has left is not taken for a checkpoint, and the next attempt replaces it."""
+    """A dead writer's remains are not taken for a checkpoint, and the next attempt replaces them."""
     DirectoryCheckpoints(tmp_path).store("unit", (1, 1), _PARTS)
     (tmp_path / "unit" / "1-1").rename(tmp_path / "unit" / ".1-2")
     store = DirectoryCheckpoints(tmp_path)

@@ -227,7 +227,7 @@ def _versions(store: Path) -> Iterator[tuple[int, Path]]:
 
 @dataclass(slots=True)
 class Trial:
-    """What was said of a harmed checkpoint, and what Spark did. `against` is empty where they agree."""
+    """The verdict on a harmed checkpoint, and what Spark did. `against` is empty where they agree."""
 
     verdict: Verdict
     said: str
@@ -295,7 +295,7 @@ class Ordeal:
             )
 
     def _total(self, batches: dict[int, list[list[Any]]]) -> object:
-        """What a reader of the sink has in the end: of counts the last of each word."""
+        """Return the rows that a reader of the sink has in the end: the last count of each word."""
         rows = [row for batch in sorted(batches) for row in batches[batch]]
         return sorted(rows) if self._query in ("copy", "join") else dict(rows)
 

@@ -45,7 +45,7 @@ LAYOUTS: dict[str, dict[str, str]] = {
 
 @dataclass
 class Outcome:
-    """What a start came to: the rows of each batch that reached the sink, and what it failed with, if it did."""
+    """The outcome of a start: the rows of each batch that reached the sink, and its failure, if there was one."""
 
     batches: dict[int, list[list[Any]]] = field(default_factory=dict)
     failure: str | None = None

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 @dataclass
 class Ran:
-    """What a command of the shell said, and its exit status."""
+    """The output of a shell command, and its exit status."""
 
     status: int
     out: str

@@ -10,7 +10,7 @@ class AnswerReader(ABC):
 
     @abstractmethod
     def answer(self, request: str) -> bytes | None:
-        """What `remember` was given for a request id."""
+        """Return what `remember` was given for a request id."""
 
 
 class AnswerChanges(ABC):

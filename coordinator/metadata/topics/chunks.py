@@ -21,7 +21,7 @@ class ChunkReader(ABC):
 
     @abstractmethod
     def reference_count(self, chunk: ChunkId) -> int:
-        """How many references there are to a chunk, those that only snapshots show included."""
+        """Return how many references there are to a chunk, those that only snapshots show included."""
 
     @abstractmethod
     def referrers(
@@ -49,7 +49,7 @@ class ChunkReader(ABC):
 
     @abstractmethod
     def gc_floor_held(self) -> bool:
-        """Whether the floor stays where it is until it is released: see `Metadata.hold_gc_floor`."""
+        """Return whether the floor stays where it is until it is released: see `Metadata.hold_gc_floor`."""
 
 
 class ChunkChanges(ABC):
@@ -61,7 +61,7 @@ class ChunkChanges(ABC):
 
     @abstractmethod
     def set_chunk_replication(self, chunk: ChunkId, replication: int) -> bool:
-        """Whether that changed it: of several references to a chunk none can lower what it is to have."""
+        """Return whether that changed it: none of several references to a chunk can lower its replication."""
 
     @abstractmethod
     def add_reference(self, inode: InodeId, position: int, chunk: ChunkId, length: int) -> None:

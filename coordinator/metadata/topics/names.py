@@ -13,9 +13,9 @@ class NameReader(ABC):
 
     @abstractmethod
     def follow(self, names: Sequence[str]) -> tuple[list[InodeId], Inode]:
-        """Where names lead from the root, as far as they exist: the inodes passed, the root's first, and the last.
+        """Follow names from the root, as far as they exist, in one look-up unless there are very many.
 
-        In one look-up, unless there are very many.
+        Return the inodes passed, the root's first, and the last one.
         """
 
     @abstractmethod
@@ -28,11 +28,11 @@ class NameReader(ABC):
 
     @abstractmethod
     def child_inode(self, parent: InodeId, name: str) -> Inode | None:
-        """What an entry names, in one look-up."""
+        """Return what an entry names, in one look-up."""
 
     @abstractmethod
     def origin(self, parent: InodeId, name: str) -> Origin | None:
-        """Where an entry came from, if a rename put it there."""
+        """Return where an entry came from, if a rename put it there."""
 
     @abstractmethod
     def inode(self, inode: InodeId) -> Inode | None: ...
@@ -50,7 +50,7 @@ class NameReader(ABC):
 
     @abstractmethod
     def count_children(self, directory: InodeId, after: str, limit: int) -> int:
-        """How many entries follow the name `after`; counts no further than `limit`."""
+        """Count the entries that follow the name `after`, no further than `limit`."""
 
     @abstractmethod
     def ancestors(self, inode: InodeId) -> list[tuple[InodeId, str]]:
@@ -58,7 +58,7 @@ class NameReader(ABC):
 
     @abstractmethod
     def is_in_tree(self, inode: InodeId) -> bool:
-        """Whether a path leads to an inode: not to one in a deleted tree, nor to one that is to be named yet."""
+        """Return whether a path leads to an inode: false in a deleted tree, and before it has a name."""
 
     @abstractmethod
     def attributes(self, inode: InodeId) -> dict[str, bytes]:
@@ -100,7 +100,7 @@ class NameChanges(ABC):
 
     @abstractmethod
     def entry_count(self, directory: InodeId) -> int:
-        """How many entries a directory has: counted once, then remembered for a while."""
+        """Return how many entries a directory has: counted once, then remembered for a while."""
 
     @abstractmethod
     def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
@@ -123,4 +123,4 @@ class NameChanges(ABC):
 
     @abstractmethod
     def unstage(self, inode: InodeId) -> bool:
-        """Whether it was staged."""
+        """Take back a note of `stage`; return whether there was one."""

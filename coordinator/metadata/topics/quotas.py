@@ -19,7 +19,7 @@ class QuotaReader(ABC):
 
     @abstractmethod
     def tree_usage(self, top: InodeId) -> NamespaceUsage:
-        """What a tree holds now, its top included. Looks at all of it, in about 2 us an entry."""
+        """Return what a tree holds now, its top included. Reads all of it, in about 2 us an entry."""
 
 
 class QuotaChanges(ABC):

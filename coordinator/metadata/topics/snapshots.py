@@ -33,14 +33,14 @@ class SnapshotChanges(ABC):
 
     @abstractmethod
     def add_snapshot(self, directory: InodeId, name: str, now_ms: int) -> None:
-        """Of the directory as it is after this transaction. The name must be free."""
+        """Add a snapshot of the directory as it is after this transaction. The name must be free."""
 
     @abstractmethod
     def rename_snapshot(self, directory: InodeId, name: str, new_name: str) -> None: ...
 
     @abstractmethod
     def remove_snapshot(self, directory: InodeId, name: str) -> None:
-        """What only it shows is purged later."""
+        """Remove a snapshot; what only it shows is purged later."""
 
     @abstractmethod
     def purge_retired(self, limit: int) -> tuple[list[ChunkRecord], bool]:
@@ -59,4 +59,4 @@ class SnapshotChanges(ABC):
 
     @abstractmethod
     def unpin(self, at_tx: int) -> None:
-        """What only the pin showed is purged later."""
+        """Remove a pin; what only it showed is purged later."""

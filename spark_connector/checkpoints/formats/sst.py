@@ -49,7 +49,7 @@ class TableCheck:
 
 
 class _Handle(NamedTuple):
-    """Where a block lies; its trailer is not counted."""
+    """The place of a block; its trailer is not counted."""
 
     offset: int
     size: int
@@ -183,7 +183,7 @@ class _Table:
 
 
 def _checksum(kind: int, data: bytes) -> int:
-    """Of a block's contents and the byte behind them."""
+    """Return the checksum of a block's contents and the byte behind them."""
     if kind == _CRC32C:
         value = crc32c.crc32c(data)
         return ((value >> 15 | value << 17) + _CRC_MASK_DELTA) & _MASK
@@ -195,7 +195,7 @@ def _checksum(kind: int, data: bytes) -> int:
 
 
 def _modifier(base: int, offset: int) -> int:
-    """How a block's place changes its checksum, from format 6 on."""
+    """Return how a block's place changes its checksum, from format 6 on."""
     return base ^ ((offset & _MASK) + (offset >> 32)) & _MASK if base else 0
 
 

@@ -45,7 +45,7 @@ SHARE = {
 
 
 def hold(ordeal: Ordeal, case: Case) -> str:
-    """What is said of a case. Fails where Spark does something else."""
+    """Return the verdict on a case. Fails where Spark does something else."""
     root: Path = getattr(ordeal, case.state)
     path = kinds(root, case.query)[case.kind]
     trial = ordeal.trial(root, path, HARMS[case.harm])
