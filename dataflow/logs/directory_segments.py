@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 from urllib.parse import quote, unquote
 
-from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound
 
 from .segments import Append
 
 _SUFFIX = ".log"
+_LOCK = ".writer"
 
 
 class DirectorySegments:
+    """Closed by its writer, or by the end of its process: until then nobody else may write what it has claimed."""
+
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._locks: dict[str, int] = {}
+
+    def claim(self, stream: str) -> None:
+        if stream in self._locks:
+            return
+        directory = self._root / quote(stream, safe="")
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise AlreadyBeingCreated(
+                f"stream {stream!r} is being written by another process: end that one first"
+            ) from None
+        self._locks[stream] = lock
+
+    def close(self) -> None:
+        for lock in self._locks.values():
+            os.close(lock)
+        self._locks.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def append_all(self, appends: Sequence[Append]) -> None:
         """Write everything first and sync then, so that the disk can take it together."""

@@ -33,19 +33,29 @@ class PeaceSegments:
         for done in [self._flushes.submit(self._append, stream) for stream in by_stream]:
             done.result()
 
+    def claim(self, stream: str) -> None:
+        segments = self.segments(stream)
+        if segments:
+            self._sink(stream, segments[-1][0])
+
     def segments(self, stream: str) -> Sequence[tuple[int, int]]:
         try:
             entries = self._files.list(self._path(stream))
         except FileNotFound:
             return []
-        return sorted((int(entry.name.removesuffix(_SUFFIX)), entry.length) for entry in entries)
+        return sorted(
+            (int(entry.name.removesuffix(_SUFFIX)), entry.length)
+            for entry in entries
+            if not entry.is_directory and entry.name.endswith(_SUFFIX)
+        )
 
     def streams(self) -> Sequence[str]:
         try:
             entries = self._files.list(self._directory)
         except FileNotFound:
             return []
-        return sorted(name for entry in entries if self.segments(name := unquote(entry.name)))
+        directories = (entry for entry in entries if entry.is_directory)
+        return sorted(name for entry in directories if self.segments(name := unquote(entry.name)))
 
     def read(self, stream: str, segment: int, offset: int, length: int) -> bytes:
         try:

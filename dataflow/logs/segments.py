@@ -26,6 +26,13 @@ class SegmentStore(Protocol):
         """
         ...
 
+    def claim(self, stream: str) -> None:
+        """Become the writer of a stream: whoever wrote it before is refused from now on.
+
+        Raises LeaseError where a writer that lives cannot be refused.
+        """
+        ...
+
     def segments(self, stream: str) -> Sequence[tuple[int, int]]:
         """Return (segment, bytes) of a stream in order; nothing for a stream that is not there."""
         ...
@@ -58,6 +65,9 @@ class MemorySegments:
             self._segments.setdefault(append.stream, {}).setdefault(append.segment, bytearray()).extend(data)
         if chance is not None:
             raise OSError("cut short")
+
+    def claim(self, stream: str) -> None:
+        """Do nothing: memory has one owner."""
 
     def segments(self, stream: str) -> Sequence[tuple[int, int]]:
         return sorted((segment, len(data)) for segment, data in self._segments.get(stream, {}).items())
