@@ -7,11 +7,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
-from urllib.parse import quote, unquote
 
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound
 
-from .segments import Append
+from .segments import Append, directory_name, stream_name
 
 _SUFFIX = ".log"
 _LOCK = ".writer"
@@ -27,7 +26,7 @@ class DirectorySegments:
     def claim(self, stream: str) -> None:
         if stream in self._locks:
             return
-        directory = self._root / quote(stream, safe="")
+        directory = self._root / directory_name(stream)
         directory.mkdir(parents=True, exist_ok=True)
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -74,7 +73,7 @@ class DirectorySegments:
                 os.close(descriptor)
 
     def segments(self, stream: str) -> Sequence[tuple[int, int]]:
-        directory = self._root / quote(stream, safe="")
+        directory = self._root / directory_name(stream)
         if not directory.is_dir():
             return []
         return sorted((int(path.stem), path.stat().st_size) for path in directory.glob(f"*{_SUFFIX}"))
@@ -82,7 +81,7 @@ class DirectorySegments:
     def streams(self) -> Sequence[str]:
         if not self._root.is_dir():
             return []
-        return sorted(unquote(path.name) for path in self._root.iterdir() if any(path.glob(f"*{_SUFFIX}")))
+        return sorted(stream_name(path.name) for path in self._root.iterdir() if any(path.glob(f"*{_SUFFIX}")))
 
     def read(self, stream: str, segment: int, offset: int, length: int) -> bytes:
         try:
@@ -107,7 +106,7 @@ class DirectorySegments:
             _fsync_directory(path.parent)
 
     def _path(self, stream: str, segment: int) -> Path:
-        return self._root / quote(stream, safe="") / f"{segment:020}{_SUFFIX}"
+        return self._root / directory_name(stream) / f"{segment:020}{_SUFFIX}"
 
 
 def _fsync_directory(path: Path) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
-from urllib.parse import quote, unquote
 
 from peacefs.client.file_objects import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, PeacefsError
 from peacefs.protocol.limits import stream_log_flushes_max
 
-from .segments import Append
+from .segments import Append, directory_name, stream_name
 
 _SUFFIX = ".log"
 
@@ -55,7 +54,7 @@ class PeaceSegments:
         except FileNotFound:
             return []
         directories = (entry for entry in entries if entry.is_directory)
-        return sorted(name for entry in directories if self.segments(name := unquote(entry.name)))
+        return sorted(name for entry in directories if self.segments(name := stream_name(entry.name)))
 
     def read(self, stream: str, segment: int, offset: int, length: int) -> bytes:
         try:
@@ -126,5 +125,5 @@ class PeaceSegments:
         sink.close()
 
     def _path(self, stream: str, segment: int | None = None) -> str:
-        path = f"{self._directory}/{quote(stream, safe='')}"
+        path = f"{self._directory}/{directory_name(stream)}"
         return path if segment is None else f"{path}/{segment:020}{_SUFFIX}"

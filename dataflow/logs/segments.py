@@ -88,5 +88,15 @@ class MemorySegments:
         self._segments.get(stream, {}).pop(segment, None)
 
 
+def directory_name(stream: str) -> str:
+    """Return the name of the directory that holds the segments of a stream."""
+    return stream.replace("%", "%25").replace("/", "%2F")
+
+
+def stream_name(directory: str) -> str:
+    """Return the stream whose segments are in a directory of that name."""
+    return directory.replace("%2F", "/").replace("%25", "%")
+
+
 def _gone(stream: str, segment: int) -> FileNotFound:
     return FileNotFound(f"segment {segment} of stream {stream!r} is gone: it was trimmed, or never there")
