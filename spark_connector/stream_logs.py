@@ -146,8 +146,11 @@ class _Reading:
         self._options = options
         self._schema = schema
 
-    def read(self, partition: RowRange) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a range on an executor. Raises FileNotFound if rows were trimmed, LogDamaged if one is rotten."""
+        if not isinstance(partition, RowRange):
+            # Spark's own, where there are no ranges.
+            return
         wanted = arrow_schema(self._schema)
         last = partition.after.number
         with _opened(self._options) as (store, stream):
@@ -198,7 +201,7 @@ def _row(text: str, option: str) -> int:
     return int(text)
 
 
-class _BatchReader(_Reading, DataSourceReader):  # type: ignore[misc]
+class _BatchReader(_Reading, DataSourceReader):
     """Option besides: `endingOffsets`, latest (the default) or the number of the last row."""
 
     def partitions(self) -> Sequence[RowRange]:

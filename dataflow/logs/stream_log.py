@@ -152,13 +152,16 @@ class StreamLog:
         """Return what is to be written, one append for each segment."""
         joined: dict[int, list[bytes]] = {}
         together: list[Batch] = []
+        together_bytes = 0
         for each in (*self._appended, None):
-            full = sum(batch.bytes for batch in together) >= limits.stream_log_record_bytes
+            full = together_bytes >= limits.stream_log_record_bytes
             if together and (full or not isinstance(each, Batch)):
                 self._put(_joined(together), joined)
-                together = []
+                together, together_bytes = [], 0
             if isinstance(each, Batch):
                 together.append(each)
+                # Without the exact size, which takes longer than the rest.
+                together_bytes += int(each.rows.get_total_buffer_size())
             elif each is not None:
                 self._put_transaction(each, joined)
         self._appended.clear()
