@@ -791,6 +791,9 @@ state_generations_max: Final = 8
 state_live_share_min: Final = 0.5
 # How much of a checkpoint is written, or read, in one go by one thread; pages are let go piece by piece.
 state_piece_bytes: Final = 4 * MIB
+# Memory for clones is asked for ahead in pieces of so many bytes, when so many more frames are used, or an eighth.
+state_reserve_piece_bytes: Final = 16 * MIB
+state_reserve_step_frames: Final = 16
 state_workers_default: Final = 2
 # Chunks of a checkpoint of pages in peacefs: pages can be changed again when their chunk has been written.
 state_chunk_bytes_default: Final = 8 * MIB
