@@ -1,4 +1,4 @@
-"""What the coordinator tells Prometheus, beyond what all services count."""
+"""The coordinator's metrics for Prometheus, beyond those of all services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the coordinator takes over requests, by operation, for Prometheus."""
+"""Measure how long the coordinator takes over requests, by operation, for Prometheus."""
 
 from __future__ import annotations
 

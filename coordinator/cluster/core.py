@@ -56,8 +56,9 @@ _REPORTED_UNREFERENCED, _MISMATCHED = ReplicaEvent.REPORTED_UNREFERENCED, Replic
 
 @dataclass(slots=True)
 class Ticked:
-    """What a tick brought: orders, copies to start (the shell mints their tokens), questions whose answers are for
-    `proven`, and news for the log."""
+    """The result of a tick: orders, copies to start (the shell mints their tokens), questions whose answers are
+    for `proven`, and news for the log.
+    """
 
     orders: list[Order] = field(default_factory=list)
     copies: list[ReplicaCopy] = field(default_factory=list)

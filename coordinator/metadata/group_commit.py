@@ -89,7 +89,7 @@ class GroupCommit:
 
     @property
     def waiting(self) -> int:
-        """How many changes wait."""
+        """Return how many changes wait."""
         return len(self._waiting)
 
     def close(self) -> None:
@@ -129,7 +129,9 @@ class GroupCommit:
             self._deliver(partial(_settle_all, batch, outcomes))
 
     def _next_batch(self) -> list[_Waiting] | None:
-        """What waits, up to a limit, nothing after a pause; None when the end was asked for and all is done."""
+        """Return the waiting changes up to a limit, nothing after a pause, and None when the end was requested and
+        all is done.
+        """
         with self._changed:
             if not self._waiting:
                 if self._closed:
@@ -178,7 +180,7 @@ def _settle(future: Future[Any], outcome: Outcome) -> None:
 
 
 def no_room() -> ServiceUnready:
-    """What whoever wants a change is told while the disk is full."""
+    """Return the answer to every request for a change while the disk is full."""
     return ServiceUnready(
         "the coordinator's disk is full: nothing can be changed until there is room. Free some and try again"
     )

@@ -57,7 +57,7 @@ class MetadataFull(Exception):
 
 
 class Outcome(NamedTuple):
-    """What became of one request of a commit: its answer, or why it changed nothing."""
+    """The outcome of one request of a commit: its answer, or the reason why it changed nothing."""
 
     answer: Any
     error: Exception | None
@@ -76,7 +76,7 @@ class Reader(
 ):
     """Reads committed state. For one thread at a time. What can be read is said by topic in `topics`."""
 
-    #: Where paths begin.
+    #: The inode at which paths begin.
     root: InodeId = ROOT
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Transaction(
     AnswerChanges,
     CredentialChanges,
 ):
-    """What one request reads and writes. It takes effect with all its changes or not at all.
+    """The reads and writes of one request. They take effect all together or not at all.
 
     `at_tx`, where a method takes it, is the transaction in which the thing was discarded, if that was not now.
     """
@@ -125,7 +125,7 @@ class Metadata(ABC):
 
     #: Drawn at random when the store was made; every service of the cluster knows it.
     cluster_id: str
-    #: Whether the last commit that had something to write found room on the disk.
+    #: True if the last commit that had something to write found room on the disk.
     has_room: bool = True
     #: The number of the last commit that is durable.
     tx_durable: int

@@ -35,14 +35,14 @@ _CHECKPOINT_PAGES = 4096
 
 
 def _is_fault_of_the_store(error: Exception) -> bool:
-    """Whether SQLite failed at its work, as against a request that asked for what cannot be."""
+    """Return whether SQLite itself failed, as opposed to a request that asked for something impossible."""
     return (
         isinstance(error, sqlite3.OperationalError | sqlite3.InternalError) or type(error) is sqlite3.DatabaseError
     )
 
 
 def _is_want_of_room(error: BaseException) -> bool:
-    """Whether the disk was full. What fails in a sync, or for want of quota, SQLite tells by other codes."""
+    """Return whether the disk was full. SQLite reports failed syncs and exhausted quotas by other codes."""
     return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_FULL
 
 
@@ -190,7 +190,7 @@ class SqliteMetadata(Metadata):
                 if since_s is not None and (idle or self._clock() - since_s >= metadata_log_age_max_s):
                     self._copy_log()
             except (OSError, sqlite3.Error, Moved) as error:
-                # What has no room in the store stays in the log.
+                # Pages for which the store has no room stay in the log.
                 if not _is_want_of_room(error):
                     self._fault = error
                     raise MetadataFault(f"the metadata cannot be kept: {error}") from error
