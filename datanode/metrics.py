@@ -1,4 +1,4 @@
-"""What a datanode tells Prometheus, beyond what all services count: events, as they happen."""
+"""A datanode's metrics for Prometheus, beyond those of all services: events, as they happen."""
 
 from __future__ import annotations
 

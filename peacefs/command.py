@@ -64,6 +64,6 @@ def main() -> None:
     except ReaderGone:
         sys.exit(128 + signal.SIGPIPE)
     finally:
-        # What could not be written has been complained of; at exit it would be tried again, with two lines more.
+        # The failed write has been reported; at exit it would be tried again, with two lines more.
         with contextlib.suppress(OSError, ReaderGone):
             sys.stdout.close()

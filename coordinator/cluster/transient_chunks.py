@@ -29,7 +29,7 @@ class _Announced:
 
 @dataclass(slots=True)
 class _Freed:
-    """A chunk that a file referred to. `holders` have a good replica, `corrupt` a bad one: both are to be dropped."""
+    """A chunk that a file referred to. `holders` have good replicas, `corrupt` bad ones: all are to be dropped."""
 
     freed_s: float
     replica: Replica

@@ -52,7 +52,7 @@ class LapsedGrants:
         ]
 
     def _is_broken(self, grant: InFlight) -> bool:
-        """Return whether its writing has begun and cannot go on, because nothing comes through the head any more."""
+        """Return whether its writing has begun and cannot go on, because the head receives nothing any more."""
         head = grant.nodes[0]
         return grant.begun and (head in self._dead or head in grant.denied)
 

@@ -54,13 +54,13 @@ class DiskSet:
         self._on_lost = on_lost
         self._on_changed = on_changed
         self._lock = threading.Lock()
-        #: How many are writing a chunk to a disk.
+        #: The number of writers of a chunk to a disk.
         self._writers: defaultdict[tuple[ChunkId, Disk], int] = defaultdict(int)
         self._staged: dict[Staged, Disk] = {}
         self._plans: dict[ReadPlan, Disk] = {}
         #: For each chunk that is being moved, the disk whose replica of it does not count.
         self._hidden: dict[ChunkId, Disk] = {}
-        #: How many look through all replicas, meanwhile none changes over from one disk to another.
+        #: The number of walks through all replicas; none moves from one disk to another meanwhile.
         self._listings = 0
 
     @property

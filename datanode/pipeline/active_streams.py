@@ -1,4 +1,4 @@
-"""Which granted chunks are being received here, for whoever asks. Every pipeline thread writes to it."""
+"""Track which granted chunks are being received here. Every pipeline thread writes to it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Stream:
         self.received = received
 
     def progress(self, now_s: float) -> StreamProgress:
-        """What there is to say of it."""
+        """Return the stream's progress."""
         return StreamProgress(self.token.chunk, self.received, self._waited(now_s), self._begun_s, now_s)
 
     def _waited(self, now_s: float) -> float:
@@ -84,7 +84,7 @@ class StreamsUnderWay:
         ]
 
     def find(self, question: AskStreams, now_s: float) -> StreamsFound:
-        """Which of these are here, and how far they are."""
+        """Return which of these chunks are being received here, and their progress."""
         with self._lock:
             there = [streams[-1] for chunk in question.chunks if (streams := self._streams.get(chunk))]
         return StreamsFound(question.chunks, [stream.progress(now_s) for stream in there])

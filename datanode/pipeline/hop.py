@@ -45,7 +45,7 @@ from .latency_samples import LatencySamples
 
 
 class _Place(NamedTuple):
-    """Where this node stands in one chunk's pipeline."""
+    """This node's place in one chunk's pipeline."""
 
     upstream: NodeId | None
     #: The hops after it.
@@ -54,7 +54,7 @@ class _Place(NamedTuple):
 
 
 class _Stopwatch:
-    """What one chunk's time goes into. Each look at the clock ends one step and begins the next."""
+    """Split one chunk's time into steps. Each look at the clock ends one step and begins the next."""
 
     def __init__(self) -> None:
         self.looked_s = 0.0
@@ -248,7 +248,7 @@ class PipelineHop:
         yield from onward.release()
         metrics.chunks_forwarded.inc()
         metrics.bytes_forwarded.inc(sealed.length)
-        # What its disk took lies partly in the time that this hop's own took, and is not seen then.
+        # The disk's time lies partly within the time of this hop's own, and is not seen then.
         its_own_s = max(0.0, watch.onward_s - onward.waited_onward_s)
         self._samples.took(watch.looked_s, onward.node, its_own_s, sealed.length)
         return receipts

@@ -51,7 +51,7 @@ class LargeChunks:
 
     @property
     def used_bytes(self) -> int:
-        """Of published files; those that are staged count when they are."""
+        """Return the bytes of published files; staged ones count once they are published."""
         return self._used_bytes
 
     def _count(self, size_bytes: int) -> None:

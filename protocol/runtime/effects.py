@@ -388,7 +388,7 @@ def sync(file: File) -> Steps[None]:
 
 
 def drop_cached(file: File) -> Steps[None]:
-    """Make the next read come from the medium instead of memory, except for bytes that have not been synced yet."""
+    """Make the next read come from the medium instead of memory, except for bytes not synced yet."""
     yield DropCached(file)
 
 

@@ -14,7 +14,7 @@ _ADDRESSES_REMEMBERED_MAX = 4096
 
 @lru_cache(_ADDRESSES_REMEMBERED_MAX)
 def client_of(host: str | None) -> str:
-    """Return the owner of a share: an IPv4 address, or the network of 64 bits that a single customer has of IPv6."""
+    """Return the owner of a share: an IPv4 address, or the IPv6 network of 64 bits that a customer has."""
     try:
         address = ipaddress.ip_address(host or "")
     except ValueError:

@@ -33,7 +33,7 @@ class SignsOfLife:
         self._progressed_s = self._lived_s = now_s
 
     def seen(self, now_s: float, *, processor_s: float, said_bytes: int = 0) -> None:
-        """Return how much processor time it has used, and how long its log is; less than before after a restart."""
+        """Return its processor time and the length of its log; less than before after a restart."""
         used_s, said = processor_s - self._processor_s, said_bytes - self._said_bytes
         if said != 0 or used_s < 0 or used_s >= idle_processor_fraction * self._silence_s:
             self._lived_s = now_s
@@ -76,7 +76,7 @@ def _used_s(fields: list[str]) -> float:
 
 
 def _waited_s(process: Path) -> float:
-    """Return how long its threads have waited for a processor, where the kernel reports it (proc(5), schedstat)."""
+    """Return how long its threads have waited for a processor, if the kernel reports it (proc(5), schedstat)."""
     waited_ns = 0
     with contextlib.suppress(OSError):
         for thread in (process / "task").iterdir():

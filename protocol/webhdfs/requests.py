@@ -407,7 +407,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
 
 
 def parse_request(scope: Scope) -> Request:
-    """Parse an HTTP request into an operation. Raises BadRequest, Unsupported or AccessDenied, and nothing else."""
+    """Parse an HTTP request into an operation. Raises BadRequest, Unsupported or AccessDenied, nothing else."""
     query = Query(scope["query_string"])
     read = find_operation(scope["method"], query, OPERATIONS)
     request = read(path_of(scope), asker(scope, query), query)

@@ -42,7 +42,7 @@ class Inspection:
         self.layout = layout
         self._tree = tree
         self._known: dict[str, tuple[Any, CheckpointDamaged | None]] = {}
-        #: What could not be verified of the files themselves.
+        #: The aspects of the files themselves that could not be verified.
         self.notes: set[Note] = set()
         self.files_read = 0
         self.bytes_read = 0
@@ -76,7 +76,7 @@ class Inspection:
         return self._once(entry, check_schema)
 
     def changes(self, entry: Entry) -> Changelog | UnreadableChangelog:
-        """Whether it is sealed: then only checksums were verified."""
+        """Return whether it is sealed: then only checksums were verified."""
         if entry.length > checkpoint_changelog_bytes_max:
             self._remembered(entry, lambda: _compare(self._checkers(entry), self._pieces(entry)))
             return UnreadableChangelog(

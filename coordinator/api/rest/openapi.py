@@ -1,4 +1,4 @@
-"""Complete the description of REST beyond its routes: parts of bodies that are messages, and the form of errors."""
+"""Complete the description of REST beyond its routes: messages within bodies, and the form of errors."""
 
 from __future__ import annotations
 

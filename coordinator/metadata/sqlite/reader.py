@@ -403,7 +403,7 @@ class SqliteReader(Reader):
 
 
 class PastReader(SqliteReader):
-    """Read the state as it was after a transaction; right only below a directory with a snapshot of that moment."""
+    """Read the state as it was after a transaction; right only below a directory with a snapshot of then."""
 
     def __init__(
         self, connection: sqlite3.Connection, view: AbstractContextManager[None], at_tx: int, root: InodeId

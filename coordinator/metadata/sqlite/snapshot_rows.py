@@ -127,7 +127,7 @@ class SnapshotRows(SqliteReader):
         return None
 
     def _lay_in(self, inode: InodeId, directory: InodeId, at_tx: int) -> bool:
-        """Return whether an inode was a directory or lay below it. The entries between them are there if it did."""
+        """Return whether an inode was a directory or lay below it. If so, the entries between them exist."""
         climbed = []
         found = None
         while found is None:
