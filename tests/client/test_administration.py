@@ -1,4 +1,4 @@
-"""What only superusers may have done to a cluster, and anybody may look at."""
+"""Administration: superusers alone may change a cluster, and anybody may look at it."""
 
 from __future__ import annotations
 

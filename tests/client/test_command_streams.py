@@ -130,7 +130,7 @@ def test_a_signal_in_the_middle_of_a_get_leaves_nothing_of_it(
 def _get_interrupted(
     environment: dict[str, str], source: str, target: Path, number: signal.Signals
 ) -> tuple[int, bytes]:
-    """How a get ends that was seen at work; one that was too fast for that is repeated."""
+    """Interrupt a get that was seen at work, and return how it ended; repeat one that was too fast."""
     command = [sys.executable, "-m", "peacefs", "get", source, str(target / "copy")]
     for _ in range(20):
         with subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE) as process:

@@ -1,4 +1,4 @@
-"""What the client asks for arrives as WebHDFS and REST have it, and their answers as values."""
+"""The client's requests arrive as WebHDFS and REST have them, and their answers as values."""
 
 from __future__ import annotations
 

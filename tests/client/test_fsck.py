@@ -47,7 +47,7 @@ def files(cluster: LocalCluster) -> Iterator[PeaceFileSystem]:
 
 
 class Fsck:
-    """What the command said, and its exit status."""
+    """The output of the command, and its exit status."""
 
     def __init__(self, cluster: LocalCluster, *arguments: str) -> None:
         result = CliRunner().invoke(application, ["fsck", f"--coordinator={cluster.http_address}", *arguments])

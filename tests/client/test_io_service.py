@@ -186,7 +186,7 @@ def test_datanodes_and_the_coordinator_die_in_the_middle(tmp_path: Path, wait_un
     ):
         service = IOService(files, chunk_bytes=MIB)
         pages = some_pages(5000)
-        # What the stopped datanode has begun hangs until its hops give it up.
+        # Requests that the stopped datanode has begun hang until its hops give it up.
         os.kill(cluster.datanodes[0].pid, signal.SIGSTOP)
         writing = service.submit("unit", 1, pages)
         wait_until(lambda: writing.asked_s is not None, "its set is stated")

@@ -34,7 +34,7 @@ from peacefs.protocol.messages import Message
 
 pytestmark = pytest.mark.cluster
 
-#: Of who has nothing in hand; of who has.
+#: The calls of a writer with nothing in hand, and of one with a chunk in hand.
 TWO_CALLS, ONE_CALL = ["CreateFile", "CompleteFile"], ["PublishFile"]
 
 #: Long before what nobody says that he holds is garbage.
@@ -43,7 +43,7 @@ SOON_S = unreferenced_chunk_kept_s / 2
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What clients of this process ask of the coordinator."""
+    """Record the requests of this process's clients to the coordinator."""
     names: list[str] = []
     attempt = ControlRpc._attempt
 

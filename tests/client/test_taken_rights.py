@@ -42,7 +42,7 @@ def alice(address: str) -> Iterator[PeaceFileSystem]:
 
 @pytest.fixture
 def bob(address: str) -> Iterator[PeaceFileSystem]:
-    """Who reads what others let him read; with sockets alone, for a shared descriptor he keeps."""
+    """A client that reads what others let it read; with sockets alone, because it keeps a shared descriptor."""
     with PeaceFileSystem(address, user="bob", local_sockets=False) as files:
         yield files
 

@@ -1,4 +1,4 @@
-"""Whose checkpoint a file belongs to, and how much of it is still to come."""
+"""The checkpoint that a file belongs to, and how much of it is still to come."""
 
 from __future__ import annotations
 

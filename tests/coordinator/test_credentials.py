@@ -1,4 +1,4 @@
-"""Which datanode may call itself by which id: the one that was first, with the key that it showed then."""
+"""Credentials of datanodes: an id belongs to the first that used it, with the key that it showed then."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ FILE = 77
 
 @pytest.fixture
 def leases() -> Leases:
-    """Of a coordinator that has been up for long at time 0."""
+    """The leases of a coordinator that has been up for long at time 0."""
     return Leases(-1000.0)
 
 

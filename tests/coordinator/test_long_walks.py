@@ -1,4 +1,4 @@
-"""What changes for all that a datanode holds is done little by little, and judged rightly meanwhile."""
+"""Changes to everything that a datanode holds happen little by little, and are judged rightly meanwhile."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _steps = st.lists(st.tuples(_kinds, st.sampled_from(NODES), st.sampled_from(CHUN
 
 
 def _apply(chunks: ChunkMap, what: str | Mode, node: str, chunk: int) -> int | None:
-    """What is said of how many replicas were lost or are awaited no more."""
+    """Count how many replicas were reported lost or are no longer awaited."""
     match what:
         case "know":
             chunks.add_chunk(record(chunk, replication=2))

@@ -1,4 +1,4 @@
-"""What silence means."""
+"""The meaning of a datanode's silence."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class TestLiars:
         assert not {(node, chunk) for node, chunk in dropped(believed, 1000.0) if node in REAL}
 
     def test_liars_in_the_majority_cause_what_they_say_they_hold_to_go_alone(self, believed: Play) -> None:
-        """Which of them tells the truth the coordinator cannot know."""
+        """The coordinator cannot know which of them tells the truth."""
         believed.join("liar-4", rack="/rack-2")
         liars = (*LIARS, "liar-4")
         believed.contents = dict.fromkeys(liars, "all the same")
@@ -124,7 +124,7 @@ class TestLiars:
         assert believed.cluster.possession.doubted == 40
 
     def test_a_datanode_that_starts_anew_has_shown_nothing(self, believed: Play) -> None:
-        """What the process before it answered says nothing of what this one holds."""
+        """The answers of the process before it say nothing of what this one holds."""
         claim(believed, LIARS)
         believed.now_s += 0.5
         ticked = believed.cluster.tick(believed.now_s, 0)

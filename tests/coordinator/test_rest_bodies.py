@@ -1,4 +1,4 @@
-"""What bodies of REST requests take: JSON's types are taken as they are told, and no text for a number."""
+"""Bodies of REST requests: JSON's types are taken as they are, and no text for a number."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def before_the_last_commit(tree: SharedTree, *changes: Callable[[], object]) -> 
 
 
 def left_over(tree: SharedTree) -> bool:
-    """Whether anything waits for a name that it will not get."""
+    """Return whether anything waits for a name that it will not get."""
     asyncio.run(tree.names.reclaim())
     staged = tree.change(lambda tx: tx._execute("SELECT count(*) FROM staged").fetchone()[0])
     return bool(staged)

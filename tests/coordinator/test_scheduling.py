@@ -1,4 +1,4 @@
-"""Who may write which chunk when: capacity is never given twice, always comes back, and never by time alone."""
+"""Scheduling of writes: capacity is never given twice, always comes back, and never by time alone."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_a_policy_in_steps_looks_at_fewer_requests_a_turn_in_a_larger_network(no
 
 
 class NoRoom(RandomPolicy):
-    """What a network whose capacities admit nothing makes of any policy."""
+    """The behaviour of any policy on a network whose capacities admit nothing."""
 
     def _admit(self, now_s: float) -> list[Grant]:
         return []

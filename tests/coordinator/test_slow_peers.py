@@ -127,7 +127,7 @@ def test_it_is_used_all_the_same_where_it_is_needed() -> None:
     assert play.places() == set(NODES) - {"dn-1", "dn-3"}
     assert "dn-3" in play.places(replication=5), "the slower of the two is left out"
     assert play.places(replication=6) == set(NODES)
-    # Of the rack of odd numbers the two are the last.
+    # The two are the last of the rack of odd numbers.
     assert {"dn-1", "dn-3"} & play.places(exclude=frozenset({"dn-5"}))
 
 

@@ -58,7 +58,7 @@ class Coordinator:
         asyncio.run(self.supervising.register(record))
 
     def beat(self, *runs: RunReport) -> list[str]:
-        """Of agent a; the locations of what it is to run."""
+        """Send a heartbeat of agent a; return the locations of what it is to run."""
         commands = [AgentCommand("count", ["alice"], extra_arguments=False)]
         said = AgentBeat("a", "process", "host", "", commands, 4, list(runs))
         return [order.location for order in asyncio.run(self.supervising.heard(said)).runs]

@@ -30,7 +30,7 @@ class Node:
 
     name: str
     process: int = 0
-    #: What it runs, and when its guard was last told that all is well.
+    #: Its runs, and when the guard of each was last told that all is well.
     running: dict[Key, float] = field(default_factory=dict)
     ended: dict[Key, int] = field(default_factory=dict)
     paused_until_s: float = 0.0

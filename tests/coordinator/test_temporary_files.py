@@ -128,7 +128,7 @@ class Tree:
 
     @property
     def freed(self) -> int:
-        """How many chunks no file refers to any more, as far as the core was told."""
+        """Return how many chunks no file refers to any more, as far as the core knows."""
         return self._play.cluster.transient.freed_count
 
     def now_ms(self) -> int:

@@ -134,7 +134,7 @@ def test_a_request_that_breaks_a_constraint_is_its_own_fault_alone(
 def test_on_a_full_disk_changes_are_refused_until_there_is_room(
     commits: Commits, metadata: SqliteMetadata, faults: list[MetadataFault]
 ) -> None:
-    """What was refused left no trace, neither on the disk nor in what the store remembers of directories."""
+    """A refused change leaves no trace, neither on the disk nor in what the store remembers of directories."""
     commits.submit(mkdirs("/before")).result(PATIENCE_S)
     (pages_max,) = metadata._writer.execute("PRAGMA max_page_count").fetchone()
     metadata._writer.execute("PRAGMA max_page_count = 1")

@@ -128,7 +128,7 @@ def test_a_repeated_completion_gets_the_first_answer_and_changes_nothing(space: 
     space.rename("/tmp/f", "/f")
     assert space.complete(file) == namespace.Publication(7, [], [])
     assert space.names("/tmp") == [] and space.names("/") == ["f", "tmp"]
-    # Who acknowledged makes no difference: the writer may have asked the pipeline again.
+    # It makes no difference who acknowledged: the writer may have asked the pipeline again.
     fewer = [msgspec.structs.replace(chunk, receipts=chunk.receipts[:1]) for chunk in file.chunks]
     assert space.complete(file._replace(chunks=fewer)).length == 7
     # Nor do the chunks that the same data was written to, when its body was sent again.

@@ -1,4 +1,4 @@
-"""How many entries a directory may have: no way past the limit, and no count that goes astray."""
+"""The limit on a directory's entries: no way past it, and no count that goes astray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a path may be."""
+"""The paths that are allowed."""
 
 from __future__ import annotations
 

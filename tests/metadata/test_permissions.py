@@ -1,4 +1,4 @@
-"""Who may do what to an inode, by owner, group, other, sticky bit, and superuser."""
+"""Permissions on an inode: by owner, group, other, sticky bit, and superuser."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_a_directory_that_gets_a_quota_is_counted(filled: Space) -> None:
     assert filled.quota("/") == Quota(None, 5, NamespaceUsage(9, 374)), "it may hold more already"
 
 
-#: What is done, and what /q then holds.
+#: The change, and the usage of /q after it.
 MORE: dict[str, Change] = {
     "mkdirs": (lambda space: space.mkdirs("/q/a/b"), (6, 300)),
     "create": (lambda space: space.create("/q/a/b", 5, 6), (6, 322)),
@@ -202,7 +202,7 @@ def test_restoring_a_snapshot_counts_what_it_brings(filled: Space) -> None:
 
 
 def test_requests_that_share_a_commit_see_each_other(filled: Space) -> None:
-    """What the first has used the next has not; one that is refused uses nothing."""
+    """The next request lacks what the first has used; a refused one uses nothing."""
     filled.set_quota("/q", names=6)
     outcomes = filled.metadata.commit(
         [

@@ -1,4 +1,4 @@
-"""Of the runs of a query the latest writes its checkpoint, and what an older one still does changes nothing."""
+"""The latest run of a query writes its checkpoint, and nothing that an older one still does changes anything."""
 
 from __future__ import annotations
 

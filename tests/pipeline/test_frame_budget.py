@@ -19,7 +19,7 @@ def test_of_too_much_the_one_goes_that_began_longest_ago_however_it_grows() -> N
     assert budget.hold("third", 1) == "first"
     assert budget.hold("first", 0) is None
     assert budget.held_bytes == 61
-    # Who begins again is the youngest.
+    # A client that begins again is the youngest.
     assert budget.hold("first", 40) == "second"
 
 

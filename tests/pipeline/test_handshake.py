@@ -22,7 +22,7 @@ COORDINATOR = Identity("ours", "coordinator", "coordinator", SIGNER, addresses=(
 TO_NODE = Target("datanode", "dn-1", "node.example:9866", "10.0.0.1:9866")
 TO_COORDINATOR = Target("coordinator", "coordinator", "names.example:9820", "10.0.0.9:9820")
 
-#: What an attacker makes of the words that pass it.
+#: An attacker's change to the messages that pass it.
 Change = Callable[[Message], Message]
 
 
@@ -39,7 +39,7 @@ def met(
     up: Change = as_it_is,
     channels: tuple[bytes, bytes] = (b"", b""),
 ) -> tuple[Peer, Peer]:
-    """What both make of each other, with somebody between them. Raises PeerRefused, whoever refuses."""
+    """Return what both sides make of each other, with somebody between. Raises PeerRefused, whoever refuses."""
     theirs = connecting(connector, b"c" * 16, target=target, channel=channels[0])
     ours = accepting(acceptor, b"a" * 16, down(next(theirs)), channel=channels[1], reached="10.0.0.1:9866")
     met_by_connector = told_by(theirs, up(next(ours)))

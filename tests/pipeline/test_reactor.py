@@ -26,7 +26,7 @@ PATIENCE_S = 10.0
 
 
 class Outcome:
-    """What became of a participant."""
+    """The outcome of a participant."""
 
     def __init__(self):
         self.result = None

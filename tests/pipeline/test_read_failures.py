@@ -187,7 +187,7 @@ def test_bytes_are_received_where_they_are_wanted_over_what_a_bad_replica_left_t
             room[: len(piece)] = piece
         room = room[len(piece) :]
     assert target == DATA[offset:]
-    # Where the first block is wanted in part it is received elsewhere.
+    # A first block that is wanted in part is received elsewhere.
     assert laid_there >= len(target) - packet_bytes - len(DATA) % MIB
     assert [node for _, node in reported(written)] == ["n0"]
 

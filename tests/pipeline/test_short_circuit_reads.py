@@ -46,7 +46,7 @@ def kinds(messages, *wanted):
 
 
 def asked_in_turn(messages):
-    """Of which nodes' data, and how, as far as this tells them apart."""
+    """Return the nodes that were asked for data, in turn, and how, as far as this tells them apart."""
     return kinds(messages, RequestDescriptor, ReadChunk)
 
 
@@ -307,7 +307,7 @@ def test_reader_without_a_shared_descriptor_reads_over_tcp(make_cluster, message
     cluster = make_cluster(shares_descriptors=why != "the datanode has none")
     cluster.write(DATA)
     if why == "it is on another host":
-        # Where this name is nobody's.
+        # Nobody has this name there.
         for node in cluster.nodes:
             node.server._me = dataclasses.replace(node.server._me, local_socket="peacefs-elsewhere")
     # A client that has not been told of a local socket yet.

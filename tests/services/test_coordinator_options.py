@@ -1,4 +1,4 @@
-"""What `peacefs coordinator` makes of its options about permissions and the trash."""
+"""The options of `peacefs coordinator` for permissions and the trash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broken pipeline or a refused file left goes at once, by its writer's word; what was published stays."""
+"""Remains of a broken pipeline or a refused file go at once, by the writer's word; published chunks stay."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_what_was_written_for_the_end_of_a_file_that_is_deleted_meanwhile_is_gon
 
     with pytest.raises((FileNotFound, LeaseExpired)):
         run(cluster, client, work())
-    # What was in the file before stays for its readers a little longer.
+    # The file's earlier chunks stay for its readers a little longer.
     assert nothing_is_left(cluster, freed_chunks_kept_s + 5.0), unknown_replicas(cluster)
 
 

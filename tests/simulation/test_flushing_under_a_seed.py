@@ -44,7 +44,7 @@ def patiently(steps: fx.Steps[Any]) -> fx.Steps[Any]:
 
 
 class Log:
-    """What a writer has flushed, and what it was about to."""
+    """The records that a writer has flushed, and the one that it was about to flush."""
 
     def __init__(self) -> None:
         self.acknowledged = b""

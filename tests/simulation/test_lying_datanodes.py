@@ -36,7 +36,7 @@ def written_cluster(seed: int, lose: float) -> tuple[SimulatedCluster, Model]:
 
 
 def real_replicas(cluster: SimulatedCluster) -> Counter[int]:
-    """How many datanodes that live and do not lie have each chunk."""
+    """Return how many datanodes that live and do not lie have each chunk."""
     chunks = cluster.coordinator.cluster.chunks
     held = [replica for datanode in cluster.datanodes if datanode.node.up for replica in datanode.store.replicas()]
     return Counter(replica.chunk for replica in held if chunks.get(replica.chunk) is not None)

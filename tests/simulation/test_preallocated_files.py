@@ -61,7 +61,7 @@ _TOKENS_LIVE_S = 120.0
 
 
 class Asked:
-    """What clients ask of the coordinator, by the names of the messages."""
+    """Record the requests of clients to the coordinator, by the names of the messages."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.names: list[str] = []

@@ -40,7 +40,7 @@ def test_a_killed_query_comes_back_exact(tmp_path: Path) -> None:
     system.mkdir()
     done = subprocess.run(
         [*DEMO, "--input", str(log), "--dir", str(work), "--json"],
-        # What Python and Java take for the system's place of temporary files, as `/tmp` is.
+        # The place that Python and Java take for the system's temporary files, as `/tmp` is.
         env={**os.environ, "TMPDIR": str(system), "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={system}"},
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""What is read from Spark's reports of its batches."""
+"""Spark's reports of its batches, as they are read."""
 
 from __future__ import annotations
 

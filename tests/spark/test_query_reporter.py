@@ -1,4 +1,4 @@
-"""What a driver reports reaches the coordinator, and the query neither waits nor fails when it does not."""
+"""A driver's reports reach the coordinator, and the query neither waits nor fails when they do not."""
 
 from __future__ import annotations
 

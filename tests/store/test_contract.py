@@ -1,4 +1,4 @@
-"""What the chunk store promises to writers and readers, on a real disk and on the simulated one alike."""
+"""The chunk store's contract with writers and readers, on a real disk and on the simulated one alike."""
 
 from __future__ import annotations
 

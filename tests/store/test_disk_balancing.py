@@ -285,7 +285,7 @@ def test_a_run_keeps_to_its_rate(rack: LopsidedRack) -> None:
     rack.driver.renew = lambda: rack.ask(rate=MIB)  # type: ignore[method-assign]
     assert rack.balance(rate=MIB).phase == "balanced"
     assert rack.counts() == [1, 1, 1]
-    # What is left of a budget for a while may be used at once, a packet of it.
+    # A budget that is left unused for a while may be used at once, a packet of it.
     assert 0.9 <= rack.driver.slept_s <= 2.0
 
 

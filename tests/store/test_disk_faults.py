@@ -1,4 +1,4 @@
-"""What writers and readers see when the disk is full, or fails, or takes no fsync."""
+"""The view of writers and readers when the disk is full, or fails, or takes no fsync."""
 
 from __future__ import annotations
 

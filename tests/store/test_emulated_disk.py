@@ -62,7 +62,7 @@ def test_an_idle_disk_saves_nothing_up() -> None:
 
 
 def _stored(disk: EmulatedDisk, data: bytes, *, sums: bytes) -> fx.Steps[float]:
-    """How long it took."""
+    """Store a chunk and return how long it took."""
     begun_s = yield from fx.now()
     staged = disk.stage(1, 1)
     yield from disk.write(staged, sums, data)

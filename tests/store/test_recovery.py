@@ -1,4 +1,4 @@
-"""What a start makes of a directory in which something is not as the last process left it."""
+"""Recovery of a directory in which something is not as the last process left it."""
 
 from __future__ import annotations
 

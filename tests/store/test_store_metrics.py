@@ -1,4 +1,4 @@
-"""What a datanode counts of its store, for Prometheus: segments, fsyncs, compaction, faults, scrubbing, moves."""
+"""A datanode's metrics of its store: segments, fsyncs, compaction, faults, scrubbing, moves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rack() -> Watched:
 
 
 class Growth:
-    """How much counters have grown since."""
+    """The growth of counters since it was made."""
 
     def __init__(self, *names: str) -> None:
         self._before = {name: counted(name) for name in names}

@@ -1,4 +1,4 @@
-"""What a port for datanodes stands before: the operations on files of a coordinator that has none yet."""
+"""The operations on files behind a port for datanodes, of a coordinator that has none yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written is read again as the same network."""
+"""A written topology is read again as the same network."""
 
 from __future__ import annotations
 

@@ -461,7 +461,7 @@ def test_a_checksum_is_of_what_the_file_holds_and_not_of_its_chunks(data, path, 
 
 
 def block_sums(block):
-    """What HDFS hashes of a block: the CRC32C of every 512 bytes, in an MD5."""
+    """Return HDFS's checksum of a block: the CRC32C of every 512 bytes, in an MD5."""
     sums = [crc32c(block[at : at + 512]).to_bytes(4, "big") for at in range(0, len(block), 512)]
     return hashlib.md5(b"".join(sums)).digest()
 

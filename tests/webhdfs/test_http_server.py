@@ -231,7 +231,7 @@ def ask(wire: socket.socket) -> None:
 
 
 class RecordingTransport:
-    """What a transport is asked for, write by write."""
+    """Record a transport's calls, write by write."""
 
     def __init__(self):
         self.writes = []

@@ -88,7 +88,7 @@ def local_small_reads(data: Any, **options: float) -> Iterator[LocalSmallReads]:
 
 
 def wanted_of(data: Any, path: str) -> tuple[ReadFile, list[ChunkLayout]]:
-    """What the gateway is asked for, and the chunks of the file that the coordinator has named."""
+    """Return the request to the gateway, and the chunks of the file that the coordinator has named."""
     redirect = data.names.ask("GET", path, "OPEN")
     target, _, query = data.target(redirect).partition("?")
     scope = {"method": "GET", "raw_path": target.encode(), "query_string": query.encode()}
@@ -199,7 +199,7 @@ def test_what_rots_while_it_is_kept_is_reported_and_never_handed_out(data, path)
 
 
 def kept_open(data: Any) -> int:
-    """How often this process has open what lies in the store."""
+    """Return how many descriptors this process holds of files in the store."""
     count = 0
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What the coordinator answers to a WebHDFS client, to the letter where stock clients depend on it."""
+"""The coordinator's answers to a WebHDFS client, to the letter where stock clients depend on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is given up and cannot be cleaned away is said in one line, and the first fault is the one raised."""
+"""Remains that cannot be cleaned away are reported in one line, and the first fault is the one raised."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_an_archive_for_which_there_is_no_room_leaves_nothing(
 def test_an_archive_has_its_name_when_it_is_on_the_disk(
     local: Path, peacefs: Peacefs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What would be left after a loss of power just then: what was synced before."""
+    """After a loss of power just then, exactly what was synced before would be left."""
     synced: list[list[str]] = []
 
     def fsync(descriptor: int) -> None:

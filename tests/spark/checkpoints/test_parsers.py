@@ -83,7 +83,7 @@ def test_a_file_cut_short_is_damaged_wherever_it_was_cut(parse: Callable[[bytes]
 def test_a_changelog_with_any_bit_flipped_is_damaged(flipped: int, bit: int) -> None:
     data = bytearray(made.changelog([(b"key" * 9, b"value" * 30)] * 5, [(1, UID), (2, UID)]))
     data[flipped % len(data)] ^= 1 << bit
-    # Of a token only the method counts; its level, and the end mark's token, say nothing.
+    # Only a token's method counts; its level, and the end mark's token, say nothing.
     if flipped % len(data) in (8, len(data) - 13):
         return
     with pytest.raises(CheckpointDamaged):
