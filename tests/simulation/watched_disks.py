@@ -30,7 +30,7 @@ def find_bytes(disk: Disk, chunk: ChunkId) -> tuple[str, str, int, int] | None:
 
 
 class WatchedDisks(DiskSet):
-    """Check that a sealed replica is what the index shows, unless it is lost by then, and would survive a crash."""
+    """Check that a sealed replica is what the index shows unless lost by then, and would survive a crash."""
 
     def __init__(self, disks: Sequence[Disk], medium: SimulatedDisk, rng: Random, changes: Changes) -> None:
         super().__init__(disks, rng=rng, on_lost=changes.removed)
