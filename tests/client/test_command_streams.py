@@ -81,7 +81,7 @@ def test_a_full_standard_output_is_a_fault_in_one_line(
     assert (done.returncode, done.stderr) == (1, said.encode())
 
 
-def test_what_is_no_regular_file_is_not_replaced_by_one(
+def test_target_that_is_no_regular_file_is_not_replaced_by_one(
     environment: dict[str, str], files: PeaceFileSystem, home: str, tmp_path: Path
 ) -> None:
     files.write(f"{home}/file", b"line\n")

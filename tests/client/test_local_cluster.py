@@ -27,7 +27,7 @@ WaitUntil = Callable[..., None]
 HasEnded = Callable[[int], bool]
 
 
-def test_what_was_written_is_there_after_the_next_start(
+def test_written_files_are_there_after_the_next_start(
     tmp_path: Path, has_ended: HasEnded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The secret of some other cluster; it must not get in the way.

@@ -168,7 +168,7 @@ def test_a_file_that_is_open_in_our_client_is_read_on_and_ends_with_the_rights(
         bob.open("/closed/large")
 
 
-def test_who_runs_the_cluster_reads_on(address: str, shared: PeaceFileSystem) -> None:
+def test_superuser_reads_on(address: str, shared: PeaceFileSystem) -> None:
     url = opened_url(address, "/closed/small", getpass.getuser())
     close_directory(shared)
     ends_s = time.monotonic() + 2 * LIFETIME_S

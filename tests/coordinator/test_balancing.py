@@ -400,7 +400,7 @@ class TestThePlan:
         assert plan.over() == plan.under() == []
         assert plan.left_bytes() == 0
 
-    def test_what_is_left_is_what_lies_outside_the_threshold(self) -> None:
+    def test_balance_left_to_move_lies_outside_the_threshold(self) -> None:
         plan = BalancePlan({"a": Fill(80, 100), "b": Fill(20, 100)}, 0.1)
         assert (plan.over(), plan.under()) == (["a"], ["b"])
         assert plan.left_bytes() == 20

@@ -152,7 +152,7 @@ def test_when_its_time_is_over_they_are_lost_after_all_and_repair_sees_them_in_t
     assert _awaiting(in_maintenance) == 0
 
 
-def test_what_it_does_not_bring_back_is_under_replicated_in_turns_what_it_brings_is_not(
+def test_returning_node_leaves_under_replicated_only_what_it_does_not_bring(
     in_maintenance: Play,
 ) -> None:
     back = [Replica(number, 1, 1000) for number in range(lost_replicas_per_turn)]

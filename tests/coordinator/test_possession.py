@@ -81,7 +81,7 @@ class TestLiars:
         assert {chunk for _node, chunk in gone} == set(range(40))
         assert not {node for node, _chunk in gone} & set(REAL)
 
-    def test_what_others_really_hold_goes_when_there_are_too_many(self, believed: Play) -> None:
+    def test_surplus_that_others_really_hold_goes(self, believed: Play) -> None:
         claim(believed, LIARS)
         gone = dropped(believed, 100.0)
         assert len(gone) == 3 * 40
@@ -111,7 +111,7 @@ class TestLiars:
         play.contents = {"liar-2": None, "liar-3": None}
         assert ("dn-1", 7) in dropped(play, 100.0), "when one of them shows that it has it"
 
-    def test_who_cannot_show_it_is_asked_again_ever_more_rarely(self, believed: Play) -> None:
+    def test_holder_that_cannot_show_its_replica_is_asked_ever_more_rarely(self, believed: Play) -> None:
         believed.contents = {"liar-1": None}
         claim(believed, ("liar-1",))
         asked = [
@@ -185,7 +185,7 @@ class TestQuestions:
         (evidence,) = asking.take_evidence(0.0)
         assert evidence.agreeing(["a", "b"]) == ["b"]
 
-    def test_who_never_answers_is_waited_for_so_long_and_can_be_asked_again(self) -> None:
+    def test_holder_that_never_answers_is_waited_for_so_long_and_can_be_asked_again(self) -> None:
         asking = possession()
         asking.ask(0.0, state(1, proof_bytes_per_node_max), ["a"])
         (hung,) = asking.take_questions(0.0)

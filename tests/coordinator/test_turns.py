@@ -126,7 +126,7 @@ def test_more_than_may_wait_for_readiness_are_told_to_come_again_at_once() -> No
 
 
 @pytest.mark.evidence("loop-is-free")
-def test_what_holds_the_loop_is_measured_and_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_loop_watchdog_measures_a_hold_and_names_its_place(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> float:
         watchdog = LoopWatchdog(interval_s=0.005, logged_s=0.05, log_pause_s=0.0)
         watching = asyncio.create_task(watchdog.watch())

@@ -38,7 +38,7 @@ def test_entry_is_written_as_it_is_read(text):
         ("user:a\nb:rwx", "Invalid <aclSpec>"),
     ],
 )
-def test_what_is_no_entry_is_refused_in_hadoops_words(text, words):
+def test_acl_entry_that_is_none_is_refused_in_hadoops_words(text, words):
     with pytest.raises(IllegalChange, match=words) as refused:
         parse_acl(text)
     assert "\n" not in refused.value.message

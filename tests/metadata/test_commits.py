@@ -156,7 +156,7 @@ def test_on_a_full_disk_changes_are_refused_until_there_is_room(
 
 
 @pytest.mark.evidence("coordinator-disk-full")
-def test_that_there_is_no_room_and_that_there_is_some_again_is_told_once(metadata: SqliteMetadata) -> None:
+def test_full_disk_and_room_again_are_logged_once_each(metadata: SqliteMetadata) -> None:
     told: list[bool] = []
     commits = GroupCommit(metadata, lambda fault: pytest.fail(str(fault)), told.append)
     (pages_max,) = metadata._writer.execute("PRAGMA max_page_count").fetchone()
@@ -243,9 +243,7 @@ def test_too_many_waiting_are_turned_away_at_once(group: MakeGroup, metadata: Sq
     assert commits.submit(mkdirs("/2")).result(PATIENCE_S)
 
 
-def test_what_the_coordinator_does_by_itself_is_never_turned_away(
-    group: MakeGroup, metadata: SqliteMetadata
-) -> None:
+def test_background_changes_are_never_turned_away(group: MakeGroup, metadata: SqliteMetadata) -> None:
     """It has nobody who would ask again, and would stop the coordinator."""
     commits = group(queue_max=2)
     gate = Gate(commits)

@@ -83,7 +83,7 @@ def test_a_service_is_meant_by_what_it_advertises_or_by_where_the_connection_end
         (Target("coordinator", "coordinator", "evil.example:1", "192.0.2.1:1"), COORDINATOR),
     ],
 )
-def test_who_is_not_meant_refuses(meant: Target, answers: Identity) -> None:
+def test_peer_that_is_not_meant_refuses(meant: Target, answers: Identity) -> None:
     with pytest.raises(PeerRefused):
         met(GATEWAY, answers, meant)
 
@@ -97,7 +97,7 @@ def test_who_is_not_meant_refuses(meant: Target, answers: Identity) -> None:
     ],
 )
 @pytest.mark.evidence("handshake-relayed")
-def test_who_passes_a_greeting_on_under_other_names_gets_no_proof(lie: dict[str, object]) -> None:
+def test_relay_under_other_names_gets_no_proof(lie: dict[str, object]) -> None:
     """The relay mends what the greeting says, so that the coordinator answers, and mends the answer, too."""
     evil = Target("datanode", "dn-1", "evil.example:1", "192.0.2.1:1")
     mend = said_as(role="datanode", name="dn-1")
@@ -117,7 +117,7 @@ def test_a_greeting_that_is_changed_on_its_way_ends_in_a_refusal(change: dict[st
 
 
 @pytest.mark.evidence("foreign-directory")
-def test_who_is_of_another_cluster_is_refused_even_with_the_same_secret() -> None:
+def test_peer_of_another_cluster_is_refused_even_with_the_same_secret() -> None:
     for connector, acceptor in ((GATEWAY, replace(NODE, cluster="theirs")), (replace(GATEWAY, cluster="x"), NODE)):
         with pytest.raises(PeerRefused, match="belongs to cluster"):
             met(connector, acceptor, TO_NODE)

@@ -108,7 +108,7 @@ def test_a_disk_that_fails_while_it_is_read_costs_nobody_a_byte(written, message
 
 
 @pytest.mark.evidence("datanode-fails-in-a-read")
-def test_what_has_come_of_a_frame_is_given_before_the_rest_and_a_server_that_hangs_in_it_is_left(make_cluster):
+def test_frame_is_given_out_as_it_comes_and_a_server_that_hangs_in_it_is_left(make_cluster):
     cluster = make_cluster()
     cluster.write(DATA)
     released = threading.Event()

@@ -104,7 +104,7 @@ def test_reader_of_an_open_file_asks_for_the_descriptor_of_each_chunk_once(writt
     assert asked_in_turn(messages_sent) == [RequestDescriptor, RequestDescriptor]
 
 
-def test_of_many_chunks_few_are_kept(make_cluster, messages_sent):
+def test_shared_descriptors_of_many_chunks_are_few(make_cluster, messages_sent):
     cluster = make_cluster(shares_descriptors=True)
     cluster.write(DATA, block_bytes=MIB)
     messages_sent.clear()

@@ -61,7 +61,7 @@ def work(cluster: SimulatedCluster, clients: list[PrivateDirectory], operations:
     "partition",
     "drained-node-lost",
 )
-def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
+def test_acknowledged_writes_survive_everything_at_once(seed: int) -> None:
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed, trash_minutes=_TRASH_MINUTES)
     random = Random(seed)

@@ -61,7 +61,7 @@ def test_the_innermost_cause_is_the_reason_in_one_line() -> None:
     assert root_cause(Thrown("a", Thrown("b", cause))) == "java.io.IOException: no datanode is alive"
 
 
-def test_of_a_failed_task_the_reason_is_what_failed_in_it() -> None:
+def test_reason_of_a_failed_task_is_what_failed_in_it() -> None:
     from peacefs.spark_connector.demo.failed_logins import root_cause
 
     text = (

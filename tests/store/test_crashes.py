@@ -170,7 +170,7 @@ def test_a_crash_alone_never_damages_a_segment_that_was_ended() -> None:
         assert machine.recovery.damaged_bytes == machine.recovery.torn_bytes == 0
 
 
-def test_of_two_copies_that_a_crash_in_compaction_leaves_a_delete_kills_both() -> None:
+def test_delete_kills_both_copies_that_a_crash_in_compaction_leaves() -> None:
     for seed in range(20):
         machine = SimulatedMachine(seed)
         store = machine.start(segment_bytes=SEGMENT_BYTES)
@@ -191,7 +191,7 @@ def test_of_two_copies_that_a_crash_in_compaction_leaves_a_delete_kills_both() -
 
 
 @pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
-def test_what_a_start_accepts_survives_the_next_crash(content: bytes) -> None:
+def test_replica_that_a_start_accepts_survives_the_next_crash(content: bytes) -> None:
     """A process is killed, the kernel keeps what it wrote; its successor counts on it; then the power fails."""
     accepted_unacknowledged = 0
     for seed in range(8):

@@ -178,9 +178,7 @@ def test_between_the_copy_and_the_removal_one_of_the_two_counts_and_a_start_drop
 @pytest.mark.parametrize("seed", range(40))
 @CONTENTS
 @pytest.mark.evidence("killed-in-disk-move")
-def test_what_writers_readers_and_deletes_do_meanwhile_has_the_outcome_that_it_has_without(
-    content: bytes, seed: int
-) -> None:
+def test_disk_balancing_changes_no_outcome_of_writes_reads_and_deletes(content: bytes, seed: int) -> None:
     random = Random(seed)
     rack = LopsidedRack()
     rack.pile_up(2, content)

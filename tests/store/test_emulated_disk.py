@@ -34,7 +34,7 @@ def test_the_curve_is_read_from_the_command_line() -> None:
         ("2=1,2=3", "must rise"),
     ],
 )
-def test_what_is_no_curve_is_refused(text: str, said: str) -> None:
+def test_curve_that_is_none_is_refused(text: str, said: str) -> None:
     with pytest.raises(BadRequest, match=said):
         parse_curve(text)
 

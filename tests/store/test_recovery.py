@@ -80,7 +80,7 @@ def test_damage_in_the_middle_of_a_segment_costs_the_record_that_it_hit(
 
 
 @pytest.mark.evidence("segment-damaged")
-def test_what_is_left_of_a_damaged_segment_is_moved_to_a_sound_one(machine: Machine) -> None:
+def test_sound_records_of_a_damaged_segment_move_to_a_sound_one(machine: Machine) -> None:
     contents = put_small(machine, 10)
     (name,) = machine.segment_files()
     machine.damage(name, 4 * RECORD)

@@ -154,7 +154,7 @@ def test_nothing_is_put_into_a_checkpoint_and_no_archive_where_none_can_be(
         assert refused.exit_code == 1 and said in refused.stderr
 
 
-def test_what_is_no_checkpoint_is_not_moved(peacefs: Peacefs, tmp_path: Path) -> None:
+def test_directory_that_is_no_checkpoint_is_not_moved(peacefs: Peacefs, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("x")
     for command in ("fork", "export"):

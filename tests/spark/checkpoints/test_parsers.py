@@ -67,7 +67,7 @@ def test_any_bytes_are_understood_or_named_damaged(
 
 
 @pytest.mark.parametrize("parse", _SAMPLES, ids=_NAMES)
-def test_what_spark_writes_is_understood(parse: Callable[[bytes], object]) -> None:
+def test_parser_understands_what_spark_writes(parse: Callable[[bytes], object]) -> None:
     parse(_SAMPLES[parse])
 
 
@@ -154,7 +154,7 @@ _CONTENTS = lz4_stream.decompress(made.changelog([(b"key" * 9, b"value" * 30)] *
 
 @pytest.mark.parametrize("codec", _STREAMS)
 @given(contents=st.binary(min_size=1, max_size=300), repeated=st.integers(1, 300))
-def test_what_a_codec_packed_is_unpacked(codec: str, contents: bytes, repeated: int) -> None:
+def test_codec_unpacks_what_it_packed(codec: str, contents: bytes, repeated: int) -> None:
     stream = _STREAMS[codec](contents * repeated)
     assert codec_of(stream) == codec
     assert unpack(stream) == contents * repeated
@@ -193,7 +193,7 @@ def test_a_codec_whose_library_is_not_installed_is_named(monkeypatch: pytest.Mon
     assert isinstance(sealed, UnreadableChangelog) and codec in sealed.reason
 
 
-def test_what_no_codec_of_sparks_wrote_is_damaged() -> None:
+def test_bytes_of_no_codec_of_sparks_are_damaged() -> None:
     with pytest.raises(CheckpointDamaged, match="no codec that Spark knows"):
         parse_changelog(b"PK\x03\x04")
 
