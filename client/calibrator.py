@@ -146,7 +146,7 @@ class _Stream:
         short_s = (until_s - begun_s) * (_LAST_PART if len(self._pipeline) == 1 else 1.0)
         try:
             while True:
-                written = self._driver.run(send_chunk(self._allocated, _Packets(self._packet, size)))
+                written = self._driver.run(send_chunk(self._allocated, _ProbePackets(self._packet, size)))
                 self.sent_bytes += written.length
                 ended_s = time.monotonic()
                 if ended_s >= until_s:
@@ -160,7 +160,7 @@ class _Stream:
             self.error = error
 
 
-class _Packets:
+class _ProbePackets:
     """The same packet over and over, up to so many bytes, a multiple of it. See `PacketSource`."""
 
     def __init__(self, packet: OutgoingPacket, size: int) -> None:

@@ -36,7 +36,7 @@ class Node:
     registration: Register
     usage: Usage
     heard_s: float
-    #: The rack that the cluster assigns, which is not always the one that the datanode states (`network.Network`).
+    #: The rack that the cluster assigns, not always the one that the datanode states (`network.ClusterNetwork`).
     rack: str
     state: State = State.ALIVE
     #: True once its full report has arrived.

@@ -26,7 +26,7 @@ from .membership import Node
 DEFAULT_RACK = "/default-rack"
 
 
-class Network:
+class ClusterNetwork:
     """The places of datanodes, and their links and disks."""
 
     def __init__(self, described: Topology | None = None) -> None:

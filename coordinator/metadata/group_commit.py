@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from peacefs.protocol.errors import Overloaded, ServiceUnready
 from peacefs.protocol.limits import commit_batch_max, commit_queue_max, metadata_tend_interval_s
 
-from .store import Metadata, MetadataFault, MetadataFull, Outcome, Transaction
+from .store import Metadata, MetadataFault, MetadataFull, RequestOutcome, Transaction
 
 T = TypeVar("T")
 
@@ -162,7 +162,7 @@ def run_now(metadata: Metadata, request: Callable[[Transaction], T]) -> T:
     return answer
 
 
-def _settle_all(batch: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
+def _settle_all(batch: Sequence[_Waiting], outcomes: Sequence[RequestOutcome]) -> None:
     for waiting, outcome in zip(batch, outcomes, strict=True):
         _settle(waiting.future, outcome)
 
@@ -172,7 +172,7 @@ def _refuse(batch: Sequence[_Waiting], error: Callable[[], ServiceUnready]) -> N
         waiting.future.set_exception(error())
 
 
-def _settle(future: Future[Any], outcome: Outcome) -> None:
+def _settle(future: Future[Any], outcome: RequestOutcome) -> None:
     if outcome.error is not None:
         future.set_exception(outcome.error)
     else:

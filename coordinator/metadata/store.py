@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 from .model import InodeId
 from .topics.answers import AnswerChanges, AnswerReader
-from .topics.chunks import ChunkChanges, ChunkReader
+from .topics.chunks import ChunkChanges, ChunkRecordReader
 from .topics.credentials import CredentialChanges, CredentialReader
 from .topics.leases import LeaseChanges, LeaseReader
 from .topics.names import NameChanges, NameReader
@@ -56,7 +56,7 @@ class MetadataFull(Exception):
     """There was no room on the disk for a commit: nothing of it was done, and a later one may be."""
 
 
-class Outcome(NamedTuple):
+class RequestOutcome(NamedTuple):
     """The outcome of one request of a commit: its answer, or the reason why it changed nothing."""
 
     answer: Any
@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
 
 class Reader(
     NameReader,
-    ChunkReader,
+    ChunkRecordReader,
     LeaseReader,
     SnapshotReader,
     QuotaReader,
@@ -158,7 +158,7 @@ class Metadata(ABC):
         """Make durable what is known of the last commit beside the store. Raises MetadataFault."""
 
     @abstractmethod
-    def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[Outcome]:
+    def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[RequestOutcome]:
         """Runs the requests one after the other and makes durable what they did, in one commit.
 
         A request that raises leaves no trace. When this returns, the rest will stay. Raises MetadataFull when the

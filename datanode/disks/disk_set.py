@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from peacefs.datanode import metrics
 from peacefs.datanode.store.chunk_store import Blocks, ReadPlan, Sealed, Staged
-from peacefs.datanode.store.recovery_report import Recovery
+from peacefs.datanode.store.recovery_report import StoreRecovery
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, StartupError
 from peacefs.protocol.ids import ChunkId, Version, show
@@ -82,13 +82,13 @@ class DiskSet:
 
     # -- start and end -----------------------------------------------------------------------------
 
-    def recover(self) -> fx.Steps[Recovery]:
+    def recover(self) -> fx.Steps[StoreRecovery]:
         """Reads what is there; to be run once, before anything else.
 
         A disk that fails here is out, and one that takes no change is only read, as at any other time. Raises
         StartupError if there is none to write to.
         """
-        whole = Recovery()
+        whole = StoreRecovery()
         for disk in self._disks:
             part = yield from self._recover(disk)
             whole.unfinished += part.unfinished
@@ -110,7 +110,7 @@ class DiskSet:
         whole.replicas = len(self.replicas())
         return whole
 
-    def _recover(self, disk: Disk) -> fx.Steps[Recovery]:
+    def _recover(self, disk: Disk) -> fx.Steps[StoreRecovery]:
         if disk.is_readable:
             disk.state, disk.fault = yield from disk.examine()
         if disk.is_readable:
@@ -119,7 +119,7 @@ class DiskSet:
             except StartupError as error:
                 disk.state, disk.fault = DiskState.FAILED, error.message
                 yield from disk.store.close()
-        return Recovery()
+        return StoreRecovery()
 
     def _drop_doubles(self) -> fx.Steps[int]:
         """A disk that was away may bring back what has been written to another since: the newest version stays."""

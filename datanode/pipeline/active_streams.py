@@ -11,7 +11,7 @@ from peacefs.protocol.messages import AskStreams, StreamProgress, StreamsFound, 
 from peacefs.protocol.tokens import ChunkWrite
 
 
-class Stream:
+class ActiveStream:
     """One that its pipeline thread keeps up to date. Times in seconds, by any one clock."""
 
     def __init__(self, token: ChunkWrite, begun_s: float) -> None:
@@ -45,7 +45,7 @@ class StreamsUnderWay:
     def __init__(self, node: NodeId) -> None:
         self._node = node
         self._lock = threading.Lock()
-        self._streams: dict[ChunkId, list[Stream]] = {}
+        self._streams: dict[ChunkId, list[ActiveStream]] = {}
         self._epoch = 0
 
     def registered(self, epoch: int) -> None:
@@ -53,7 +53,7 @@ class StreamsUnderWay:
         with self._lock:
             self._epoch = epoch
 
-    def begin(self, token: ChunkWrite, now_s: float) -> Stream:
+    def begin(self, token: ChunkWrite, now_s: float) -> ActiveStream:
         """A chunk may come twice at once, when its writer has timed out on the first.
 
         Raises GrantLapsed, at the head, for what an earlier coordinator granted: this one has not been told of it,
@@ -62,11 +62,11 @@ class StreamsUnderWay:
         with self._lock:
             if token.nodes[0] == self._node and epoch_of(token.chunk) < self._epoch:
                 raise GrantLapsed("the coordinator that granted this chunk is gone; ask for it again")
-            stream = Stream(token, now_s)
+            stream = ActiveStream(token, now_s)
             self._streams.setdefault(token.chunk, []).append(stream)
             return stream
 
-    def end(self, stream: Stream) -> None:
+    def end(self, stream: ActiveStream) -> None:
         with self._lock:
             chunk = stream.token.chunk
             self._streams[chunk].remove(stream)

@@ -40,7 +40,7 @@ from peacefs.protocol.messages import Done, Hop, Packet, Receipt, Replica, Strea
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkWrite, Signer
 
-from .active_streams import Stream, StreamsUnderWay
+from .active_streams import ActiveStream, StreamsUnderWay
 from .latency_samples import LatencySamples
 
 
@@ -101,7 +101,7 @@ class PipelineHop:
         """
         token = self._token((yield from fx.wall_clock()), opening)
         if not token.grant:
-            yield from self._receive(upstream, opening, data, Stream(token, 0.0))
+            yield from self._receive(upstream, opening, data, ActiveStream(token, 0.0))
             return
         is_head = token.pipeline[0].node == self._node
         stream = self._streams.begin(token, (yield from fx.now()))
@@ -116,7 +116,9 @@ class PipelineHop:
         if is_head:
             yield from _report_end(opening, length)
 
-    def _receive(self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, stream: Stream) -> fx.Steps[int]:
+    def _receive(
+        self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, stream: ActiveStream
+    ) -> fx.Steps[int]:
         """The chunk's length, once it is acknowledged."""
         place, watch = self._place(stream.token), _Stopwatch()
         # Nothing but the token says whom to connect to: this node proves to a stranger that it knows the secret.
@@ -165,7 +167,7 @@ class PipelineHop:
         opening: WriteChunk,
         data: Bytes,
         onward: NextHop | None,
-        stream: Stream,
+        stream: ActiveStream,
         watch: _Stopwatch,
     ) -> fx.Steps[Sealed]:
         """Forwards and stores up to the last packet, and seals."""
@@ -209,7 +211,7 @@ class PipelineHop:
         length: int,
         onward: NextHop | None,
         watch: _Stopwatch,
-        stream: Stream,
+        stream: ActiveStream,
     ) -> fx.Steps[tuple[bytes, Bytes]]:
         """Forwards all and stores all but the last, whose checksums and data it gives."""
         while True:

@@ -49,13 +49,13 @@ from .compaction import Compaction, Compactor
 from .disk_faults import named_fault
 from .large_chunks import LargeChunks, StagedFile
 from .layout import StorePaths, describe
-from .recovery_report import Recovery
+from .recovery_report import StoreRecovery
 from .replica_reader import Blocks, ReadPlan, ReplicaReader
 from .segment_log import SegmentLog
 from .segment_recovery import SegmentRecovery
 from .segments import NewRecord, Segments
 
-__all__ = ["Blocks", "ChunkStore", "ReadPlan", "Recovery", "Sealed", "Staged"]
+__all__ = ["Blocks", "ChunkStore", "ReadPlan", "Sealed", "Staged", "StoreRecovery"]
 
 T = TypeVar("T")
 
@@ -116,12 +116,12 @@ class ChunkStore:
 
     # -- start and end -----------------------------------------------------------------------------
 
-    def recover(self, *, read_only: bool = False) -> fx.Steps[Recovery]:
+    def recover(self, *, read_only: bool = False) -> fx.Steps[StoreRecovery]:
         """Reads what is there; to be run once, before anything else. Raises StartupError.
 
         With `read_only` the disk takes no change: what should be tidied up is passed over and waits for a start.
         """
-        recovery = Recovery(read_only=read_only)
+        recovery = StoreRecovery(read_only=read_only)
         try:
             if not read_only:
                 yield from self._make_directories()

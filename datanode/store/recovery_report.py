@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Recovery:
+class StoreRecovery:
     """Counts, and the names of files that somebody may want to look at."""
 
     #: The disk takes no change: what should be removed, cut off or moved is left as it is.

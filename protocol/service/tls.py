@@ -89,7 +89,7 @@ class ServerContext(ssl.SSLContext):
 
 
 @dataclass(frozen=True)
-class _Generation:
+class _CertificateGeneration:
     """The TLS contexts made from one state of the files."""
 
     connector: ssl.SSLContext
@@ -212,7 +212,7 @@ class TlsIdentity:
 # -- loading -----------------------------------------------------------------------------------------
 
 
-def _load(files: TlsFiles, host: str | None) -> _Generation:
+def _load(files: TlsFiles, host: str | None) -> _CertificateGeneration:
     """Raises StartupError with what is wrong, and what to do."""
     connector = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _harden(connector)
@@ -221,7 +221,7 @@ def _load(files: TlsFiles, host: str | None) -> _Generation:
     else:
         _trust(connector, files.ca)
     if files.certificate is None:
-        return _Generation(connector, {}, float("inf"))
+        return _CertificateGeneration(connector, {}, float("inf"))
     _show(connector, files)
     channel, expires_s = _facts_of(files.certificate)
     acceptors = {}
@@ -237,7 +237,7 @@ def _load(files: TlsFiles, host: str | None) -> _Generation:
             acceptor.num_tickets = 0
         acceptor.channel = channel
     _rehearse(files, acceptors[ssl.CERT_REQUIRED], host)
-    return _Generation(connector, acceptors, expires_s)
+    return _CertificateGeneration(connector, acceptors, expires_s)
 
 
 def _harden(context: ssl.SSLContext) -> None:

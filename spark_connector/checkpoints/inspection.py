@@ -25,7 +25,7 @@ from .formats.logs import (
     parse_query_metadata,
     parse_version,
 )
-from .formats.operators import Operator, check_schema, parse_operator
+from .formats.operators import StatefulOperator, check_schema, parse_operator
 from .formats.snapshot import StateSnapshot, parse_snapshot
 from .formats.sst import TableCheck, check_table
 from .layout import CheckpointLayout
@@ -69,7 +69,7 @@ class Inspection:
         """A file that a source keeps and understands alone."""
         return self._once(entry, parse_version)
 
-    def operator(self, entry: Entry) -> Operator:
+    def operator(self, entry: Entry) -> StatefulOperator:
         return self._once(entry, parse_operator)
 
     def schema(self, entry: Entry) -> int:

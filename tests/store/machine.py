@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from store.seeded_driver import SeededDriver
 from store.simulated_disk import SimulatedDisk
 
-from peacefs.datanode.store.chunk_store import ChunkStore, Recovery, Sealed
+from peacefs.datanode.store.chunk_store import ChunkStore, Sealed, StoreRecovery
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB
@@ -39,7 +39,7 @@ class Machine(ABC):
         self.directory = directory
         self.lost: list[Replica] = []
         self.store: ChunkStore
-        self.recovery: Recovery
+        self.recovery: StoreRecovery
 
     @abstractmethod
     def run(self, steps: fx.Steps[T]) -> T: ...

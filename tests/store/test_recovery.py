@@ -6,7 +6,7 @@ import pytest
 from store.machine import Machine, data_of
 
 from peacefs.datanode.store.layout import FOOTER_BYTES, HEADER_BYTES, record_bytes
-from peacefs.datanode.store.recovery_report import Recovery
+from peacefs.datanode.store.recovery_report import StoreRecovery
 from peacefs.protocol.errors import ChecksumMismatch, ChunkNotFound
 from peacefs.protocol.limits import KIB, MIB
 from peacefs.protocol.messages import Replica
@@ -249,6 +249,6 @@ def test_a_file_that_vanishes_under_a_running_store_is_noticed_by_the_first_read
 
 
 def test_the_summary_of_a_start_says_what_was_not_as_it_should_be() -> None:
-    assert Recovery(replicas=3).summary() == "3 replicas"
-    odd = Recovery(replicas=3, torn_bytes=17, damaged_files=["a", "b"])
+    assert StoreRecovery(replicas=3).summary() == "3 replicas"
+    odd = StoreRecovery(replicas=3, torn_bytes=17, damaged_files=["a", "b"])
     assert odd.summary() == "3 replicas, 17 torn bytes cut off, 2 damaged files moved aside"

@@ -10,10 +10,12 @@ from support.spoken_link import SIGNER
 from peacefs.coordinator.core import CoordinatorCore
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.operations.context import OperationContext
-from peacefs.coordinator.operations.core_driver import Links
+from peacefs.coordinator.operations.core_driver import DatanodeLinks
 
 
-def workplace_in_memory(core: CoordinatorCore, links: Links, clock: Callable[[], float]) -> OperationContext:
+def workplace_in_memory(
+    core: CoordinatorCore, links: DatanodeLinks, clock: Callable[[], float]
+) -> OperationContext:
     """Over a namespace in memory."""
     metadata = SqliteMetadata.in_memory()
     metadata.begin_epoch()

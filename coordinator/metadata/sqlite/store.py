@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull, Outcome, Transaction
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull, RequestOutcome, Transaction
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import Numbering, first_of_epoch
 from peacefs.protocol.limits import metadata_log_age_max_s
@@ -128,7 +128,7 @@ class SqliteMetadata(Metadata):
                 value = GC_FLOOR_HELD_FOR_LOST_COMMITS if commits_are_missing else GC_FLOOR_HELD
                 self._transaction.set_meta("floor_held", value)
 
-    def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[Outcome]:
+    def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[RequestOutcome]:
         with self._guard, self._commit():
             return [self._attempt(request) for request in requests]
 
@@ -222,18 +222,18 @@ class SqliteMetadata(Metadata):
             return False
         return True
 
-    def _attempt(self, request: Callable[[Transaction], Any]) -> Outcome:
+    def _attempt(self, request: Callable[[Transaction], Any]) -> RequestOutcome:
         execute = self._writer.execute
         self._transaction.begin()
         execute("SAVEPOINT request")
         try:
-            outcome = Outcome(request(self._transaction), None)
+            outcome = RequestOutcome(request(self._transaction), None)
         except Exception as error:
             if _is_fault_of_the_store(error):
                 raise
             execute("ROLLBACK TO request")
             self._transaction.forget_request()
-            outcome = Outcome(None, error)
+            outcome = RequestOutcome(None, error)
         execute("RELEASE request")
         return outcome
 
