@@ -22,7 +22,7 @@ from peacefs.protocol.limits import read_token_lifetime_s, startup_hold_s, start
 from peacefs.protocol.tokens import Signer
 
 from .chunk_permits import ChunkPermits
-from .core_driver import CoreDriver, DatanodeLinks
+from .core_driver import CoreDriver, DatanodeSender
 from .waiters import Wait, wait_on_loop
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class OperationContext:
     commit: Commit
     core: CoordinatorCore
     signer: Signer
-    links: DatanodeLinks
+    links: DatanodeSender
     callers: Callers = field(default_factory=Callers)
     monotonic: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time

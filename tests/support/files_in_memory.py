@@ -10,11 +10,11 @@ from support.spoken_link import SIGNER
 from peacefs.coordinator.core import CoordinatorCore
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.operations.context import OperationContext
-from peacefs.coordinator.operations.core_driver import DatanodeLinks
+from peacefs.coordinator.operations.core_driver import DatanodeSender
 
 
 def workplace_in_memory(
-    core: CoordinatorCore, links: DatanodeLinks, clock: Callable[[], float]
+    core: CoordinatorCore, links: DatanodeSender, clock: Callable[[], float]
 ) -> OperationContext:
     """Over a namespace in memory."""
     metadata = SqliteMetadata.in_memory()
