@@ -27,7 +27,7 @@ log = logging.getLogger("peacefs.loop")
 
 _lateness = Histogram(
     "peacefs_loop_lateness_seconds",
-    "How late the event loop ran what was due",
+    "Lateness of the event loop",
     buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
     registry=registry,
 )
