@@ -243,15 +243,6 @@ def datanode(
             help="Directory for chunks, one for each disk; may be repeated. [default: in --dir]",
         ),
     ] = None,
-    emulate_disk: Annotated[
-        str | None,
-        typer.Option(
-            "--emulate-disk",
-            metavar="N=RATE,...",
-            help="For experiments only: take chunks in no faster than so many bytes a second, when N come in "
-            "at once.",
-        ),
-    ] = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
@@ -260,7 +251,6 @@ def datanode(
     parent_fd: ParentDescriptor = None,
 ) -> None:
     """Run a datanode: chunks on one or more disks."""
-    from peacefs.datanode.disks.throttled_disk import parse_curve
     from peacefs.datanode.service import DatanodeOptions, run
 
     run(
@@ -279,7 +269,6 @@ def datanode(
             scrub_bytes_per_second=scrub_rate,
             copy_bytes_per_second=copy_rate,
             data_directories=tuple(data_directories or ()),
-            emulated_disk=None if emulate_disk is None else parse_curve(emulate_disk),
             tls=tls_files_of(tls_certificate, tls_key, tls_ca),
             no_tls=no_tls,
             ready_fd=ready_fd,
