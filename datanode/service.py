@@ -51,8 +51,8 @@ from peacefs.protocol.messages import (
     Trust,
     Usage,
 )
+from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.connections import open_connection
 from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.thread_driver import ThreadDriver

@@ -64,7 +64,8 @@ from peacefs.protocol.messages import (
     Usage,
     VerifyChunks,
 )
-from peacefs.protocol.runtime.connections import SocketConnection, open_connection
+from peacefs.protocol.runtime.connection_handshakes import open_connection
+from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.service.tls import TlsIdentity
 

@@ -37,7 +37,8 @@ from peacefs.protocol.limits import (
     run_stop_grace_s,
 )
 from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunOrder, RunReport
-from peacefs.protocol.runtime.connections import SocketConnection, open_connection
+from peacefs.protocol.runtime.connection_handshakes import open_connection
+from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.secret import find_secret_file, read_again, read_secrets
 from peacefs.protocol.service.lifeline import announce, when_parent_dies
 from peacefs.protocol.service.process import log_to_stderr

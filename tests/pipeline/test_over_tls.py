@@ -14,8 +14,8 @@ from pipeline.relay import Relay
 from peacefs.protocol.errors import PeerRefused
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes
+from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.connections import open_connection
 from peacefs.protocol.service.tls import TlsFiles, TlsIdentity
 from peacefs.protocol.service.trial_certificates import TrialAuthority
 
