@@ -1,4 +1,4 @@
-"""Logs that lie below a directory, of a cluster or of this machine, and what each holds."""
+"""Find the logs below a directory, of a cluster or of this machine, and summarise them."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@
     log.trim(1000)      # rows up to 1000 are not needed: whole segments go
 
 A log has one writer. Rows that it has already are left out, so that a writer that begins again may repeat itself.
-Whoever cannot number its rows the same again commits them as epochs: `append_epoch` takes an epoch of a writer
-once, whatever it holds, and its rows are seen all or none.
+A writer that cannot number its rows the same again commits them as epochs: `append_epoch` takes an epoch of a
+writer once, and readers see its rows all or none.
 """
 
 from __future__ import annotations

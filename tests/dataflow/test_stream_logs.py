@@ -148,7 +148,7 @@ def test_part_of_a_log_is_read(store: SegmentStore) -> None:
 
 
 def test_tail_goes_along_with_the_writer(store: SegmentStore) -> None:
-    """What was there, and then what comes, without a gap or a repetition at the seam."""
+    """The reader gets the old records, and then the new ones, without a gap or a repetition at the seam."""
     written = batches(20)
     logs = write(store, written[:10])
     tail = LogTail(store, "s", after=12)
