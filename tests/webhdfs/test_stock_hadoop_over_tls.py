@@ -127,15 +127,16 @@ def test_settings_are_printed_with_the_certificates(tmp_path):
     assert "30 days left" in shown
 
 
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    directory = tmp_path_factory.mktemp("asking")
+    options = ["--authentication=token"]
+    with LocalCluster(directory, datanodes=2, port=0, coordinator_options=options, tls=True) as cluster:
+        yield cluster
+
+
 class TestTokens:
     """Who asks shows a token, which Hadoop's own client fetches: over TLS, too."""
-
-    @pytest.fixture(scope="class")
-    def asking(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-        directory = tmp_path_factory.mktemp("asking")
-        options = ["--authentication=token"]
-        with LocalCluster(directory, datanodes=2, port=0, coordinator_options=options, tls=True) as cluster:
-            yield cluster
 
     def test_swebhdfs_client_fetches_its_tokens_over_tls(self, asking, tmp_path, monkeypatch):
         with TokenAdministration(f"unix:{asking.directory}") as administration:
