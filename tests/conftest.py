@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ("support.cluster_fixtures",)
+
 settings.register_profile("repeatable", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile("repeatable")
