@@ -110,7 +110,7 @@ def test_settings_are_printed_with_the_certificates(tmp_path):
         ],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=180,
         check=True,
     ).stdout
     assert f"--conf spark.hadoop.ssl.client.truststore.location={tmp_path / 'truststore.p12'}" in made
@@ -120,7 +120,7 @@ def test_settings_are_printed_with_the_certificates(tmp_path):
         [*(sys.executable, "-P", "-m", "peacefs", "certificates", "show"), str(tmp_path / "node1.pem")],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=180,
         check=True,
     ).stdout
     assert "node1, localhost, 10.0.0.1" in shown
