@@ -136,7 +136,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 class TestTokens:
-    """Who asks shows a token, which Hadoop's own client fetches: over TLS, too."""
+    """Callers show a token, which Hadoop's own client fetches: over TLS, too."""
 
     def test_swebhdfs_client_fetches_its_tokens_over_tls(self, asking, tmp_path, monkeypatch):
         with TokenAdministration(f"unix:{asking.directory}") as administration:
