@@ -722,6 +722,8 @@ granted_token_min_s: Final = 31.0
 granted_token_max_s: Final = 86_400.0
 # Of a supervised query's run; its agent gets another when half of that is over.
 run_token_s: Final = 7 * 86_400.0
+# Services that may act for others.
+proxy_users_max: Final = 1000
 # HDFS: dfs.namenode.delegation.token.max-lifetime and .renew-interval.
 delegation_token_max_s: Final = 7 * 86_400.0
 delegation_token_renewal_s: Final = 86_400.0
