@@ -75,7 +75,7 @@ class ProxyUsers:
         if rule is None or not rule.is_for_user(effective, principal.groups, is_superuser=is_superuser):
             raise ImpersonationRefused(f"User: {real} is not allowed to impersonate {effective}")
         if not rule.is_from_host(address):
-            raise ImpersonationRefused(f"Unauthorized connection for super-user: {real} from IP {address}")
+            raise ImpersonationRefused(f"Unauthorized connection for super-user: {real} from IP /{address}")
 
 
 def parse_proxy_users(text: str, resolve: Resolve) -> dict[str, ProxyRule]:

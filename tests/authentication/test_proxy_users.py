@@ -67,7 +67,7 @@ def test_proxy_user_acts_for_whom_the_rules_name_from_where_they_say(rules, real
     ("real", "effective", "address", "words"),
     [
         ("oozie", "bob", "127.0.0.1", "User: oozie is not allowed to impersonate bob"),
-        ("oozie", "alice", "10.2.0.1", "Unauthorized connection for super-user: oozie from IP 10.2.0.1"),
+        ("oozie", "alice", "10.2.0.1", "Unauthorized connection for super-user: oozie from IP /10.2.0.1"),
         ("oozie", "alice", None, "Unauthorized connection for super-user: oozie"),
         ("oozie", "alice", "gateway", "Unauthorized connection"),
         ("alice", "bob", "127.0.0.1", "User: alice is not allowed to impersonate bob"),
@@ -184,7 +184,7 @@ def test_proxy_user_from_another_host_is_refused_whatever_it_says_of_itself(tmp_
         answer = http.get("/webhdfs/v1/?op=LISTSTATUS&user.name=oozie&doas=alice", headers=forged)
         code, java_class, words = remote(answer)
         assert (code, java_class) == (403, AUTHORIZATION)
-        assert words == "Unauthorized connection for super-user: oozie from IP 127.0.0.1"
+        assert words == "Unauthorized connection for super-user: oozie from IP /127.0.0.1"
 
 
 @pytest.mark.cluster
