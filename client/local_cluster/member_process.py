@@ -27,8 +27,10 @@ from peacefs.protocol.service.signs_of_life import SignsOfLife, processor_s
 from peacefs.protocol.tls_variables import SERVICE_VARIABLES
 
 _LOG_TAIL_BYTES = 4096
-# How often a start is looked at.
+# A start is checked so often.
 _LOOK_S = 0.5
+#: The program of a member. -P keeps the working directory of whoever called us off the import path.
+PEACEFS = (sys.executable, "-P", "-m", "peacefs")
 _OTHERS_VARIABLES = (SECRET_FILE_VARIABLE, *SERVICE_VARIABLES)
 
 
@@ -51,7 +53,7 @@ class Member:
 
     `arguments` gives the command line from the readiness of the run before (None at first), so that a restarted
     member comes back with its ports. `inherited` are descriptors that the process is to have besides; `prefix` is
-    a command that runs the one that follows it, in its own place.
+    a command that runs the one that follows it, in its own place; `program` is what takes the arguments.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Member:
         parent_pipe: int,
         inherited: Sequence[int],
         prefix: Sequence[str] = (),
+        program: Sequence[str] = PEACEFS,
     ) -> None:
         self.name = name
         self._arguments = arguments
@@ -69,10 +72,11 @@ class Member:
         self._parent_pipe = parent_pipe
         self._inherited = tuple(inherited)
         self._prefix = tuple(prefix)
+        self._program = tuple(program)
         self._process: subprocess.Popen[bytes] | None = None
         self._ready_pipe: int | None = None
         self._readiness: MemberReady | None = None
-        # Of a start that is under way.
+        # The start that is under way.
         self._received = b""
         self._life: SignsOfLife | None = None
         self.log: Path | None = None
@@ -97,7 +101,7 @@ class Member:
 
     @property
     def is_starting(self) -> bool:
-        """Whether it was started and has not said yet that it is ready, nor was given up."""
+        """Return whether it was started and has not said yet that it is ready, nor was given up."""
         return self._ready_pipe is not None
 
     @property
@@ -140,10 +144,9 @@ class Member:
         self._life = SignsOfLife(
             time.monotonic(), silence_s=local_start_timeout_s, longest_s=local_start_longest_s
         )
-        # -P keeps the working directory of whoever called us off the import path.
         command = [
             *self._prefix,
-            *(sys.executable, "-P", "-m", "peacefs"),
+            *self._program,
             *self._arguments(self._readiness),
             *("--ready-fd", str(writing), "--parent-fd", str(self._parent_pipe)),
         ]

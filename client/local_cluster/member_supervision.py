@@ -59,12 +59,12 @@ class _Watched:
     since_s: float
     due_s: float = 0.0
     failures: int = 0
-    #: What was said of it last, while it is not well.
+    #: The last thing that was said of it, while it is not well.
     said: str = ""
 
 
 class MemberSupervision:
-    """Of members that have just been started. Whoever drives it
+    """Supervises members that have just been started. Its driver
 
     1. tells it of each member that is `ready` and that has `ended`, also while it was starting;
     2. calls `tick` several times a second;
@@ -79,7 +79,7 @@ class MemberSupervision:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no member is in its first moments: each is ready, has failed, or was said to be slow."""
+        """Return whether no member is in its first moments: each is ready, has failed, or was said to be slow."""
         return all(each.phase is not Phase.STARTING or each.said for each in self._members.values())
 
     def ready(self, now_s: float, member: str) -> list[Effect]:

@@ -13,7 +13,7 @@ from .member_supervision import Effect, GiveUp, MemberSupervision, Say, StartMem
 
 
 class MemberSupervisor:
-    """Of a cluster that has begun. `say` shows the user a line. Not thread-safe."""
+    """Supervises a cluster that has begun. `say` shows the user a line. Not thread-safe."""
 
     def __init__(self, cluster: LocalCluster, say: Callable[[str], None]) -> None:
         self._members = {member.name: member for member in cluster.members}
@@ -25,7 +25,7 @@ class MemberSupervisor:
 
     @property
     def is_settled(self) -> bool:
-        """Whether each member is ready, or was said not to be."""
+        """Return whether each member is ready, or was said not to be."""
         return self._core.is_settled
 
     def look(self) -> None:

@@ -32,7 +32,7 @@ Resolve = Callable[[str], Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class ProxyRule:
-    """For whom one service may act, and from where. None stands for any."""
+    """The users for whom one service may act, and the hosts from where. None stands for any."""
 
     networks: tuple[Network, ...] | None = ()
     groups: frozenset[str] | None = frozenset()

@@ -23,7 +23,7 @@ class CoordinatorContact:
         """
         self._failures += 1
         longest_s = agent_retry_busy_max_s if busy else agent_retry_max_s
-        # What has failed a thousand times is not doubled a thousand times.
+        # A number that is doubled a thousand times is too large for a float.
         pause_s = min(agent_retry_s * 2.0 ** min(self._failures - 1, 30), longest_s)
         if self._said == kind:
             return None, pause_s

@@ -65,7 +65,7 @@ def normal(said: str, places: dict[str, str]) -> str:
 
 
 def _unique(name: str, taken: Container[str]) -> str:
-    """Of a command that runs again the second is numbered 2."""
+    """Return the name with a number if it is taken: a command may run twice."""
     if name not in taken:
         return name
     return next(numbered for n in count(2) if (numbered := f"{name} ({n})") not in taken)

@@ -9,7 +9,7 @@ from pathlib import Path
 from .toolchain import Toolchain
 
 _SUITES_TIMEOUT_S = 1800.0
-#: Of cases with the same name, which are one case with several parameters, the worst counts.
+#: From best to worst. Cases with the same name are one case with several parameters: the worst counts.
 _OUTCOMES = ("passed", "skipped", "failed")
 
 

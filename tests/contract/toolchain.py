@@ -21,7 +21,7 @@ _JVM = ("-XX:TieredStopAtLevel=1", "-Xmx1g", "-Djava.net.preferIPv4Stack=true")
 
 
 class MissingTool(Exception):
-    """What has to be installed is not."""
+    """A tool is not installed."""
 
 
 class Toolchain:
