@@ -529,6 +529,14 @@ local_datanodes_max: Final = 64
 local_start_timeout_s: Final = 20.0
 local_start_longest_s: Final = 300.0
 local_stop_timeout_s: Final = 5.0
+# A datanode that is not ready by then is said to be slow; the cluster is of use without it.
+local_slow_start_s: Final = 20.0
+# A member of `peacefs up` that dies is started again after growing pauses, so many times; a run that lasts longer
+# makes up for all failures before it.
+local_restart_pause_s: Final = 0.5
+local_restart_pause_max_s: Final = 30.0
+local_restarts_max: Final = 8
+local_restart_forgotten_s: Final = 60.0
 
 # -- spark -----------------------------------------------------------------------------------------
 java_probe_timeout_s: Final = 120.0
@@ -587,6 +595,10 @@ checkpoint_contents_bytes_max: Final = 1024 * MIB
 agent_beat_interval_s: Final = 1.0
 # An answer that comes later is of no use: what it says may not be so any more.
 agent_answer_timeout_s: Final = 3.0
+# After a failed attempt an agent waits, twice as long each time; less while runs depend on it.
+agent_retry_s: Final = 0.5
+agent_retry_busy_max_s: Final = 2.0
+agent_retry_max_s: Final = 15.0
 # An agent's run ends when it has had no answer for so long, whatever has become of the agent.
 run_guard_timeout_s: Final = 10.0
 # Longer than both together: when an agent is taken for dead, nothing of what it ran is left.
@@ -713,6 +725,8 @@ granted_token_min_s: Final = 31.0
 granted_token_max_s: Final = 86_400.0
 # The token of a supervised query's run; its agent gets another when half of that is over.
 run_token_s: Final = 7 * 86_400.0
+# Services that may act for others.
+proxy_users_max: Final = 1000
 # HDFS: dfs.namenode.delegation.token.max-lifetime and .renew-interval.
 delegation_token_max_s: Final = 7 * 86_400.0
 delegation_token_renewal_s: Final = 86_400.0

@@ -54,7 +54,7 @@ from .upload import Upload, body_pieces
 log = logging.getLogger("peacefs.gateway")
 T = TypeVar("T")
 #: Raises AccessDenied if a request is not of the user whom its read token was given to.
-CheckBearer = Callable[[Scope, str], None]
+CheckBearer = Callable[[Scope, str, str], None]
 #: Takes an upload's bytes from its stream, on a thread.
 Writer = Callable[[Upload], fx.Steps[WriteStats]]
 
@@ -76,7 +76,7 @@ class GatewayLimits:
     queue_timeout_s: float = limits.gateway_queue_timeout_s
 
 
-def believe_bearer(scope: Scope, user: str) -> None:
+def believe_bearer(scope: Scope, user: str, token: str) -> None:
     """With simple authentication a token is good for whoever has it."""
 
 
@@ -151,7 +151,7 @@ class Gateway:
 
     async def _write(self, wanted: WriteFile, scope: Scope, receive: Receive, client: str) -> Answer:
         token = self._signer.verify(wanted.token, FileWrite, self._wall_clock())
-        self._check_bearer(scope, token.user)
+        self._check_bearer(scope, token.user, wanted.token)
         stats = await self._received(
             token, receive, client, lambda upload: self._new_file(wanted, upload, token.block_bytes)
         )
@@ -160,7 +160,7 @@ class Gateway:
 
     async def _append(self, wanted: ExtendFile, scope: Scope, receive: Receive, client: str) -> Answer:
         token = self._signer.verify(wanted.token, FileAppend, self._wall_clock())
-        self._check_bearer(scope, token.user)
+        self._check_bearer(scope, token.user, wanted.token)
         holder = f"{token.user} {uuid.uuid4().hex}"
         take_lease = TakeLease(wanted.token, holder)
         stats = await self._received(
@@ -247,7 +247,7 @@ class Gateway:
     def _reader(self, token: str, scope: Scope) -> FileRead:
         """Return the token of a request, which may be old. Raises AccessDenied."""
         read_token = self._signer.verify_even_late(token, FileRead)
-        self._check_bearer(scope, read_token.user)
+        self._check_bearer(scope, read_token.user, token)
         return read_token
 
     def _layout(self, read_token: FileRead, chunks: Sequence[ChunkLayout]) -> Layout:
