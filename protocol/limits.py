@@ -771,6 +771,20 @@ dataflow_rows_bytes_max: Final = 256 * MIB
 dataflow_batch_rows_max: Final = 65_536
 # A stream log begins another segment when one has so many bytes.
 stream_log_segment_bytes: Final = 64 * MIB
+# A reader reads a log in pieces of so many bytes, the next while it decodes one.
+stream_log_read_bytes: Final = 8 * MIB
+# So much is read to find the last record of a log, or the schema of a segment.
+stream_log_tail_bytes: Final = 64 * 1024
+# Batches of one commit are joined into records of up to so many bytes.
+stream_log_record_bytes: Final = 1 * MIB
+# So often a follower looks whether a log has grown.
+stream_log_poll_s: Final = 0.05
+# A sink waits so long for more rows before it commits what it has.
+stream_log_commit_s: Final = 0.02
+# A sink holds its query up while so many rows are not committed.
+stream_log_sink_rows_max: Final = 1_000_000
+# Writers whose epochs a log remembers; the one that has committed longest ago is forgotten.
+stream_log_writers_max: Final = 64
 # Streams of a commit that are flushed at once.
 stream_log_flushes_max: Final = 16
 # Spark ends a job whose task has failed so often (spark.task.maxFailures, 4 unless it is set).
@@ -794,6 +808,9 @@ state_generations_max: Final = 8
 state_live_share_min: Final = 0.5
 # One thread writes or reads so much of a checkpoint in one go; pages are released piece by piece.
 state_piece_bytes: Final = 4 * MIB
+# Memory for clones is asked for ahead in pieces of so many bytes, when so many more frames are used, or an eighth.
+state_reserve_piece_bytes: Final = 16 * MIB
+state_reserve_step_frames: Final = 16
 state_workers_default: Final = 2
 # Chunks of a checkpoint of pages in peacefs: pages can be changed again when their chunk has been written.
 state_chunk_bytes_default: Final = 8 * MIB
