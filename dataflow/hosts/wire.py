@@ -33,6 +33,7 @@ from peacefs.dataflow.core.messages import (
     Subscribe,
     Subscribed,
     Subscription,
+    UnitRecovered,
     UnitStopped,
 )
 from peacefs.dataflow.model.batches import Batch
@@ -72,6 +73,7 @@ _KINDS: tuple[type[Any], ...] = (
     CheckpointStored,
     CheckpointRecorded,
     UnitStopped,
+    UnitRecovered,
 )
 _encoder = msgspec.msgpack.Encoder()
 _decoders = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]

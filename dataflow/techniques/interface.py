@@ -48,13 +48,15 @@ class Guard:
         return ()
 
     def failed(self, number: int) -> None:
-        """A checkpoint could not be stored."""
+        """A checkpoint was not stored: it was cancelled, since its turn was too far away, or something failed."""
 
 
 class Technique(ABC):
     name: ClassVar[str]
     #: Whether rows for a consumer that is away are dropped, so that nothing waits for it.
     drops_for_absent: ClassVar[bool] = False
+    #: Whether units take checkpoints, so that their state must hold the rows of their outputs, too.
+    takes_checkpoints: ClassVar[bool] = False
     #: Whether rows may be lost; else a unit that finds rows lost stops the query.
     tolerates_gaps: ClassVar[bool] = False
 
