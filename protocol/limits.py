@@ -743,6 +743,8 @@ dataflow_heartbeat_s: Final = 0.2
 dataflow_start_wait_s: Final = 10.0
 # A node may be silent so long before its units begin elsewhere.
 dataflow_node_timeout_s: Final = 0.8
+# A node whose connection to the controller broke may be silent so long.
+dataflow_suspect_s: Final = 0.5
 # A producer that does not answer is asked again after so long.
 dataflow_subscribe_retry_s: Final = 1.0
 # A node looks at the time so often.
@@ -770,6 +772,8 @@ dataflow_checkpoint_poll_s: Final = 0.01
 dataflow_checkpoints_kept: Final = 2
 # Checkpoints of one start of a unit.
 dataflow_checkpoints_per_start_max: Final = 1_000_000
+# Of the demo's nodes, whose machine starts JVMs meanwhile.
+dataflow_demo_node_timeout_s: Final = 3.0
 # Starts of a unit under one controller.
 dataflow_incarnations_per_run_max: Final = 1000
 # Spark ends a job whose task has failed so often (spark.task.maxFailures, 4 unless it is set).

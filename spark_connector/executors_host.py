@@ -109,6 +109,9 @@ class _Jobs:
 
 
 def _run_task(orders: NodeOrders) -> Iterator[int]:
-    """Run a node in a task. Each attempt is another session, so that the controller knows that memory is gone."""
-    asyncio.run(NodeProcess(replace(orders, session=secrets.token_hex(8))).run())
+    """Run a node in a task. Each attempt is another session, so that the controller knows that memory is gone.
+
+    The session begins with the number of the process, for those who want to know where a unit is.
+    """
+    asyncio.run(NodeProcess(replace(orders, session=f"{os.getpid()}-{secrets.token_hex(8)}")).run())
     yield os.getpid()

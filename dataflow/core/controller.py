@@ -74,6 +74,11 @@ class ControllerCore:
         member = self._members.get(node)
         return None if member is None else member.address
 
+    def session_of(self, node: str) -> str | None:
+        """Return the session of a node that is alive."""
+        member = self._members.get(node)
+        return None if member is None else member.session
+
     # -- events ---------------------------------------------------------------------------------------
 
     def heartbeat(self, now_s: float, beat: Heartbeat) -> list[Effect]:
@@ -96,6 +101,13 @@ class ControllerCore:
         if self._begun_s is not None and now_s - self._begun_s > limits.dataflow_start_wait_s:
             self._nodes_wanted = 1
         return self._place_free_units() or (self._announce() if silent else [])
+
+    def disconnected(self, now_s: float, node: str) -> None:
+        """Learn that a connection to a node broke: it is dead if it does not say otherwise very soon."""
+        member = self._members.get(node)
+        if member is not None:
+            soon_s = limits.dataflow_suspect_s
+            member.seen_s = min(member.seen_s, now_s + soon_s - self._node_timeout_s)
 
     def node_lost(self, node: str) -> list[Effect]:
         """Learn from whoever runs the node that its process has ended."""

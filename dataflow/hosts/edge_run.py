@@ -155,6 +155,11 @@ class EdgeRun:
         """Return the node where a unit runs; None while there is none."""
         return self._controller.placement.units[unit].node
 
+    def session_of(self, unit: str) -> str | None:
+        """Return the session of the node where a unit runs, as its launcher named it."""
+        node = self.place_of(unit)
+        return None if node is None else self._controller.session_of(node)
+
     def checkpoint_of(self, unit: str) -> tuple[int, int] | None:
         """Return the checkpoint with which a unit would begin, as (incarnation, number)."""
         return self._controller.placement.units[unit].checkpoint
@@ -263,7 +268,9 @@ class EdgeRun:
                 self._room.set()
 
     def _broken(self, peer: str) -> None:
-        self._perform(self._edge.disconnected(time.monotonic(), peer))
+        now_s = time.monotonic()
+        self._controller.disconnected(now_s, peer)
+        self._perform(self._edge.disconnected(now_s, peer))
 
     async def _feed(self, source: str, rows: Iterator[pa.RecordBatch]) -> None:
         """Offer rows while there is room. The iterator may block: it is asked on another thread."""

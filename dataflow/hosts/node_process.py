@@ -23,6 +23,7 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
 from peacefs.protocol.errors import DiskFault, PeacefsError
+from peacefs.state.warm import warm
 
 from .checkpoint_store import CheckpointStore
 from .links import Links
@@ -60,6 +61,8 @@ class NodeProcess:
     async def run(self) -> None:
         """Run the node until the program that started it is gone."""
         orders = self._orders
+        # Kernels are loaded now, and not when the first rows come, which may be after a failure.
+        await asyncio.to_thread(warm)
         address = await self._links.listen()
         self._core = NodeCore(
             orders.name,
