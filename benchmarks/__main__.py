@@ -27,6 +27,7 @@ _ALL = (
     "replay_io",
     "checkpoints",
     "paged_state",
+    "dataflow",
     "spark_batches",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")
