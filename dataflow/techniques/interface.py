@@ -53,11 +53,11 @@ class Guard:
 
 class Technique(ABC):
     name: ClassVar[str]
-    #: Whether rows for a consumer that is away are dropped, so that nothing waits for it.
+    #: True if rows for an absent consumer are dropped, so that nothing waits for it.
     drops_for_absent: ClassVar[bool] = False
-    #: Whether units take checkpoints, so that their state must hold the rows of their outputs, too.
+    #: True if units take checkpoints, so that their state must hold the rows of their outputs, too.
     takes_checkpoints: ClassVar[bool] = False
-    #: Whether rows may be lost; else a unit that finds rows lost stops the query.
+    #: True if rows may be lost; otherwise a unit that finds rows lost stops the query.
     tolerates_gaps: ClassVar[bool] = False
 
     @abstractmethod
