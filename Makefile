@@ -29,6 +29,7 @@ $(READY): setup.sh pyproject.toml locks/build.lock locks/workshop.lock locks/jav
 demo: $(READY)
 	@echo '== the main job: peacefs demo'
 	@$(BIN)/peacefs demo
+	@echo '== dataflows that lose an executor of Spark, and stay exact: $(BIN)/peacefs dataflow demo'
 
 check: $(READY)
 	@echo '== style'

@@ -19,6 +19,7 @@ from peacefs.client.command_line.errors import report_system_error
 from peacefs.client.command_line.standard_streams import ReaderGone, prepare_standard_streams
 from peacefs.commands.certificate_commands import certificates
 from peacefs.commands.checkpoint_commands import checkpoint
+from peacefs.commands.dataflow_commands import dataflow
 from peacefs.commands.metadata_commands import metadata
 from peacefs.commands.placement_commands import plan, simulate, topology
 from peacefs.commands.service_commands import coordinator, datanode
@@ -51,6 +52,7 @@ application.add_typer(metadata, name="metadata")
 application.add_typer(checkpoint, name="checkpoint")
 application.add_typer(spark, name="spark")
 application.add_typer(stream, name="stream")
+application.add_typer(dataflow, name="dataflow")
 application.add_typer(topology, name="topology")
 
 

@@ -760,6 +760,8 @@ dataflow_heartbeat_s: Final = 0.2
 dataflow_start_wait_s: Final = 10.0
 # A node may be silent so long before its units begin elsewhere.
 dataflow_node_timeout_s: Final = 0.8
+# A node whose connection to the controller broke may be silent so long.
+dataflow_suspect_s: Final = 0.5
 # A producer that does not answer is asked again after so long.
 dataflow_subscribe_retry_s: Final = 1.0
 # A node looks at the time so often.
@@ -787,6 +789,24 @@ stream_log_sink_rows_max: Final = 1_000_000
 stream_log_writers_max: Final = 64
 # Streams of a commit that are flushed at once.
 stream_log_flushes_max: Final = 16
+# Memory of one unit's state, and the size of its pages. During a checkpoint there can be two copies of a page.
+dataflow_state_bytes_max: Final = 8 * 1024 * MIB
+dataflow_page_bytes: Final = 64 * KIB
+# Changes of a function's map that are put into pages at once.
+dataflow_pending_changes_max: Final = 1024
+# A checkpoint whose turn is further away is cancelled, and taken afresh after so long.
+dataflow_checkpoint_patience_s: Final = 2.0
+dataflow_checkpoint_retry_s: Final = 1.0
+# A node looks so often whether a checkpoint that is being written is there.
+dataflow_checkpoint_poll_s: Final = 0.01
+# Recorded checkpoints of a unit that are kept.
+dataflow_checkpoints_kept: Final = 2
+# Checkpoints of one start of a unit.
+dataflow_checkpoints_per_start_max: Final = 1_000_000
+# Of the demo's nodes, whose machine starts JVMs meanwhile.
+dataflow_demo_node_timeout_s: Final = 3.0
+# Starts of a unit under one controller.
+dataflow_incarnations_per_run_max: Final = 1000
 # Spark ends a job whose task has failed so often (spark.task.maxFailures, 4 unless it is set).
 dataflow_task_failures_min: Final = 100
 
