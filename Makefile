@@ -53,6 +53,8 @@ contract: $(READY)
 	@cd tests && ../$(BIN)/python -m contract
 
 bench: $(READY)
+	@echo '== what benchmarks compare with (locks/peers.lock)'
+	@$(BIN)/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-build-isolation -r locks/peers.lock
 	@$(BIN)/python -m benchmarks
 
 wheel: $(READY)
