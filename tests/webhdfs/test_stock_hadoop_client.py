@@ -94,8 +94,15 @@ def test_second_appender_is_told(hadoop):
 
 def test_file_is_created_with_a_permission_before_it_has_bytes(hadoop):
     """As Spark's event log and MapReduce do: create, set the permission, hand out the stream."""
-    permission = hadoop.fs_package.permission.FsPermission(0o770)
-    created = hadoop.fs_package.FileSystem.create(hadoop.fs, hadoop.path("/late/permitted"), permission)
+    permission = hadoop.fs_package.permission.FsPermission("770")
+    kinds = [
+        hadoop.jvm.java.lang.Class.forName(f"org.apache.hadoop.fs.{name}")
+        for name in ("FileSystem", "Path", "permission.FsPermission")
+    ]
+    # Static, and of the name of methods that are not: py4j does not find it.
+    create = kinds[0].getMethod("create", hadoop.array(hadoop.jvm.java.lang.Class, *kinds))
+    arguments = hadoop.array(hadoop.jvm.java.lang.Object, hadoop.fs, hadoop.path("/late/permitted"), permission)
+    created = create.invoke(None, arguments)
     created.write(b"events")
     created.close()
     status = hadoop.fs.getFileStatus(hadoop.path("/late/permitted"))
