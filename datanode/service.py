@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -53,8 +53,8 @@ from peacefs.protocol.messages import (
     Trust,
     Usage,
 )
+from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.connections import open_connection
 from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
@@ -77,7 +77,6 @@ from peacefs.protocol.service.process import (
 )
 from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
-from peacefs.topology.rate_curve import RateCurve
 
 from .background import DatanodeTasks
 from .cluster_clock import ClusterClock
@@ -91,7 +90,6 @@ from .disks.disk_balancer import DiskBalancer
 from .disks.disk_set import DiskSet
 from .disks.metrics import StoreMetrics
 from .disks.scrubber import Scrubber
-from .disks.throttled_disk import DiskArm, EmulatedDisk
 from .gateway.app import Gateway
 from .gateway.callers import CallerCheck
 from .gateway.local_large_reads import LocalLargeReads
@@ -111,10 +109,13 @@ from .store.replica_changes import Changes
 
 log = logging.getLogger("peacefs.datanode")
 
+#: Makes a slower destination of chunks from the store.
+Pace = Callable[[ChunkIntake], ChunkIntake]
+
 
 @dataclass(frozen=True)
 class DatanodeOptions:
-    """How a datanode is started. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
+    """The options of a datanode. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
 
     directory: Path
     coordinator: Address
@@ -127,23 +128,25 @@ class DatanodeOptions:
     rack: str = "/default-rack"
     secret_file: Path | None = None
     tls: TlsFiles | None = None
-    #: Whether an address beyond loopback may be served without TLS.
+    #: True if an address beyond loopback may be served without TLS.
     no_tls: bool = False
     reserved_bytes: int = reserved_bytes_default
-    #: How long a round of scrubbing may take; 0 for no scrubbing.
+    #: The longest duration of a round of scrubbing; 0 for no scrubbing.
     scrub_period_s: float = scrub_period_s
     scrub_bytes_per_second: float = scrub_bytes_per_second
     copy_bytes_per_second: float = copy_bytes_per_second
-    #: Where chunks are, a disk each; none for `directory` itself.
+    #: The directories of chunks, a disk each; none for `directory` itself.
     data_directories: tuple[Path, ...] = ()
-    #: Chunks are taken in no faster than so, for experiments.
-    emulated_disk: RateCurve | None = None
     ready_fd: int | None = None
     parent_fd: int | None = None
 
 
-def run(options: DatanodeOptions) -> None:
-    """Serves until it is told to stop. Raises StartupError when it cannot start."""
+def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
+    """Serve until told to stop. Raises StartupError when it cannot start.
+
+    With `pace`, which experiments pass in, chunks go to what it makes of the store, and nobody reads the files
+    themselves, for who does cannot be paced.
+    """
     log_to_stderr()
     raise_open_files_limit()
     keep_freed_memory()
@@ -158,10 +161,10 @@ def run(options: DatanodeOptions) -> None:
             f"a datanode needs the cluster's secret: pass --secret-file or set {SECRET_FILE_VARIABLE} "
             f"(a coordinator on loopback keeps it as cluster.secret in its directory)"
         )
-    uvloop.run(_serve(options, secret_file, tls))
+    uvloop.run(_serve(options, secret_file, tls, pace))
 
 
-async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity | None) -> None:
+async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity | None, pace: Pace | None) -> None:
     stop = stop_event(options.parent_fd)
     signer = Signer(*read_secrets(secret_file))
     when_told_to_reload(partial(read_again, signer, secret_file))
@@ -173,7 +176,7 @@ async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity |
     with claim_directories(
         options.directory, options.data_directories, cluster, f"dn-{uuid.uuid4().hex[:12]}"
     ) as claimed:
-        await Datanode(options, claimed, signer, tls).serve(stop)
+        await Datanode(options, claimed, signer, tls, pace).serve(stop)
 
 
 async def _learn_cluster(
@@ -232,7 +235,12 @@ class Datanode:
     """All parts of a running datanode."""
 
     def __init__(
-        self, options: DatanodeOptions, claimed: Claimed, signer: Signer, tls: TlsIdentity | None = None
+        self,
+        options: DatanodeOptions,
+        claimed: Claimed,
+        signer: Signer,
+        tls: TlsIdentity | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._options = options
         self._tls = tls
@@ -256,9 +264,17 @@ class Datanode:
         self._verifier = Verifier(directory.cluster)
         self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
         self._store = self._disks(claimed)
+        self._is_paced = pace is not None
         self._chunk_server = ChunkServer(signer, self._store, self._changes)
         self._requests = DataRequests(
-            PipelineHop(self._node, signer, self._intake(), self._changes, self._streams, self._samples),
+            PipelineHop(
+                self._node,
+                signer,
+                self._store if pace is None else pace(self._store),
+                self._changes,
+                self._streams,
+                self._samples,
+            ),
             self._chunk_server,
         )
         budget = CopyBudget(options.copy_bytes_per_second)
@@ -305,13 +321,6 @@ class Datanode:
         ]
         return DiskSet(disks, rng=random.Random(), on_lost=self._changes.removed, on_changed=_disk_changed)
 
-    def _intake(self) -> ChunkIntake:
-        curve = self._options.emulated_disk
-        if curve is None:
-            return self._store
-        log.warning("chunks are taken in no faster than %s: an experiment, never for use", curve)
-        return EmulatedDisk(self._store, DiskArm(curve))
-
     async def serve(self, stop: asyncio.Event) -> None:
         """Until told to stop."""
         recovery = await asyncio.to_thread(self._driver.run, self._store.recover())
@@ -324,8 +333,7 @@ class Datanode:
             self._driver,
             self._requests,
             served_here=self._served_here,
-            # Who reads a file cannot be paced.
-            shares_descriptors=options.emulated_disk is None,
+            shares_descriptors=not self._is_paced,
             advertised=self._advertised,
             tls=self._tls,
         )

@@ -27,8 +27,10 @@ from peacefs.protocol.service.signs_of_life import SignsOfLife, processor_s
 from peacefs.protocol.tls_variables import SERVICE_VARIABLES
 
 _LOG_TAIL_BYTES = 4096
-# How often a start is looked at.
+# A start is checked so often.
 _LOOK_S = 0.5
+#: The program of a member. -P keeps the working directory of whoever called us off the import path.
+PEACEFS = (sys.executable, "-P", "-m", "peacefs")
 _OTHERS_VARIABLES = (SECRET_FILE_VARIABLE, *SERVICE_VARIABLES)
 
 
@@ -51,7 +53,7 @@ class Member:
 
     `arguments` gives the command line from the readiness of the run before (None at first), so that a restarted
     member comes back with its ports. `inherited` are descriptors that the process is to have besides; `prefix` is
-    a command that runs the one that follows it, in its own place.
+    a command that runs the one that follows it, in its own place; `program` is what takes the arguments.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Member:
         parent_pipe: int,
         inherited: Sequence[int],
         prefix: Sequence[str] = (),
+        program: Sequence[str] = PEACEFS,
     ) -> None:
         self.name = name
         self._arguments = arguments
@@ -69,6 +72,7 @@ class Member:
         self._parent_pipe = parent_pipe
         self._inherited = tuple(inherited)
         self._prefix = tuple(prefix)
+        self._program = tuple(program)
         self._process: subprocess.Popen[bytes] | None = None
         self._ready_pipe: int | None = None
         self._readiness: MemberReady | None = None
@@ -129,10 +133,9 @@ class Member:
         self.log = self._new_log()
         reading, writing = os.pipe()
         self._ready_pipe = reading
-        # -P keeps the working directory of whoever called us off the import path.
         command = [
             *self._prefix,
-            *(sys.executable, "-P", "-m", "peacefs"),
+            *self._program,
             *self._arguments(self._readiness),
             *("--ready-fd", str(writing), "--parent-fd", str(self._parent_pipe)),
         ]
@@ -203,7 +206,7 @@ class Member:
 
 
 def _read_line(pipe: int, is_over: Callable[[], bool]) -> bytes | None:
-    """What the pipe brings up to a newline or its end; None when `is_over`, asked now and then, says so first."""
+    """Read from the pipe up to a newline or its end; None when `is_over`, called now and then, is true first."""
     received = b""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)

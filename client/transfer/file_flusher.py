@@ -59,7 +59,7 @@ class FileFlusher:
         self._hop_timeout_s = hop_timeout_s
         self._tail = FlushedTail(min(merge_bytes, chunk_bytes))
         self._long_part: Written | None = None
-        #: Of the part that was written last and is not published.
+        #: The chunks of the part that was written last and is not published.
         self._chunks: list[ChunkId] = []
         #: A flush whose answer has not come, and its bytes unless it was a long part.
         self._unanswered: tuple[FlushFile, bytes | None] | None = None

@@ -196,7 +196,7 @@ class ReadOperations:
         parsed = parse_path(path)
         await self._ctx.under_construction.settle(parsed)
         if not self._ctx.is_ready:
-            # What cannot be opened is refused at once.
+            # A file that cannot be opened is refused at once.
             self._open(path, parsed, user)
             await self._ctx.until_ready()
         opened = self._open(path, parsed, user)

@@ -253,7 +253,7 @@ class Gateway:
 
     async def _read(self, wanted: ReadFile, scope: Scope, receive: Receive, send: Send) -> None:
         read_token = self._reader(wanted.token, scope)
-        # Where a file is that a token has named for too long the coordinator says anew, if it still may be read.
+        # For a token that is too old, the coordinator locates the file anew, if it still may be read.
         chunks = read_token.chunks if read_token.chunks and read_token.expires_s >= self._wall_clock() else []
         own = await self._own.read(wanted, chunks)
         if own is not None:

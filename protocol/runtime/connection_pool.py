@@ -18,11 +18,12 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.service.tls import TlsIdentity
 
 from . import effects as fx
-from .connections import SocketConnection, open_connection
+from .connection_handshakes import open_connection
+from .connections import SocketConnection
 from .idle_reaper import IdleReaper
 from .in_process_payloads import ServedHere
 
-#: Where a connection leads, and to whom.
+#: The address that a connection leads to, and the expected peer.
 _Place = tuple[fx.Address, str]
 
 
@@ -64,7 +65,7 @@ class ConnectionPool:
 
     @property
     def idle(self) -> int:
-        """How many lie idle."""
+        """Return how many connections lie idle."""
         return self._idle_count
 
     def kept(self, address: fx.Address, name: str) -> SocketConnection | None:

@@ -1,4 +1,4 @@
-"""Frames over a blocking socket, with deadlines, and the two ends of a connection up to its hello."""
+"""Frames over a blocking socket, with deadlines. `connection_handshakes` opens and accepts connections."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import (
     BadRequest,
-    Overloaded,
-    PeacefsError,
-    PeerRefused,
     PeerTimeout,
     PeerUnreachable,
-    ProtocolViolation,
 )
 from peacefs.protocol.frame_budget import FrameBudget
 from peacefs.protocol.frames import (
@@ -30,44 +26,34 @@ from peacefs.protocol.frames import (
     encode,
     frame_bytes_max,
 )
-from peacefs.protocol.handshake import COORDINATOR, Identity, Peer, accepting, connecting, welcomed
 from peacefs.protocol.limits import (
-    client_data_frame_bytes_max,
-    connect_timeout_s,
-    data_frame_bytes_max,
     frame_ahead_bytes,
     frame_buffer_bytes_min,
     handshake_frame_bytes_max,
-    handshake_timeout_s,
     packet_bytes,
     sealed_record_bytes_max,
     tls_handshake_timeout_s,
 )
-from peacefs.protocol.messages import Failure, Message, Target
+from peacefs.protocol.messages import Message
 from peacefs.protocol.seals import FrameKeys, Opener, Sealer
 from peacefs.protocol.service.metrics import frames_sent
-from peacefs.protocol.service.tls import TlsIdentity
 
 from . import effects as fx
 from .disk_files import DiskFile
 from .in_process_payloads import Ends, InProcessPayloads
 from .local_sockets import (
-    dial,
     file_for_reading,
-    named,
     receive_with_file,
     send_with_file,
-    show_address,
-    show_end,
 )
 from .sealed_source import SealedSource
-from .tls_socket import TlsSocket, await_tls, require_certificate
+from .tls_socket import TlsSocket, await_tls
 
 # struct timeval, as setsockopt takes it.
 _TIMEVAL = struct.Struct("@ll")
 _TIMEOUT_TOLERANCE = 0.01
 _NOTHING = memoryview(b"")
-# What `sendfile` says of the socket; anything else it says of the file. (The first: it was closed here.)
+# Errors of the socket that `sendfile` reports; anything else concerns the file. (The first: it was closed here.)
 _FAULTS_OF_A_PEER = {
     errno.EBADF,
     errno.ENOTCONN,
@@ -92,27 +78,27 @@ class SocketConnection(fx.Connection):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(None)
         self._socket: socket.socket | TlsSocket = sock
-        #: What bytes that are encrypted already are sent through.
+        #: The socket for bytes that are encrypted already.
         self._wire = sock
         self._timeouts_s = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
         self._buffer = bytearray()
-        #: What has come from `_at` to `_end` and is no frame's yet.
+        #: Received bytes from `_at` to `_end` that belong to no frame yet.
         self._ahead = memoryview(bytearray(frame_ahead_bytes))
         self._at = self._end = 0
         self._frame_bytes_max = handshake_frame_bytes_max
         self.peer = peer
         self.local_address: fx.Address | None = None
         self.idle_since = 0.0
-        #: Whose account the buffer is on, if on anybody's.
+        #: The account that the buffer is charged to, if any.
         self._budget: FrameBudget[SocketConnection] | None = None
-        #: Whether a reactor has it among those that it polls.
+        #: True if a reactor polls it.
         self.is_polled = False
-        #: Whether a frame has begun to come that is too large for `receive_now`.
+        #: True if a frame has begun to arrive that is too large for `receive_now`.
         self.is_large_ahead = False
-        #: Where large payloads go, and come from, when the peer is in this process.
+        #: The way of large payloads in and out when the peer is in this process.
         self._gives: InProcessPayloads | None = None
         self._takes: InProcessPayloads | None = None
-        #: What seals all that is sent, and verifies all that comes, once the handshake has given keys.
+        #: Seals everything sent, and verifies everything received, once the handshake has given keys.
         self._sealer: Sealer | None = None
         self._source: SealedSource | None = None
 
@@ -139,7 +125,7 @@ class SocketConnection(fx.Connection):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is one between processes of this host, by a local socket."""
+        """Return whether both ends are processes of this host, connected by a local socket."""
         return self._wire.family == socket.AF_UNIX
 
     @property
@@ -149,7 +135,7 @@ class SocketConnection(fx.Connection):
 
     @property
     def has_peer_certificate(self) -> bool:
-        """Whether the peer has shown a certificate of our CA."""
+        """Return whether the peer has shown a certificate of our CA."""
         return isinstance(self._socket, TlsSocket) and self._socket.has_peer_certificate
 
     def seal(self, keys: FrameKeys | None) -> None:
@@ -211,7 +197,7 @@ class SocketConnection(fx.Connection):
     def _send_file_sealed(
         self, sealer: Sealer, head: memoryview, file: DiskFile, offset: int, length: int, timeout_s: float
     ) -> None:
-        """What is sealed has to be looked at: the bytes come through this process, a record's data at a time."""
+        """Send a file over a sealed connection: the bytes come through this process, a record's data at a time."""
         self._send_all(sealer.seal(head), time.monotonic() + timeout_s)
         buffer = memoryview(bytearray(min(length, sealed_record_bytes_max)))
         while length:
@@ -308,7 +294,7 @@ class SocketConnection(fx.Connection):
 
     @property
     def has_bytes_ahead(self) -> bool:
-        """Whether more has been taken from the socket than came out."""
+        """Return whether more has been taken from the socket than came out."""
         if self._source is not None and self._source.has_more:
             return True
         return self._at < self._end or (isinstance(self._socket, TlsSocket) and self._socket.has_pending)
@@ -446,7 +432,7 @@ class SocketConnection(fx.Connection):
         return memoryview(self._buffer)[:total]
 
     def _is_large(self, message_bytes: int, payload_bytes: int) -> bool:
-        """Whether what has come ends within so much of the payload."""
+        """Return whether the received bytes end within so much of the payload."""
         return message_bytes <= self._end - self._at < message_bytes + payload_bytes
 
     def _take_into(self, target: memoryview, deadline_s: float) -> memoryview:
@@ -482,7 +468,7 @@ class SocketConnection(fx.Connection):
             raise PeerTimeout(f"{self.peer} sends its frame too slowly")
 
     def has_been_closed(self) -> bool:
-        """Whether the peer hung up (or broke the silence) while the connection lay idle."""
+        """Return whether the peer hung up (or broke the silence) while the connection lay idle."""
         if self.has_bytes_ahead:
             return True
         try:
@@ -521,7 +507,7 @@ class SocketConnection(fx.Connection):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed on this side."""
+        """Return whether this side has closed it."""
         return self._socket.fileno() < 0
 
     def close(self) -> None:
@@ -529,84 +515,3 @@ class SocketConnection(fx.Connection):
         self._socket.close()
         if self._budget is not None:
             self._budget.hold(self, 0)
-
-
-def open_connection(
-    address: fx.Address, name: str, me: Identity, tls: TlsIdentity | None = None, *, role: str = "datanode"
-) -> tuple[SocketConnection, Peer]:
-    """Connects, with `tls` over TLS, and greets as `me` whom it means.
-
-    Raises PeerUnreachable, PeerTimeout or PeerRefused.
-    """
-    try:
-        sock = dial(address, connect_timeout_s)
-    except TimeoutError:
-        raise PeerTimeout(f"{name} at {show_address(address)} did not answer in time") from None
-    except OSError as error:
-        raise PeerUnreachable(
-            f"cannot connect to {name} at {show_address(address)}: {error.strerror or error}"
-        ) from None
-    connection = SocketConnection(sock, name)
-    try:
-        if tls is not None and not connection.is_local:
-            connection.secure(tls.connector_context(), address[0])
-        means = COORDINATOR if role == COORDINATOR else name
-        target = Target(role, means, show_address(address), show_end(connection.ends, 1))
-        steps = connecting(me, os.urandom(16), target=target, channel=connection.channel)
-        connection.send(next(steps), b"", handshake_timeout_s)
-        peer = _peer_after(steps, connection.receive(handshake_timeout_s).message)
-        connection.send(peer.last_word, b"", handshake_timeout_s)
-        connection.seal(peer.frame_keys)
-        welcome = welcomed(connection.receive(handshake_timeout_s).message)
-        connection.greeted()
-        connection.local_address = named(welcome.local_socket)
-        return connection, peer
-    except BaseException:
-        connection.close()
-        raise
-
-
-def accept_connection(
-    connection: SocketConnection,
-    me: Identity,
-    budget: FrameBudget[SocketConnection] | None = None,
-    admit: Callable[[Peer], None] = lambda _peer: None,
-    tls: TlsIdentity | None = None,
-) -> Peer:
-    """Answers a connector's hello as `me`; what clients send is then on account of `budget`.
-
-    With `tls` over TLS, unless it has come by a local socket; services have to show a certificate then.
-    Raises PeerRefused, and Overloaded if `admit` does, after it has told the connector why.
-    """
-    if tls is not None and not connection.is_local:
-        connection.secure(tls.server_context(ssl.CERT_OPTIONAL))
-    try:
-        first = connection.receive(handshake_timeout_s).message
-        channel = connection.channel
-        if channel:
-            require_certificate(first, is_shown=connection.has_peer_certificate)
-        reached = show_end(connection.ends, 0)
-        steps = accepting(me, os.urandom(16), first, channel=channel, reached=reached)
-        connection.send(next(steps), b"", handshake_timeout_s)
-        peer = _peer_after(steps, connection.receive(handshake_timeout_s).message)
-        connection.seal(peer.frame_keys)
-        admit(peer)
-        connection.send(peer.last_word, b"", handshake_timeout_s)
-        if peer.trusted:
-            connection.greeted(data_frame_bytes_max)
-        else:
-            connection.greeted(client_data_frame_bytes_max, budget)
-        return peer
-    except (PeerRefused, ProtocolViolation, Overloaded) as refusal:
-        with contextlib.suppress(PeacefsError):
-            connection.send(Failure(refusal.code, refusal.message), b"", handshake_timeout_s)
-        raise
-
-
-def _peer_after(steps: Generator[Message, Message, Peer], message: Message) -> Peer:
-    try:
-        steps.send(message)
-    except StopIteration as stop:
-        peer: Peer = stop.value
-        return peer
-    raise AssertionError("a side of the handshake asks once")

@@ -1,4 +1,4 @@
-"""What the client asks for arrives as WebHDFS and REST have it, and their answers as values."""
+"""The client's requests arrive as WebHDFS and REST have them, and their answers as values."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_answers_that_make_no_sense_are_faults_and_not_values() -> None:
         Recorder({"FileStatus": {"length": "seven"}}).api.status("/a")
 
 
-def test_who_we_are_is_hadoops_name_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_name_is_hadoops_variable_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HADOOP_USER_NAME", "spark")
     assert current_user() == "spark"
     monkeypatch.delenv("HADOOP_USER_NAME")

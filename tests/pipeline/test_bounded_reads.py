@@ -12,7 +12,7 @@ from peacefs.protocol.errors import PeerTimeout
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.runtime import bounded_reads as bounded_reads
 from peacefs.protocol.runtime.bounded_reads import BoundedReads
-from peacefs.protocol.runtime.disk_files import DiskFile
+from peacefs.protocol.runtime.disk_files import DiskFile, read_from_memory
 
 DATA = os.urandom(3 * MIB + 17)
 
@@ -21,9 +21,12 @@ DATA = os.urandom(3 * MIB + 17)
 def file(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(DATA)
-    descriptor = os.open(path, os.O_RDONLY)
-    yield DiskFile(descriptor)
-    os.close(descriptor)
+    made = DiskFile(os.open(path, os.O_RDONLY))
+    # Pages that the kernel is just writing out are not given without waiting.
+    os.fsync(made.descriptor)
+    wait_until(lambda: read_from_memory(made, bytearray(len(DATA)), 0) == len(DATA), "the file is in memory")
+    yield made
+    os.close(made.descriptor)
 
 
 @pytest.fixture
@@ -42,14 +45,14 @@ def threads():
     return sum(thread.name.startswith("bounded-reads") for thread in threading.enumerate())
 
 
-def test_what_is_in_memory_needs_no_thread(reads, file):
+def test_read_from_memory_needs_no_thread(reads, file):
     target = memoryview(bytearray(MIB))
     assert reads.read_into(file, target, 5, 0.0) == MIB
     assert target == DATA[5 : 5 + MIB]
     assert threads() == 0
 
 
-def test_what_lies_on_the_disk_comes_too(reads, file):
+def test_read_from_the_disk_comes_too(reads, file):
     os.fsync(file.descriptor)
     os.posix_fadvise(file.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     target = memoryview(bytearray(len(DATA)))
@@ -57,7 +60,7 @@ def test_what_lies_on_the_disk_comes_too(reads, file):
     assert target == DATA
 
 
-def test_what_is_half_in_memory_is_completed(reads, file, monkeypatch):
+def test_read_that_is_half_in_memory_is_completed(reads, file, monkeypatch):
     def half(file, target, offset):
         count = len(target) // 2
         target[:count] = DATA[offset : offset + count]
@@ -85,9 +88,7 @@ def test_a_fault_of_the_disk_is_told(reads, file, nothing_in_memory, monkeypatch
         reads.read_into(file, memoryview(bytearray(10)), 0, 30.0)
 
 
-def test_who_waits_behind_a_disk_that_hangs_waits_no_longer_than_he_said(
-    reads, file, nothing_in_memory, monkeypatch
-):
+def test_reader_behind_a_hanging_disk_waits_no_longer_than_stated(reads, file, nothing_in_memory, monkeypatch):
     comes_back = threading.Event()
 
     def hang(descriptor, room, offset):
