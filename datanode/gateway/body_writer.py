@@ -114,6 +114,15 @@ class BodyWriter:
 
     async def _take_in(self, piece: bytes) -> None:
         self._raise_fault()
+        at_end = self._upload.stream.room_in_chunk
+        if self._long is not None and len(piece) >= at_end and self._times.is_old(self._loop.time()):
+            # Where a chunk ends anyway, what has come of a long part is flushed.
+            await self._feed(piece[:at_end])
+            await self._take_step(Step.FLUSH)
+            piece = piece[at_end:]
+        await self._feed(piece)
+
+    async def _feed(self, piece: bytes) -> None:
         room = await self._upload.take_in(piece)
         self._times.received(self._loop.time())
         if self._long is None and self._upload.stream.waiting_bytes >= self._first_buffer_bytes:
@@ -265,20 +274,21 @@ class BodyWriter:
 
     async def _flush(self) -> None:
         self._times.taken()
-        if self._long is not None:
-            await self._end_long_part()
-            await self._do(self._flusher.flush(b""))
-        else:
-            part = self._upload.next_part()
-            try:
-                await self._do(self._flusher.flush(part.take_all()))
-            except PeacefsError as fault:
-                if fault.retriable and not self._flusher.is_unanswered:
-                    # Its bytes are nowhere.
-                    self._fault = fault
-                raise
-            finally:
-                part.settle_rest()
+        try:
+            if self._long is not None:
+                await self._end_long_part()
+                await self._do(self._flusher.flush(b""))
+            else:
+                part = self._upload.next_part()
+                try:
+                    await self._do(self._flusher.flush(part.take_all()))
+                finally:
+                    part.settle_rest()
+        except PeacefsError as fault:
+            if not self._flusher.is_unanswered:
+                # Its bytes are nowhere.
+                self._fault = fault
+            raise
         self.is_shown = True
         self._times.flushed(self._loop.time())
         self._on_flushed()

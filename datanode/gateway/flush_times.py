@@ -76,6 +76,10 @@ class FlushTimes:
         """A step failed in a way that may pass: it is tried again, not at once."""
         self._not_before_s = now_s + self._pause_s
 
+    def is_old(self, now_s: float) -> bool:
+        """Return whether a long part that comes without a pause is to be flushed at the end of its chunk."""
+        return self._has_lease and now_s - self._flushed_s >= upload_age_s_max
+
     def due(self, now_s: float, *, is_long: bool) -> Step | None:
         """Return the step to take now. A long part is written while it comes, and flushed only in a pause."""
         steps = self._times(is_long=is_long)

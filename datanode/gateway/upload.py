@@ -109,6 +109,11 @@ class BodyPart(ByteStream):
         self._taken_bytes = 0
         self._settled_bytes = 0
 
+    @property
+    def room_in_chunk(self) -> int:
+        """Return how many more bytes fill the chunk that is being fed."""
+        return self._chunk_bytes - self._fed_bytes % self._chunk_bytes
+
     def feed(self, data: Bytes) -> fx.Ticket | None:
         room = super().feed(data)
         self._fed_bytes += len(data)

@@ -324,3 +324,19 @@ def test_bursts_of_any_size_between_pauses_are_all_there_in_order(hasty, path):
         assert data.read(path).body == content
         assert writing.close()[0] == 201
     assert data.read(path).body == content
+
+
+def test_long_body_without_a_pause_is_flushed_where_its_chunks_end(data, path, monkeypatch):
+    monkeypatch.setattr("peacefs.datanode.gateway.flush_times.upload_age_s_max", 0.0)
+    content = bytes(range(250)) * (3 * MIB // 250 + 4000)
+    with Writing(data, path, blocksize=MIB) as writing:
+        assert length(data, path) == 0
+        for at in range(0, len(content), 60_000):
+            writing.flush(content[at : at + 60_000])
+        # The first two are a part, which is longer than the first buffer; so is the next, and not at its end.
+        wait_until(lambda: recorded_length(data, path) == 2 * MIB, "no whole chunk is flushed")
+        assert data.read(path, length=2 * MIB).body == content[: 2 * MIB]
+        assert writing.close()[0] == 201
+    assert data.read(path).body == content
+    located = data.names.ask("GET", path, "GETFILEBLOCKLOCATIONS").json["BlockLocations"]["BlockLocation"]
+    assert [block["length"] for block in located] == [MIB, MIB, MIB, len(content) - 3 * MIB]
