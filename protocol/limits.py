@@ -239,6 +239,24 @@ source_silence_s: Final = write_token_lifetime_s
 # A writer renews its lease so often; after the longer silence another may take the lease (HDFS's soft limit).
 lease_renewal_s: Final = 15.0
 lease_s: Final = 60.0
+# A file whose body comes through a gateway is shown, and what has come of it is flushed, when it has paused for so
+# long, or when its oldest byte has waited for the longer time.
+upload_pause_s: Final = 1.0
+upload_age_s_max: Final = 5.0
+# Whoever looks for the name before that has it shown at once; a body this young may end first.
+upload_grace_s: Final = 0.03
+# The body of a CREATE that was redirected comes within this time, or nobody waits for it; its name is forgotten
+# after the longer one.
+upload_awaited_s: Final = 2.0
+upload_answer_timeout_s: Final = 6.0
+begun_name_kept_s: Final = 60.0
+begun_names_max: Final = 10_000
+# An upload that is idle has its token renewed this often.
+upload_token_renewal_s: Final = 3600.0
+# What gateways keep of flushed uploads to write it anew with what follows: of each one, and in all.
+upload_tail_bytes_max: Final = 2 * MIB
+upload_tails_bytes_max: Final = 64 * MIB
+ended_uploads_remembered_max: Final = 10_000
 # A writer that abandons its lease waits no longer than this for an answer.
 lease_abandon_timeout_s: Final = 2.0
 # A reader that met a corrupt replica goes on with another; saying so must not hold it up for long.

@@ -10,7 +10,8 @@
                  coordinator -> ProveReplicas, datanode -> ReplicasProven;
                  coordinator -> BalanceDisks, datanode -> DiskBalance
     files        client -> CreateFile, PublishFile, OpenFile; client or gateway -> AllocateChunk, CompleteFile,
-                 FlushFile, GetLayout, ReportCorrupt, RenewLease, KeepChunks, AbandonLease; gateway -> TakeLease
+                 FlushFile, GetLayout, ReportCorrupt, RenewLease, KeepChunks, AbandonLease; gateway -> TakeLease;
+                 coordinator -> FlushUploads, gateway -> UploadsFlushed
     grants       writer -> StateWriteSet, StreamEnded; coordinator -> Scheduled, Granted, GrantRefused;
                  coordinator -> AskStreams, datanode -> StreamsFound
     reads        client -> StateReads; coordinator -> ReadsScheduled
@@ -67,6 +68,7 @@ from .files import (
     CreateFile,
     Flushed,
     FlushFile,
+    FlushUploads,
     GetLayout,
     KeepChunks,
     Layout,
@@ -77,6 +79,7 @@ from .files import (
     RenewLease,
     ReportCorrupt,
     TakeLease,
+    UploadsFlushed,
     WrittenChunk,
 )
 from .grants import (
@@ -120,6 +123,7 @@ __all__ = [
     "Done",
     "Failure",
     "FlushFile",
+    "FlushUploads",
     "Flushed",
     "GetLayout",
     "GrantRefused",
@@ -168,6 +172,7 @@ __all__ = [
     "Target",
     "Trust",
     "TrustedKey",
+    "UploadsFlushed",
     "Usage",
     "VerifyChunks",
     "Welcome",
@@ -205,6 +210,8 @@ AnyMessage = (
     | Completed
     | FlushFile
     | Flushed
+    | FlushUploads
+    | UploadsFlushed
     | TakeLease
     | Leased
     | RenewLease
