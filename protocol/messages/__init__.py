@@ -14,6 +14,7 @@
     grants       writer -> StateWriteSet, StreamEnded; coordinator -> Scheduled, Granted, GrantRefused;
                  coordinator -> AskStreams, datanode -> StreamsFound
     reads        client -> StateReads; coordinator -> ReadsScheduled
+    names        client -> GetFileInfo, GetListing, Mkdirs, RenamePath, DeletePath, ...
     supervision  agent -> AgentBeat; coordinator -> AgentOrders
 
 Every message may be answered by Failure, which carries a code of the error tree. They are all imported from here:
@@ -92,6 +93,46 @@ from .grants import (
     StreamUnderWay,
 )
 from .handshake import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
+from .names import (
+    AppendToFile,
+    Changed,
+    ChangeOwner,
+    ChangePermission,
+    ChangeQuota,
+    ChangeReplication,
+    ChangeTimes,
+    ConcatFiles,
+    CopyPath,
+    DeletePath,
+    DropSnapshot,
+    ExchangePaths,
+    FileInfo,
+    GetFileInfo,
+    GetListing,
+    GetQuotaSums,
+    GetServerSettings,
+    GetTreeSums,
+    GetXAttrs,
+    Listing,
+    Mkdirs,
+    NameCall,
+    NameChange,
+    NameStatus,
+    QuotaSums,
+    RecoverLease,
+    RemoveXAttr,
+    RenamePath,
+    RenameTakenSnapshot,
+    ReturnToSnapshot,
+    ServerSettings,
+    SetXAttr,
+    SnapshotTaken,
+    SwitchSnapshots,
+    TakeSnapshot,
+    TreeSums,
+    TruncateFile,
+    XAttrs,
+)
 from .reads import ReadsScheduled, StateReads
 from .supervision import AgentBeat, AgentCommand, AgentOrders, RunOrder, RunReport
 
@@ -105,23 +146,42 @@ __all__ = [
     "AllocateChunk",
     "Allocated",
     "AnyMessage",
+    "AppendToFile",
     "AskStreams",
     "BalanceDisks",
     "Challenge",
+    "ChangeOwner",
+    "ChangePermission",
+    "ChangeQuota",
+    "ChangeReplication",
+    "ChangeTimes",
+    "Changed",
     "ChunkLayout",
     "CompleteFile",
     "Completed",
+    "ConcatFiles",
+    "CopyPath",
     "CreateFile",
     "Created",
     "DeleteChunks",
+    "DeletePath",
     "DescriptorShared",
     "DiskBalance",
     "DiskReport",
     "Done",
+    "DropSnapshot",
+    "ExchangePaths",
     "Failure",
+    "FileInfo",
     "FlushFile",
     "Flushed",
+    "GetFileInfo",
     "GetLayout",
+    "GetListing",
+    "GetQuotaSums",
+    "GetServerSettings",
+    "GetTreeSums",
+    "GetXAttrs",
     "GrantRefused",
     "Granted",
     "GrantedChunk",
@@ -133,18 +193,28 @@ __all__ = [
     "LatencySample",
     "Layout",
     "Leased",
+    "Listing",
     "Message",
+    "Mkdirs",
+    "NameCall",
+    "NameChange",
+    "NameStatus",
     "OpenFile",
     "Opened",
     "Packet",
     "Proof",
     "ProveReplicas",
     "PublishFile",
+    "QuotaSums",
     "ReadChunk",
     "ReadsScheduled",
     "Receipt",
+    "RecoverLease",
     "Register",
     "Registered",
+    "RemoveXAttr",
+    "RenamePath",
+    "RenameTakenSnapshot",
     "RenewLease",
     "Replica",
     "ReplicaChallenge",
@@ -155,17 +225,25 @@ __all__ = [
     "ReportChunks",
     "ReportCorrupt",
     "RequestDescriptor",
+    "ReturnToSnapshot",
     "RunOrder",
     "RunReport",
     "Scheduled",
+    "ServerSettings",
+    "SetXAttr",
+    "SnapshotTaken",
     "StateReads",
     "StateWriteSet",
     "StreamEnded",
     "StreamProgress",
     "StreamUnderWay",
     "StreamsFound",
+    "SwitchSnapshots",
     "TakeLease",
+    "TakeSnapshot",
     "Target",
+    "TreeSums",
+    "TruncateFile",
     "Trust",
     "TrustedKey",
     "Usage",
@@ -174,6 +252,7 @@ __all__ = [
     "WriteAck",
     "WriteChunk",
     "WrittenChunk",
+    "XAttrs",
 ]
 # fmt: on
 
@@ -233,4 +312,39 @@ AnyMessage = (
     | ReadsScheduled
     | AgentBeat
     | AgentOrders
+    | GetFileInfo
+    | FileInfo
+    | GetListing
+    | Listing
+    | GetTreeSums
+    | GetQuotaSums
+    | TreeSums
+    | QuotaSums
+    | GetXAttrs
+    | XAttrs
+    | GetServerSettings
+    | ServerSettings
+    | Changed
+    | Mkdirs
+    | RenamePath
+    | ExchangePaths
+    | DeletePath
+    | CopyPath
+    | ChangePermission
+    | ChangeOwner
+    | ChangeReplication
+    | ChangeTimes
+    | ChangeQuota
+    | SetXAttr
+    | RemoveXAttr
+    | TruncateFile
+    | ConcatFiles
+    | AppendToFile
+    | RecoverLease
+    | SwitchSnapshots
+    | TakeSnapshot
+    | SnapshotTaken
+    | RenameTakenSnapshot
+    | DropSnapshot
+    | ReturnToSnapshot
 )
