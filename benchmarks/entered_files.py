@@ -24,7 +24,7 @@ from .report import show
 
 _DATA = os.urandom(1024)
 _PAUSE_S = 0.13
-#: What a request has set going that nobody waits for; and how long a heartbeat may take, slow as it is here.
+#: Time for background work that a request has started; and how long a heartbeat may take, slow as it is here.
 _AFTER_S, _HEARTBEAT_S = 0.02, 0.1
 _BEATS = "datanode/control/coordinator_session.py:CoordinatorLink._keep_beating"
 _HEARD = "coordinator/cluster/core.py:Cluster.heartbeat"

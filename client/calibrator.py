@@ -33,16 +33,16 @@ from .transfer.chunk_writer import send_chunk
 
 Pipeline = Sequence[NodeId]
 
-#: Of the time of a measurement, what a stream's last chunk is to take.
+#: The share of a measurement's time that a stream's last chunk may take.
 _LAST_PART = 1 / 8
 
 
 class LinkRate(NamedTuple):
-    """What crossed a link in one direction, and what each disk took in meanwhile, in bytes a second."""
+    """The rate over a link in one direction, and the rate of each disk meanwhile, in bytes a second."""
 
     bytes_s: float
     disk_bytes_s: float
-    #: How many streams each disk took in.
+    #: The number of streams that each disk took in.
     disk_streams: int
 
 
@@ -66,9 +66,10 @@ class Calibrator:
         return sum(self._rates([[node]] * streams))
 
     def link(self, one: Sequence[NodeId], other: Sequence[NodeId]) -> LinkRate:
-        """What is between these two sets of datanodes. Pipelines go to and fro, so that a byte crosses several
-        times, and this machine's own link is not what is measured. All begin on one side: wherever this machine
-        is, the crossings to the other are those that are counted, and no fewer than those back."""
+        """Measure the link between these two sets of datanodes. Pipelines go to and fro, so that a byte crosses
+        several times and this machine's own link is not the bottleneck. All begin on one side: wherever this
+        machine is, only the crossings to the other side are counted, which are no fewer than those back.
+        """
         pipelines = [zigzag(one, other, turn) for turn in range(calibration_link_streams)]
         rates = self._rates(pipelines)
         taken = dict.fromkeys((*one, *other), (0.0, 0))
@@ -145,7 +146,7 @@ class _Stream:
         short_s = (until_s - begun_s) * (_LAST_PART if len(self._pipeline) == 1 else 1.0)
         try:
             while True:
-                written = self._driver.run(send_chunk(self._allocated, _Packets(self._packet, size)))
+                written = self._driver.run(send_chunk(self._allocated, _ProbePackets(self._packet, size)))
                 self.sent_bytes += written.length
                 ended_s = time.monotonic()
                 if ended_s >= until_s:
@@ -159,7 +160,7 @@ class _Stream:
             self.error = error
 
 
-class _Packets:
+class _ProbePackets:
     """The same packet over and over, up to so many bytes, a multiple of it. See `PacketSource`."""
 
     def __init__(self, packet: OutgoingPacket, size: int) -> None:

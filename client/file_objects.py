@@ -291,7 +291,7 @@ class FileSink(io.BufferedIOBase):
             self._give_up()
 
     def _end_part(self) -> bytes:
-        """What was not flushed; no bytes when it was more than fits the stream, and has been sent."""
+        """Return the unflushed bytes; none when there was more than fits the stream, and it has been sent."""
         self._hand_over()
         if self._thread is not None:
             self._stream.finish()
@@ -304,7 +304,7 @@ class FileSink(io.BufferedIOBase):
         return self._stream.take(stream_buffer_bytes)
 
     def _hand_over(self) -> None:
-        """What was gathered from small writes."""
+        """Hand over the bytes gathered from small writes."""
         if self._gathered:
             gathered, self._gathered = bytes(self._gathered), bytearray()
             self._feed(gathered)

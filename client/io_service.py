@@ -214,7 +214,9 @@ class IOService:
         return self._prune(unit, keep, None)
 
     def _prune(self, unit: str, keep: int, latest: int | None) -> list[int]:
-        """Of those up to `latest`: a unit that began anew with lower numbers keeps what it has just written."""
+        """Delete old checkpoints up to `latest` only: a unit that began anew with lower numbers keeps what it has
+        just written.
+        """
         entries = self._directories()
         numbered = {sequence_of(entry.name, unit) for entry in entries}
         present = sorted(each for each in numbered if each is not None and (latest is None or each <= latest))

@@ -72,7 +72,7 @@ class ClientTrash:
             goal = self._free_place(path)
             try:
                 if not self._names.exists(self._root):
-                    # What is made on the way to the trash may be for others too.
+                    # Directories made on the way to the trash may be for others too.
                     self._names.mkdirs(home_of(self._names.user))
                 self._names.mkdirs(posixpath.dirname(goal), TRASH_PERMISSION)
                 self._names.rename(path, goal)

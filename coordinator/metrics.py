@@ -1,4 +1,4 @@
-"""What the coordinator tells Prometheus, beyond what all services count."""
+"""The coordinator's metrics for Prometheus, beyond those of all services."""
 
 from __future__ import annotations
 
@@ -41,7 +41,12 @@ def watch(
     _gauge("peacefs_chunks", "Chunks that files refer to", lambda: len(chunks))
     _gauge("peacefs_chunks_under_replicated", "Chunks with too few replicas", lambda: len(chunks.under))
     low = {str(left): partial(chunks.under.with_left, left) for left in (1, 2)}
-    _labelled("peacefs_chunks_low_redundancy", "Of these, those with so many good replicas", "replicas", low)
+    _labelled(
+        "peacefs_chunks_low_redundancy",
+        "Chunks with fewer good replicas than wanted, by how many are left",
+        "replicas",
+        low,
+    )
     for left, count in low.items():
         name = f"peacefs_chunks_with_{left}_replicas_left"
         _gauge(name, f'Deprecated: peacefs_chunks_low_redundancy{{replicas="{left}"}}', count)
@@ -80,7 +85,7 @@ def commit_seconds() -> Histogram:
     """Publish how long commits took. Once a process."""
     return Histogram(
         "peacefs_commit_seconds",
-        "What commits of the metadata took, their syncs included",
+        "Duration of commits of the metadata, their syncs included",
         buckets=_COMMIT_BUCKETS_S,
         registry=registry,
     )
@@ -90,7 +95,7 @@ def grant_waited_seconds() -> Histogram:
     """Publish how long the sets of granted chunks had waited. Once a process."""
     return Histogram(
         "peacefs_grant_waited_seconds",
-        "How long write sets had waited when a chunk of theirs was granted",
+        "Waits of write sets until a chunk of theirs was granted",
         buckets=_WAITED_BUCKETS_S,
         registry=registry,
     )
@@ -121,20 +126,18 @@ def watch_state(
 ) -> None:
     """The same for how the service itself stands, and what its metadata take. Once a process."""
     _gauge("peacefs_requests_held", "Requests that wait until it is ready", held)
-    _gauge("peacefs_ready", "Whether it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
-    _gauge(
-        "peacefs_gc_floor_held", "Whether chunks that it does not know are kept, after a restore", gc_floor_held
-    )
+    _gauge("peacefs_ready", "1 when it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
+    _gauge("peacefs_gc_floor_held", "1 while unknown chunks are kept, after a restore", gc_floor_held)
     _gauge("peacefs_floor_held", "Deprecated: peacefs_gc_floor_held", gc_floor_held)
     _gauge(
         "peacefs_commits_missing",
-        "Whether acknowledged commits are missing, so that nothing is changed until that is accepted",
+        "1 while acknowledged commits are missing: nothing is changed until that is accepted",
         lacks_commits,
     )
-    _gauge("peacefs_metadata_bytes", "What the metadata's file and log take", metadata_bytes)
+    _gauge("peacefs_metadata_bytes", "Size of the metadata's file and log", metadata_bytes)
     _gauge(
         "peacefs_metadata_room_bytes",
-        "What the file system of the metadata has left; without any nothing can be changed",
+        "Room left on the metadata's file system; without any nothing can be changed",
         metadata_room,
     )
 

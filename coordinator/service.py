@@ -98,7 +98,7 @@ log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")
 
 SECRET_NAME = "cluster.secret"
-#: How an address that stands for all of a machine's is reached from there.
+#: The local address for each address that stands for all of a machine's.
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 _NAMES_ARE_BELIEVED = Trust()
 _EXIT_AFTER_DISK_FAULT = 74  # EX_IOERR
@@ -107,7 +107,7 @@ _EXIT_AFTER_FAILED_WORK = 70  # EX_SOFTWARE
 
 @dataclass(frozen=True)
 class CoordinatorOptions:
-    """How a coordinator is started. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
+    """The options of a coordinator. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
 
     directory: Path
     host: str = "127.0.0.1"
@@ -117,39 +117,39 @@ class CoordinatorOptions:
     #: Other names by which clients over HTTP reach it.
     allowed_hosts: tuple[str, ...] = ()
     secret_file: Path | None = None
-    #: Where requests are told of, a line each; None for nowhere.
+    #: Where the audit log goes, a line for each request; None for no log.
     audit_log: Path | None = None
     ready_fd: int | None = None
     parent_fd: int | None = None
     tls: TlsFiles | None = None
-    #: Whether an address beyond loopback may be served without TLS.
+    #: True if an address beyond loopback may be served without TLS.
     no_tls: bool = False
-    #: Whether users are refused what HDFS would refuse them. Who runs the coordinator is the superuser.
+    #: True to refuse users what HDFS would refuse them. The account that runs the coordinator is the superuser.
     check_permissions: bool = True
     #: Temporary files that have been left for so long are deleted; None for never.
     collect_temporary_hours: float | None = None
-    #: How long a reader goes on before its rights are looked at again.
+    #: How long a reader may continue before its rights are checked again.
     read_token_lifetime_s: float = read_token_lifetime_s
-    #: How long what users delete with `peacefs rm` stays in their trash; 0 for not at all.
+    #: How long files that users delete with `peacefs rm` stay in their trash; 0 for no trash.
     trash_minutes: int = 0
     #: The users of each group; those of `supergroup` are superusers.
     groups: Mapping[str, Collection[str]] = field(default_factory=dict)
     #: The network as an administrator describes it; without it, what datanodes say and default rates.
     topology: Path | None = None
-    #: Which of `scheduling_policies.SCHEDULING_POLICIES` grants chunks; it can be changed while running.
+    #: The policy of `scheduling_policies.SCHEDULING_POLICIES` that grants chunks; it can be changed while running.
     policy: str = POLICY_DEFAULT
     #: The command of the process that looks at checkpoints; without it they are not told of over REST.
     look_at_checkpoints: tuple[str, ...] = ()
-    #: How many chunks a datanode takes at once, where nothing else says what it can.
+    #: How many chunks a datanode takes at once, unless something else states its capacity.
     streams_per_node: int = streams_per_node_default
-    #: What is written for no file is deleted when its writer has been silent for so long.
+    #: Chunks that belong to no file are deleted after their writer has been silent for so long.
     unreferenced_kept_s: float = unreferenced_chunk_kept_s
-    #: How callers show who they are; None: by names that are believed on loopback, by tokens elsewhere.
+    #: How callers authenticate; None: by trusted names on loopback, by tokens elsewhere.
     authentication: AuthenticationMode | None = None
 
     @property
     def asks_for_tokens(self) -> bool:
-        """Whether callers are asked for one."""
+        """Return whether callers need a token."""
         if self.authentication is not None:
             return self.authentication is AuthenticationMode.TOKEN
         return not is_loopback(self.host) or not is_loopback(self.advertise or self.host)
@@ -399,7 +399,7 @@ class Coordinator:
         return admission
 
     def _own_address(self, http_port: int) -> str:
-        """Where processes beside this one find it; over TLS by the name that the certificate is for."""
+        """Return the address for processes on this machine; over TLS by the name that the certificate is for."""
         if self._tls is not None:
             host = f"[{self._advertised}]" if ":" in self._advertised else self._advertised
             return f"https://{host}:{http_port}"

@@ -1,4 +1,4 @@
-"""What a datanode tells Prometheus, beyond what all services count: events, as they happen."""
+"""A datanode's metrics for Prometheus, beyond those of all services: events, as they happen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pipeline_failures = Counter(
 )
 seal_seconds = Histogram(
     "peacefs_seal_seconds",
-    "What it took to make a chunk durable",
+    "Time to make a chunk durable",
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
     registry=registry,
 )

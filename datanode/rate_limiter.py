@@ -1,4 +1,4 @@
-"""How many bytes a second a datanode sends as copies: one budget for all of them, first come, first served.
+"""Limit the rate at which a datanode sends copies: one budget for all of them, first come, first served.
 
 A token bucket, kept as the moment at which all that was promised will have been sent. Thread-safe; does not wait
 itself.
@@ -12,7 +12,7 @@ from peacefs.protocol.limits import copy_burst_bytes
 
 
 class CopyBudget:
-    """Of one datanode. What was left unused for a while may be sent at once, up to `burst_bytes`."""
+    """The budget of one datanode. Bytes left unused for a while may be sent at once, up to `burst_bytes`."""
 
     def __init__(self, bytes_per_second: float, burst_bytes: int = copy_burst_bytes) -> None:
         assert bytes_per_second > 0, "a budget of nothing is a repair that never ends"

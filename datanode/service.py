@@ -112,7 +112,7 @@ log = logging.getLogger("peacefs.datanode")
 
 @dataclass(frozen=True)
 class DatanodeOptions:
-    """How a datanode is started. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
+    """The options of a datanode. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
 
     directory: Path
     coordinator: Address
@@ -125,14 +125,14 @@ class DatanodeOptions:
     rack: str = "/default-rack"
     secret_file: Path | None = None
     tls: TlsFiles | None = None
-    #: Whether an address beyond loopback may be served without TLS.
+    #: True if an address beyond loopback may be served without TLS.
     no_tls: bool = False
     reserved_bytes: int = reserved_bytes_default
-    #: How long a round of scrubbing may take; 0 for no scrubbing.
+    #: The longest duration of a round of scrubbing; 0 for no scrubbing.
     scrub_period_s: float = scrub_period_s
     scrub_bytes_per_second: float = scrub_bytes_per_second
     copy_bytes_per_second: float = copy_bytes_per_second
-    #: Where chunks are, a disk each; none for `directory` itself.
+    #: The directories of chunks, a disk each; none for `directory` itself.
     data_directories: tuple[Path, ...] = ()
     #: Chunks are taken in no faster than so, for experiments.
     emulated_disk: RateCurve | None = None
@@ -320,7 +320,7 @@ class Datanode:
             self._driver,
             self._requests,
             served_here=self._served_here,
-            # Who reads a file cannot be paced.
+            # A client that reads the file itself cannot be paced.
             shares_descriptors=options.emulated_disk is None,
             advertised=self._advertised,
             tls=self._tls,

@@ -30,7 +30,8 @@ def demo(
         Path | None, typer.Option("--input", metavar="FILE", help="An sshd log. [default: the demo's own]")
     ] = None,
     directory: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="Where it works. [default: a temporary directory]")
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="Working directory. [default: a temporary directory]"),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything there afterwards.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Only the report, as JSON, on stdout.")] = False,
@@ -64,6 +65,6 @@ def main() -> None:
     except ReaderGone:
         sys.exit(128 + signal.SIGPIPE)
     finally:
-        # What could not be written has been complained of; at exit it would be tried again, with two lines more.
+        # The failed write has been reported; at exit it would be tried again, with two lines more.
         with contextlib.suppress(OSError, ReaderGone):
             sys.stdout.close()

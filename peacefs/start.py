@@ -1,4 +1,4 @@
-"""Where the command `peacefs` begins: signals are seen to before anything is imported that takes its time.
+"""The entry point of the command `peacefs`: handle signals before importing anything slow.
 
 SIGTERM, which is what `kill`, `timeout` and service managers send, is treated as Ctrl-C is: what is half done is
 taken back, and nobody sees a traceback. Services have handlers of their own as soon as they serve.

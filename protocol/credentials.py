@@ -52,7 +52,7 @@ class Credential:
 
 
 def proves_registration(public_key: bytes, signature: bytes, node: str, transcript: bytes) -> bool:
-    """Whether whoever has said `transcript` has the other half of this key, and means to register as `node`."""
+    """Return whether the signer of `transcript` has this key's other half, and means to register as `node`."""
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, _signed(node, transcript))
     except (ValueError, InvalidSignature):

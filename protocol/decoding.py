@@ -1,4 +1,4 @@
-"""What msgspec raises for bytes that came from outside and are not what they should be."""
+"""The errors that msgspec raises for bytes from outside that are malformed."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class PathIsDirectory(PathError):
 
 
 class FileChanged(PathError):
-    """What was opened is not there any more: the file was replaced or changed since, and is to be opened again."""
+    """The opened file is no longer there: it was replaced or changed since, and must be opened again."""
 
 
 class PathLimitExceeded(PathError):
@@ -342,7 +342,7 @@ class ProtocolViolation(PeerError):
 
 
 class BrokenSeal(ProtocolViolation):
-    """What came between two services is not what was sent, or not in its place: the way there is to blame."""
+    """Data between two services arrived altered or out of place: the network between them is at fault."""
 
 
 class ChunkError(PeacefsError):

@@ -1,4 +1,4 @@
-"""What frames that have begun and not ended may hold of a service's memory, over all clients together. No I/O."""
+"""Limit the memory that unfinished frames hold in a service, over all clients together. No I/O."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FrameBudget(Generic[K]):
 
 
 class ConnectionCounts(Generic[K]):
-    """How many there are of each kind, as connections by their address. Thread-safe."""
+    """Count connections of each kind by their address. Thread-safe."""
 
     def __init__(self, of_a_kind_max: int) -> None:
         self._max = of_a_kind_max

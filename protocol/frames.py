@@ -51,7 +51,7 @@ class Frame(NamedTuple):
 
 
 class Prefix(NamedTuple):
-    """What the first 20 bytes say."""
+    """The content of a frame's first 20 bytes."""
 
     tag: int
     message_bytes: int
@@ -123,7 +123,7 @@ class FrameReader:
 
     @property
     def buffered_bytes(self) -> int:
-        """How much has been taken and not come out yet."""
+        """Return how many bytes have been taken and not come out yet."""
         return len(self._buffer)
 
     def next(self) -> Frame | None:

@@ -51,7 +51,7 @@ COORDINATOR: Final = "coordinator"
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a participant is on the wire. `signer` is None for clients; `cluster` is empty until known.
+    """A participant's identity on the wire. `signer` is None for clients; `cluster` is empty until known.
 
     `local_socket` is the name of the one by which processes of its host reach it besides; `addresses` are those by
     which all others do, as host:port, besides the ones that its sockets are bound to. A client shows `credential`
@@ -69,17 +69,17 @@ class Identity:
 
 @dataclass(frozen=True)
 class Peer:
-    """Who the other side turned out to be. Only `trusted` peers have shown that they know the secret."""
+    """The identity of the other side. Only `trusted` peers have shown that they know the secret."""
 
     cluster: str
     role: str
     name: str
     trusted: bool
-    #: What is still to be sent to it.
+    #: The message that is still to be sent to it.
     last_word: Proof | Welcome
     #: None where TLS protects what is sent, and for clients.
     frame_keys: FrameKeys | None = None
-    #: Of all that was said: no other connection has the same.
+    #: Derived from the whole handshake: no other connection has the same.
     transcript: bytes = b""
     credential: str = field(default="", repr=False)
 
@@ -114,7 +114,7 @@ def connecting(
 
 
 def welcomed(message: Message) -> Welcome:
-    """What the connector got for its Proof. Raises PeerRefused when the acceptor says no."""
+    """Return the answer to the connector's Proof. Raises PeerRefused when the acceptor says no."""
     return _expect(Welcome, message)
 
 

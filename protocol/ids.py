@@ -43,7 +43,7 @@ class Numbering:
 
 
 def show(number: int) -> str:
-    """How people read a number: `epoch-counter`, in hexadecimal."""
+    """Format a number for people: `epoch-counter`, in hexadecimal."""
     return f"{epoch_of(number):x}-{number & ((1 << _COUNTER_BITS) - 1):x}"
 
 

@@ -14,11 +14,11 @@ MIB: Final = 1024 * KIB
 name_bytes_max: Final = 255
 path_characters_max: Final = 8000
 path_depth_max: Final = 1000
-# Of a user or a group. Linux: LOGIN_NAME_MAX is 256 with the byte that ends it; HDFS has no limit.
+# For users and groups. Linux: LOGIN_NAME_MAX is 256 with the byte that ends it; HDFS has no limit.
 account_name_characters_max: Final = 255
 # HDFS: dfs.namenode.fs-limits.max-directory-items.
 directory_entries_max: Final = 1_048_576
-# Of how many directories the coordinator remembers how many entries they have.
+# The coordinator remembers for so many directories how many entries they have.
 directory_counts_max: Final = 100_000
 # Changes of who may remove what: how many are remembered, how many a recursive delete looks at again in its
 # commit, and how often it looks through the whole tree when there were more.
@@ -45,7 +45,7 @@ calibration_streams: Final = (1, 2, 4, 8)
 calibration_s: Final = 2.0
 # Streams through a link when it is measured.
 calibration_link_streams: Final = 8
-# How often each of them crosses it to and fro. Longer pipelines take too long to fill and to drain.
+# Each of them crosses it to and fro so often. Longer pipelines take too long to fill and to drain.
 calibration_pairs_max: Final = 4
 # Disks whose rates differ less are taken for alike.
 calibration_tolerance: Final = 0.1
@@ -59,7 +59,7 @@ plan_servers_max: Final = 2000
 # Ways are worked out between every two racks.
 plan_switches_max: Final = 250
 plan_timeout_s: Final = 30.0
-# How long a dry run waits for the one before it.
+# A dry run waits so long for the one before it.
 plan_queue_timeout_s: Final = 5.0
 
 # -- chunks --------------------------------------------------------------------------------------
@@ -76,19 +76,19 @@ read_piece_bytes: Final = 1 * MIB
 readahead_bytes: Final = 4 * MIB
 # Readers of shared descriptors wait for the disk with so many threads at most.
 bounded_read_threads: Final = 16
-# How many shared descriptors an open file keeps for its next reads.
+# An open file keeps so many shared descriptors for its next reads.
 shared_descriptors_kept_max: Final = 4
 # Chunks up to this size share segment files; larger ones get a file each.
 small_chunk_bytes_max: Final = 256 * KIB
 # A large chunk is handed to the disk in such pieces while it is being received.
 writeback_bytes: Final = 8 * MIB
 segment_bytes_max: Final = 64 * MIB
-# What one append and one fsync of a segment carry at most.
+# The most records that one append and one fsync of a segment carry.
 segment_batch_records_max: Final = 256
 segment_batch_bytes_max: Final = 8 * MIB
 # Tombstones wait in memory for the next append, up to this many.
 tombstones_waiting_max: Final = 1000
-# How much of a segment a scan reads at once: for the headers alone, and with the data.
+# The bytes of a segment that a scan reads at once: for the headers alone, and with the data.
 scan_headers_window_bytes: Final = 64 * KIB
 scan_data_window_bytes: Final = 1 * MIB
 replication_default: Final = 3
@@ -121,17 +121,17 @@ read_token_chunks_max: Final = 64
 frame_header_bytes_max: Final = 16 * MIB
 frame_payload_bytes_max: Final = 4 * MIB
 data_frame_bytes_max: Final = 5 * MIB
-# Of whoever has not said hello yet no longer frame is taken in.
+# No longer frame is accepted from a peer that has not completed its handshake.
 handshake_frame_bytes_max: Final = 4 * KIB
-# What one seal covers between services: what a reader takes at once where it has to copy it.
+# One seal covers so much between services: as much as a reader takes at once where it has to copy it.
 sealed_record_bytes_max: Final = packet_bytes
-# What a connection takes with one call before it knows how long the frame is: a small frame as a whole.
+# A connection reads so much with one call before it knows how long the frame is: a small frame as a whole.
 frame_ahead_bytes: Final = 16 * KIB
-# Of a client a frame is as long as what it says of a file: its completion names the receipts of all its chunks.
+# A client's frame is bounded by its description of a file: a completion names the receipts of all its chunks.
 client_frame_bytes_max: Final = 2 * MIB
 # To a datanode a client sends packets.
 client_data_frame_bytes_max: Final = packet_bytes + 64 * KIB
-# What frames of clients that have begun and not ended hold of a service; of more, the longest begun goes.
+# The memory that clients' unfinished frames may hold in a service; over it, the one begun longest ago is dropped.
 begun_frames_bytes_max: Final = 128 * MIB
 # A frame that has begun has ended after this, however its bytes drip.
 begun_frame_timeout_s: Final = 15.0
@@ -139,12 +139,12 @@ begun_frame_timeout_s: Final = 15.0
 in_process_bytes_max: Final = 1 * MIB
 # A connection's buffer begins with this and doubles when so much has come.
 frame_buffer_bytes_min: Final = 64 * KIB
-# Of each kind: more than a datanode can write or drop in a second.
+# For each kind of change: more than a datanode can write or drop in a second.
 changes_per_heartbeat: Final = 8000
 report_chunks_per_frame: Final = 500
 
 # -- scheduling ------------------------------------------------------------------------------------
-# What fits this is written at once, through the fast lane: it never waits for a slot.
+# A write that fits this goes out at once, through the fast lane: it never waits for a slot.
 fast_lane_bytes_max: Final = 1 * MIB
 # Incoming chunks of a datanode, and chunks of a writer, where nobody has said what disks and links carry.
 streams_per_node_default: Final = 64
@@ -152,18 +152,19 @@ streams_per_node_default: Final = 64
 # denies the stream; they are asked from then on, this often.
 grant_open_s: Final = 30.0
 grant_ask_interval_s: Final = 5.0
-# What a datanode takes to say that a granted chunk has ended; who does not hear it asks.
+# A datanode reports within so long that a granted chunk has ended; after that the coordinator asks.
 stream_end_timeout_s: Final = 2.0
 # Clocks of datanodes may be behind by this much.
 grant_clock_slack_s: Final = 5.0
-# Who waits for a grant says so this often; after the longer silence it loses its place in the queue.
+# A writer that waits for a grant restates its set so often; after the longer silence it loses its place in the
+# queue.
 write_set_restate_s: Final = 3.0
 write_set_silence_s: Final = 30.0
-# Of the queue and of the grants in flight, GET /v1/schedule shows this many.
+# GET /v1/schedule shows so many entries of the queue, and of the grants in flight.
 schedule_entries_shown_max: Final = 200
-# How long a writer without a framed connection has its question held.
+# A request of a writer without a framed connection is held open so long.
 grant_hold_s: Final = 2.0
-# How long a writer waits for a grant in all.
+# The total time for which a writer waits for a grant.
 grant_timeout_s: Final = 1800.0
 write_set_chunks_max: Final = 10_000
 # A writer may not state more than fits this, which is a set of that size.
@@ -186,10 +187,10 @@ idle_grant_look_s: Final = 5.0
 # Sets that were cancelled are remembered, with their age, for whoever comes back with another number of chunks.
 write_set_memory_s: Final = 600.0
 write_set_memory_max: Final = 4096
-# What is written below a checkpoint root without such a pause is one checkpoint.
+# Writes below a checkpoint root without such a pause belong to one checkpoint.
 checkpoint_pause_s: Final = 5.0
 checkpoint_roots_remembered_max: Final = 4096
-# What policies that plan in steps look at before others get their turn, as requests times servers: 2 to 4 ms.
+# Policies that plan in steps look at so much before others get their turn, as requests times servers: 2 to 4 ms.
 plan_servers_per_turn: Final = 1600
 # Copies for repair that go on however busy the cluster is: one for so many datanodes, at least one.
 nodes_per_repair_floor: Final = 8
@@ -197,7 +198,7 @@ nodes_per_repair_floor: Final = 8
 # -- deadlines -----------------------------------------------------------------------------------
 connect_timeout_s: Final = 3.0
 handshake_timeout_s: Final = 5.0
-# How many connections to the coordinator's port for datanodes may be before the end of their hello.
+# The most connections to the coordinator's port for datanodes that have not completed their handshake.
 handshakes_waiting_max: Final = 512
 # A hop that says nothing for this long in the middle of a chunk is taken for dead.
 hop_timeout_s: Final = 15.0
@@ -227,23 +228,23 @@ keep_chunks_interval_s: Final = 30.0
 keep_chunks_retry_s: Final = 5.0
 # A call names so many of them at most.
 kept_chunks_per_call: Final = 1000
-# How often the coordinator notes which numbers have been drawn by then.
+# The coordinator notes so often which numbers have been drawn by then.
 gc_floor_mark_interval_s: Final = 2.0
-# Of a longer pause between two of its ticks no more counts as time in which it served.
+# Of a longer pause between two of its ticks, no more counts as time in which it served.
 gc_floor_step_s_max: Final = 20.0
-# How long a hop that broke off has to say why.
+# A hop that broke off has so long to give its reason.
 last_word_timeout_s: Final = 1.0
 # A producer that brings no byte of its file for this long is given up: its token has expired by then.
 source_silence_s: Final = write_token_lifetime_s
-# Who extends a file says so this often; after the longer silence another may take the lease (HDFS's soft limit).
+# A writer renews its lease so often; after the longer silence another may take the lease (HDFS's soft limit).
 lease_renewal_s: Final = 15.0
 lease_s: Final = 60.0
-# Who gives a lease up says so, and does not wait long for an answer.
+# A writer that abandons its lease waits no longer than this for an answer.
 lease_abandon_timeout_s: Final = 2.0
 # A reader that met a corrupt replica goes on with another; saying so must not hold it up for long.
 corrupt_report_timeout_s: Final = 2.0
 idle_connection_timeout_s: Final = 120.0
-# Who connected lets go of what lies idle well before the other side does; of more than so many, the longest idle.
+# The connecting side closes idle connections well before the other side does; over the number, the longest idle.
 idle_connection_kept_s: Final = idle_connection_timeout_s / 2
 idle_connections_max: Final = 256
 # The same for HTTP to the coordinator; it closes what is silent for longer (`http_keep_alive_s`).
@@ -254,7 +255,7 @@ trusted_connection_s: Final = 1.0
 write_attempts_max: Final = 4
 read_rounds_max: Final = 2
 
-# What a datanode leaves free on its disk for others.
+# The room that a datanode leaves free on its disk for others.
 reserved_bytes_default: Final = 1024 * MIB
 # In that time no disk takes a tenth of the reserve.
 room_known_for_s: Final = 0.05
@@ -263,20 +264,20 @@ room_known_for_s: Final = 0.05
 heartbeat_interval_s: Final = 1.0
 suspect_after_s: Final = 3.0
 dead_after_s: Final = 10.0
-# How long a chunk that was placed counts as load of its datanodes before they tell of it themselves.
+# A placed chunk counts as load of its datanodes for so long, before they report it themselves.
 pending_load_s: Final = 2.0
 # A chunk that was preallocated for a small file to come is used within this time, or not at all; how many a client
 # has in hand.
 preallocated_chunk_kept_s: Final = 5.0
 preallocated_chunks_max: Final = 64
-# How long a replica counts that its datanode has not reported itself: longer than its heartbeat can be under way.
+# An unconfirmed replica counts for so long: longer than a heartbeat can be under way.
 unconfirmed_replica_kept_s: Final = 10.0
 # Remembered events of single replicas, of usual ones and of others alike, and of whole datanodes; and how many of
 # them are told of one chunk.
 replica_events_kept_max: Final = 20_000
 datanode_events_kept_max: Final = 1_000
 replica_events_shown_max: Final = 50
-# How many of the files that refer to a chunk are told, and how many references are read through for that in a turn
+# How many of the files that refer to a chunk are reported, and how many references are read for that in one turn
 # of the event loop.
 chunk_files_shown_max: Final = 20
 chunk_references_per_turn: Final = 5_000
@@ -285,9 +286,9 @@ receipt_holder_timeout_s: Final = 20.0
 # Chunks of which the coordinator remembers who alone may write them, and those that were abandoned.
 assigned_chunks_max: Final = 50_000
 abandoned_chunks_max: Final = 50_000
-# Of the chunks in URLs of CREATEs a gateway remembers so many that it has taken; older ones count as taken.
+# A gateway remembers so many chunks of redirect URLs as used; older ones count as used.
 one_time_chunks_remembered_max: Final = 50_000
-# How many chunks a writer abandons with one call, of a file that will not be.
+# A writer abandons so many chunks with one call, of a file that it gives up.
 abandoned_chunks_per_call: Final = 1000
 reregister_backoff_s: Final = 0.5
 reregister_backoff_max_s: Final = 5.0
@@ -302,8 +303,8 @@ load_chunks_per_turn: Final = 250
 # -- repair --------------------------------------------------------------------------------------
 repairs_in_flight_per_node: Final = 2
 repair_timeout_s: Final = 120.0
-# What a datanode sends as copies, as much as HDFS's for balancing. With less than the minimum a copy of a large
-# chunk would not end before it is given up.
+# A datanode's rate for sending copies, the same as HDFS's for balancing. With less than the minimum a copy of a
+# large chunk would not end before it is given up.
 copy_bytes_per_second: Final = 100 * MIB
 copy_bytes_per_second_min: Final = 4 * MIB
 copy_burst_bytes: Final = 4 * MIB
@@ -322,7 +323,7 @@ surplus_chunks_per_tick: Final = 300
 surplus_misses_per_tick: Final = 50
 
 # -- taken out of service --------------------------------------------------------------------------
-# How long a datanode may be away on purpose, at most, with its replicas waited for.
+# The longest planned absence of a datanode during which its replicas are waited for.
 maintenance_hours_default: Final = 4.0
 maintenance_hours_max: Final = 30 * 24.0
 
@@ -333,7 +334,7 @@ latency_peers_max: Final = 1000
 slow_judge_interval_s: Final = 5.0
 slow_measured_nodes_min: Final = 3
 slow_measured_chunks_min: Final = 5
-# What takes no longer than this is not slow, whatever the others take: 10 MiB a second, a small chunk in 0.1 s.
+# Anything faster than this is not slow, whatever the others take: 10 MiB a second, a small chunk in 0.1 s.
 slow_s_a_mebibyte_min: Final = 0.1
 slow_pardon_s: Final = 120.0
 slow_avoided_fraction_max: Final = 0.34
@@ -343,7 +344,7 @@ slow_avoided_fraction_max: Final = 0.34
 balance_threshold_percent_default: Final = 10.0
 balance_bytes_per_second_default: Final = 100 * MIB
 balance_bytes_per_second_min: Final = 64 * KIB
-# Who wants a run says so this often; after the longer silence it ends.
+# A client that wants a run renews it so often; after the longer silence it ends.
 balance_renewal_s: Final = 0.5
 balance_silence_s: Final = 10.0
 # Copies that fail one after the other before a run is given up.
@@ -351,7 +352,7 @@ balance_failures_max: Final = 20
 # A datanode that balances its own disks looks so often whether it still should.
 disk_balance_look_s: Final = 0.5
 balance_chunks_per_turn: Final = 500
-# What a datanode takes part in at once: two moves of large chunks, or sixteen of small ones.
+# A datanode takes part in so much at once: two moves of large chunks, or sixteen of small ones.
 balance_weight_per_node_max: Final = 16
 
 # -- deletion and reclaiming -----------------------------------------------------------------------
@@ -361,7 +362,7 @@ lost_replicas_per_turn: Final = 1000
 # The sets of datanodes that hold a chunk are few, each is kept once; with very many datanodes they are not.
 holder_tuples_max: Final = 100_000
 reclaim_entries_per_commit: Final = 500
-# How often the coordinator looks whether something in a trash has expired, and how long it may be kept at most.
+# The coordinator checks so often whether something in a trash has expired; the longest time it may be kept.
 trash_look_interval_s: Final = 60.0
 trash_users_per_turn: Final = 50
 trash_minutes_max: Final = 10 * 366 * 24 * 60
@@ -388,7 +389,7 @@ metadata_room_low_bytes: Final = 64 * MIB
 idle_processor_fraction: Final = 0.02
 
 # -- the event loop and threads --------------------------------------------------------------------
-# How long the coordinator works on what one datanode has sent before others get their turn; while one has not
+# The coordinator works so long on one datanode's messages before others get their turn; while one has not
 # finished, others with more than this wait for a turn of their own.
 link_turn_s: Final = 0.003
 link_at_once_bytes: Final = 4 * KIB
@@ -411,7 +412,7 @@ thread_switch_interval_s: Final = 0.0005
 # not answer at all holds it up for so long at most.
 quick_disk_s: Final = 0.001
 reactor_stuck_s: Final = 1.0
-# Who has gone on for so long without waiting, because its peer sends without a pause, lets the others go first.
+# A step that has run so long without waiting, because its peer sends without a pause, lets the others go first.
 reactor_turn_s: Final = 0.01
 
 # -- scrubbing -----------------------------------------------------------------------------------
@@ -421,7 +422,7 @@ scrub_bytes_per_second: Final = 1 * MIB
 # A small replica costs a seek and a turn of the interpreter: it counts for as much as this.
 scrub_cost_bytes_min: Final = 64 * KIB
 scrub_batch_chunks: Final = 4096
-# What a crash may cause to be read twice.
+# After a crash, at most so much scrubbing is repeated.
 scrub_save_interval_s: Final = 60.0
 # A scrubber that rests looks up this often; a replica that the disk failed to read is tried once more after it.
 scrub_rest_s: Final = 30.0
@@ -433,14 +434,14 @@ scrub_corrupt_remembered_max: Final = 4096
 fsck_entries_per_page: Final = 1000
 fsck_entries_per_read: Final = 100
 fsck_chunks_per_turn: Final = 500
-# How long an inspection keeps the event loop at a time.
+# An inspection keeps the event loop for so long at a time.
 fsck_turn_s: Final = 0.002
 fsck_chunks_shown_max: Final = 100
 
 # -- bounds on memory and work ---------------------------------------------------------------------
 gateway_first_buffer_bytes: Final = 1 * MIB
 gateway_buffer_bytes_max: Final = 512 * MIB
-# What a producer may be ahead of the writer of its file.
+# A producer may be so far ahead of the writer of its file.
 stream_buffer_bytes: Final = 4 * MIB
 # Threads for files longer than the first buffer, each held as long as its client sends, which a Spark task may
 # do for minutes; most of them sleep, and memory is bounded above. And threads for small files and for pieces to
@@ -460,11 +461,11 @@ gateway_kept_file_s: Final = 10.0
 # little that all are still in a cache.
 gateway_local_pieces_max: Final = 8
 gateway_local_piece_bytes: Final = 512 * KIB
-# How long a request waits for one of them, or for memory, before it is told to come again.
+# A request waits so long for one of them, or for memory, before it is told to try again.
 gateway_queue_timeout_s: Final = 60.0
 gateway_downloads_max: Final = 256
 data_connections_max: Final = 1024
-# Of clients of one address: a machine with many tasks has some hundreds.
+# For clients of one address: a machine with many tasks has some hundreds.
 data_connections_per_address_max: Final = 768
 commit_batch_max: Final = 256
 commit_queue_max: Final = 10_000
@@ -472,7 +473,8 @@ commit_queue_max: Final = 10_000
 # Each time changes wait for two syncs; until then the log alone holds them.
 metadata_tend_interval_s: Final = 0.25
 metadata_log_age_max_s: Final = 5.0
-# How much older than the last commit the record of it may be after a power cut. Each time costs a sync of its own.
+# After a power cut the record of the last commit may be older than that commit by so much. Each record costs a
+# sync of its own.
 commit_record_interval_s: Final = 1.0
 # Metadata up to this size is checked page by page when it is opened (about a second).
 metadata_full_check_bytes_max: Final = 256 * MIB
@@ -480,7 +482,7 @@ metadata_full_check_bytes_max: Final = 256 * MIB
 backup_pages_per_step: Final = 256
 backup_pause_s: Final = 0.002
 backup_block_bytes: Final = 256 * KIB
-# How long a client waits for the coordinator to have made its copy.
+# A client waits so long for the coordinator to make its copy.
 backup_timeout_s: Final = 1800.0
 # A restored store moves its epoch by up to this: restored again, it hardly meets the same numbers.
 restore_epoch_jump_max: Final = 4096
@@ -498,17 +500,17 @@ rename_memory_s: Final = 3600.0
 list_remaining_max: Final = 10_000
 control_requests_in_flight_max: Final = 4096
 link_backlog_bytes_max: Final = 64 * MIB
-# How long such a body may take to come.
+# Such a body may take so long to arrive.
 control_body_timeout_s: Final = 60.0
 
 # -- client ----------------------------------------------------------------------------------------
-# How long the client asks again when the coordinator refuses for now, or is away after it has answered before.
+# The client retries for so long when the coordinator refuses for now, or is away after it has answered before.
 client_retry_s: Final = 20.0
 client_backoff_s: Final = 0.1
 client_backoff_max_s: Final = 2.0
 # One answer may take this long: CREATE and OPEN are held while the coordinator waits for reports.
 client_answer_timeout_s: Final = startup_hold_s + control_call_timeout_s
-# How long it waits for the copy of a tree: ten million files, on a slow machine.
+# A client waits so long for the copy of a tree: ten million files, on a slow machine.
 copy_timeout_s: Final = 3600.0
 # Threads with which the I/O service writes or reads a checkpoint, and how many of them read from one datanode: a
 # disk gives less to more (SGuard's Table 8).
@@ -547,9 +549,9 @@ demo_repair_longest_s: Final = 900.0
 runs_listed_max: Final = 10_000
 runs_per_turn: Final = 100
 run_host_characters_max: Final = 255
-# What drivers report of their queries: how many the coordinator remembers; texts and durations in one; how many a
-# driver keeps that were not sent; how often it says that nothing has changed; when it tries again; how long it
-# waits at its end for the last, and for an answer to each.
+# Drivers' reports of their queries: how many the coordinator remembers; texts and durations in one; how many
+# unsent ones a driver keeps; how often it says that nothing has changed; when it tries again; how long it waits at
+# its end for the last, and for an answer to each.
 reports_remembered_max: Final = 1000
 report_text_characters_max: Final = 1000
 report_durations_max: Final = 64
@@ -558,11 +560,11 @@ report_interval_s: Final = 10.0
 report_retry_s: Final = 1.0
 report_stop_s: Final = 3.0
 report_timeout_s: Final = 2.0
-# What a checkpoint, and a tree that is searched for checkpoints, may hold.
+# The most entries of a checkpoint, and of a tree that is searched for checkpoints.
 checkpoint_entries_max: Final = 2_000_000
 # A checkpoint that was written to more recently belongs to a run that is alive, unless the operator knows better.
 checkpoint_idle_s: Final = 30.0
-# What nothing refers to and is younger may be on its way to be referred to.
+# Younger files that nothing refers to may be about to be referred to.
 checkpoint_orphan_age_s: Final = 3600.0
 # A copy out of sight in which nothing has changed for so long was left by a command that was killed.
 checkpoint_left_over_age_s: Final = 24 * 3600.0
@@ -576,25 +578,25 @@ checkpoint_look_queue_timeout_s: Final = 5.0
 checkpoint_look_bytes_max: Final = 64 * MIB
 # A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.
 checkpoint_text_bytes_max: Final = 256 * MIB
-# Of a longer changelog only the checksum is verified, not what is inside.
+# Only the checksum of a longer changelog is verified, not its content.
 checkpoint_changelog_bytes_max: Final = 64 * MIB
-# What a changelog may hold when it is unpacked.
+# The most that a changelog may hold when it is unpacked.
 checkpoint_contents_bytes_max: Final = 1024 * MIB
 
 # -- supervision -----------------------------------------------------------------------------------
 agent_beat_interval_s: Final = 1.0
 # An answer that comes later is of no use: what it says may not be so any more.
 agent_answer_timeout_s: Final = 3.0
-# What an agent runs ends when it was answered nothing for so long, whatever has become of the agent.
+# An agent's run ends when it has had no answer for so long, whatever has become of the agent.
 run_guard_timeout_s: Final = 10.0
 # Longer than both together: when an agent is taken for dead, nothing of what it ran is left.
 agent_dead_after_s: Final = 15.0
-# How long a run that is to stop has for that before it is killed.
+# A run that is to stop has so long before it is killed.
 run_stop_grace_s: Final = 3.0
 agent_runs_max_default: Final = 4
 agent_runs_max: Final = 256
 agent_list_bytes_max: Final = 1 * MIB
-# What a run says is kept up to this, and as much of before; of how many runs.
+# A run's output is kept up to this size, and as much of the output before; for so many runs.
 run_log_bytes_max: Final = 16 * MIB
 run_logs_kept_max: Final = 5
 run_last_words_characters_max: Final = 300
@@ -635,10 +637,10 @@ http_connections_max: Final = 4096
 client_links_max: Final = 4096
 client_links_per_address_max: Final = 2048
 http_crowd_log_pause_s: Final = 5.0
-# What the coordinator works on at once, and how many of these may wait for it to become ready.
+# The most requests that the coordinator works on at once, and how many of these may wait for it to become ready.
 http_requests_in_flight_max: Final = 3072
 startup_waiting_max: Final = 2048
-# What httptools can parse.
+# The longest URL that httptools can parse.
 http_url_bytes_max: Final = 64 * KIB - 1
 http_head_bytes_max: Final = 128 * KIB
 # A header costs a hundred bytes of memory however short it is. Hadoop's client sends six.
@@ -653,15 +655,15 @@ audit_waiting_bytes_max: Final = 16 * MIB
 audit_retry_s: Final = 1.0
 audit_stop_timeout_s: Final = 5.0
 audit_field_characters_max: Final = path_characters_max
-# What one client, which is an address or a network of 64 bits of IPv6, may have of all: connections to one
-# service, requests in flight at the coordinator, uploads and downloads at a gateway, and what its uploads hold
-# there in memory. The rest is left to others.
+# One client's share, a client being an address or an IPv6 network of 64 bits: connections to one service, requests
+# in flight at the coordinator, uploads and downloads at a gateway, and the memory of its uploads there. The rest
+# is left to others.
 http_connections_per_client_max: Final = 2048
 http_requests_in_flight_per_client_max: Final = 2048
 gateway_transfers_per_client_max: Final = 192
 gateway_buffer_per_client_bytes_max: Final = 384 * MIB
-# What unfinished heads, and answers that nobody takes, hold in memory over all connections of one service. Over
-# that the connection goes that has been so for longest.
+# The memory for unfinished heads and unread answers over all connections of one service. Over it, the connection
+# that has been so for longest is closed.
 http_heads_bytes_max: Final = 32 * MIB
 http_unsent_bytes_max: Final = 256 * MIB
 # Bodies of REST requests: of a route without a limit of its own, and over all requests under way together, and
@@ -682,11 +684,12 @@ tls_handshake_timeout_s: Final = 10.0
 tls_shutdown_timeout_s: Final = 2.0
 # Handshakes that fail are logged once in so long, with how many there were.
 tls_fault_log_pause_s: Final = 5.0
-# How often certificates are looked at: they are taken when they have stayed as they are from one look to the next.
+# Certificates are checked so often; they are reloaded when they have stayed the same from one check to the next.
 tls_files_look_s: Final = 2.0
 tls_renewal_warning_days: Final = 14.0
 tls_renewal_warning_pause_s: Final = 86_400.0
-# What is encrypted, or received, at once: larger pieces cost more, for their memory comes anew from the kernel.
+# The most that is encrypted or received at once: larger pieces cost more, for their memory comes anew from the
+# kernel.
 tls_sealed_bytes_max: Final = 64 * KIB
 # The trial CA that `peacefs certificates` makes, and what it signs.
 trial_authority_days: Final = 365
@@ -708,13 +711,13 @@ bearer_token_max_s: Final = 366 * 86_400.0
 granted_token_default_s: Final = 3600.0
 granted_token_min_s: Final = 31.0
 granted_token_max_s: Final = 86_400.0
-# Of a supervised query's run; its agent gets another when half of that is over.
+# The token of a supervised query's run; its agent gets another when half of that is over.
 run_token_s: Final = 7 * 86_400.0
 # HDFS: dfs.namenode.delegation.token.max-lifetime and .renew-interval.
 delegation_token_max_s: Final = 7 * 86_400.0
 delegation_token_renewal_s: Final = 86_400.0
 delegation_tokens_max: Final = 100_000
-# Of one owner, so that one cannot take all.
+# For one owner, so that nobody can take all.
 delegation_tokens_per_owner_max: Final = 1000
 # Tokens that were made by hand and are listed, and what is revoked: every datanode is told all of the latter.
 issued_tokens_max: Final = 10_000
@@ -722,7 +725,7 @@ revoked_tokens_max: Final = 10_000
 oauth_clients_max: Final = 1000
 # Verified tokens that are remembered by their hash.
 verified_tokens_max: Final = 10_000
-# What is over is forgotten so often.
+# Expired credentials are removed so often.
 credentials_tidy_interval_s: Final = 60.0
 # Guesses at a client's secret from one address before it is told to wait, and how long they count.
 wrong_secrets_max: Final = 10
@@ -747,7 +750,7 @@ dataflow_node_timeout_s: Final = 0.8
 dataflow_subscribe_retry_s: Final = 1.0
 # A node looks at the time so often.
 dataflow_tick_s: Final = 0.05
-# Of one message between nodes: its head, and its rows.
+# The limits of one message between nodes: its head, and its rows.
 dataflow_head_bytes_max: Final = 1 * MIB
 dataflow_rows_bytes_max: Final = 256 * MIB
 # Rows of one batch that a source offers; larger ones are cut.
@@ -775,13 +778,13 @@ state_scan_records: Final = 65_536
 state_generations_max: Final = 8
 # An older checkpoint of whose pages a smaller share is still needed is written again with the next one.
 state_live_share_min: Final = 0.5
-# How much of a checkpoint is written, or read, in one go by one thread; pages are let go piece by piece.
+# One thread writes or reads so much of a checkpoint in one go; pages are released piece by piece.
 state_piece_bytes: Final = 4 * MIB
 state_workers_default: Final = 2
 # Chunks of a checkpoint of pages in peacefs: pages can be changed again when their chunk has been written.
 state_chunk_bytes_default: Final = 8 * MIB
-# How many checkpoints of a unit are kept.
+# The number of checkpoints kept of a unit.
 state_checkpoints_kept_default: Final = 2
-# How often a checkpoint that waits for its turn looks whether it is wanted still.
+# A checkpoint that waits for its turn checks so often whether it is still wanted.
 state_turn_poll_s: Final = 0.05
 state_index_bytes_max: Final = 512 * MIB

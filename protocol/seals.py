@@ -51,7 +51,7 @@ class Sealer:
         if len(head) + len(payload) <= frame_ahead_bytes:
             body = b"".join((head, payload)) if len(payload) else head
             return [b"".join((_LENGTH.pack(len(body)), body, self._seal_of(body)))]
-        # What is small between two large pieces goes as one: each costs a system call something.
+        # Small parts between two large ones go as one: each costs a system call.
         sealed: list[Bytes] = []
         between = b""
         for part in (memoryview(head), memoryview(payload)):

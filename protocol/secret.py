@@ -22,7 +22,7 @@ SECRET_FILE_VARIABLE = "PEACEFS_SECRET_FILE"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to bind is reachable from this machine alone."""
+    """Return whether an address to bind is reachable from this machine alone."""
     if host == "localhost":
         return True
     try:

@@ -8,5 +8,5 @@ CA_VARIABLE = "PEACEFS_TLS_CA"
 TRUSTSTORE_VARIABLE = "PEACEFS_TRUSTSTORE"
 #: A truststore holds nothing that is secret; Java wants a password to know that it is whole.
 TRUSTSTORE_PASSWORD = "peacefs"
-#: What says where a service's own files are: nothing that it starts for others inherits them.
+#: The variables that name a service's own files: no process that it starts for others inherits them.
 SERVICE_VARIABLES = (CERTIFICATE_VARIABLE, KEY_VARIABLE, CA_VARIABLE)

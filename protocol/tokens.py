@@ -208,7 +208,9 @@ class HandshakeSecret:
         self.name = hmac.digest(self._key, b"name", hashlib.sha256)[:_SECRET_NAME_BYTES]
 
     def prove(self, label: bytes, transcript: bytes) -> bytes:
-        """What only those can make who know the secret, never the secret itself; of each label another."""
+        """Compute a proof that only holders of the secret can make, different for each label; it never reveals the
+        secret.
+        """
         return hmac.digest(self._key, label + b"\0" + transcript, hashlib.sha256)
 
 
@@ -285,7 +287,7 @@ class Signer:
         return token
 
     def receipt(self, node: NodeId, chunk: ChunkId, version: Version, length: int, checksum: int) -> Receipt:
-        """What a datanode gives once the replica is on its disk."""
+        """Make the receipt that a datanode gives once the replica is on its disk."""
         return Receipt(node, self._receipt_macs[0].of(_attested(node, chunk, version, length, checksum)))
 
     def verify_receipt(

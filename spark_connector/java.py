@@ -95,7 +95,7 @@ def _probe(source: str, executable: Path) -> JavaRuntime | None:
 
 
 def _properties(executable: Path, *options: str) -> str | None:
-    """What the runtime says of itself when started with `options`; None if it does not start."""
+    """Return the properties that the runtime reports when started with `options`; None if it does not start."""
     command = [str(executable), *options, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=java_probe_timeout_s, check=False)

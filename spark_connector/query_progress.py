@@ -1,4 +1,4 @@
-"""What Spark reports of each batch, and how much of it went into the checkpoint.
+"""Read Spark's report of each batch, and how much of the batch went into the checkpoint.
 
 Spark's `durationMs` counts `walCommit` (writing `offsets/N`) and `commitOffsets` (writing `commits/N`) as wall
 time of the batch. The state stores commit inside the batch, each partition on its own; their times are summed up
@@ -65,7 +65,7 @@ def _batch(progress: dict[str, Any]) -> BatchProgress:
 
 
 def batch_report(progress: dict[str, Any]) -> BatchReport:
-    """What is reported of a batch, from Spark's progress of it."""
+    """Make the report of a batch from Spark's progress of it."""
     durations = progress.get("durationMs", {})
     return BatchReport(
         batch=progress["batchId"],

@@ -48,7 +48,7 @@ Send = Callable[[CoordinatorAddress, QueryReport], None]
 
 
 class _Followed(NamedTuple):
-    """Where a query checkpoints, and the last that was said of it."""
+    """A query's checkpoint, and its last report."""
 
     address: CoordinatorAddress
     report: QueryReport
@@ -104,7 +104,7 @@ class QueryReporter(StreamingQueryListener):
         self._put(str(progress.id), {"progress": progress.json})
 
     def onQueryIdle(self, event: Any) -> None:
-        """That it is alive is said in any case."""
+        """Report that the query is alive although nothing has changed."""
 
     def onQueryTerminated(self, event: Any) -> None:
         self._put(str(event.id), {"ended": True, "error": event.exception or ""})

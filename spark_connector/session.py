@@ -1,4 +1,4 @@
-"""What Spark must be told so that it checkpoints on peacefs and rides out a restart of the coordinator.
+"""The settings with which Spark checkpoints on peacefs and rides out a restart of the coordinator.
 
 Nothing is added to Spark: no jar, no class of ours. Each setting is a row of one table with its reason and
 the Spark version that knows it, so that the table can be printed and argued about. A Spark that does not know a
@@ -62,7 +62,7 @@ class OAuth2Client:
     secret: str = field(repr=False)
 
 
-#: What shows Hadoop's WebHDFS client to the cluster: a bearer token, or a client that fetches some.
+#: The credential of Hadoop's WebHDFS client: a bearer token, or a client that fetches some.
 Credential = str | OAuth2Client
 
 
@@ -143,7 +143,7 @@ def settings(
 
 
 def truststore_settings(location: str) -> list[Setting]:
-    """What Hadoop's client must be told of a PKCS12 truststore, which has to be there on every machine."""
+    """Return Hadoop's settings for a PKCS12 truststore, which has to exist on every machine."""
     prefix = _HADOOP + "ssl.client.truststore."
     return [
         Setting(

@@ -30,7 +30,7 @@ def _json(table: Sequence[Setting]) -> str:
     return "\n".join(msgspec.json.encode(asdict(setting)).decode() for setting in table)
 
 
-#: How `peacefs spark conf --format` prints the table.
+#: The formats in which `peacefs spark conf --format` prints the table.
 FORMATS: Final[Mapping[str, Callable[[Sequence[Setting]], str]]] = {
     "defaults": _defaults,
     "submit": _submit,

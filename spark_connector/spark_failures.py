@@ -1,4 +1,4 @@
-"""What Spark failed with, in one line: its own words and the first cause, without Java's stack.
+"""Reduce Spark's failures to one line: its own words and the first cause, without Java's stack.
 
 Pure. Py4J gives all of a Java exception as text: what was called, the exception, its stack, what was suppressed,
 and its causes from the outermost on, each at the beginning of a line.

@@ -1,4 +1,4 @@
-"""What the tree promises: one-way imports, one tree of errors, deployment files that match the code."""
+"""The promises of the tree: one-way imports, one tree of errors, deployment files that match the code."""
 
 from __future__ import annotations
 

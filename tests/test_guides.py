@@ -1,4 +1,4 @@
-"""What README and the guides say can be done as it stands there: links lead somewhere, commands and options exist.
+"""README and the guides can be followed as they stand: links lead somewhere, commands and options exist.
 
 Their Python is run against a cluster: `tests/client/test_guide_python.py`, `tests/spark/test_guide_spark.py`.
 """
@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from peacefs.command import application
 
 _PROGRAM = typer.main.get_command(application)
-#: What a page may name files of.
+#: The folders whose files a page may name.
 _FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()}
 _BENCHMARKS = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
 
@@ -61,7 +61,7 @@ def test_the_architecture_has_every_package_from_the_top_down() -> None:
 
 
 def _check_use(words: list[str]) -> str | None:
-    """What is wrong with `peacefs WORDS`; a placeholder in capitals ends it."""
+    """Return what is wrong with `peacefs WORDS`; a placeholder in capitals ends it."""
     command: Any = _PROGRAM
     path = "peacefs"
     rest = list(words)

@@ -16,7 +16,7 @@ _TESTS = {
     for path in (_ROOT / "tests").rglob("test_*.py")
     for name in re.findall(r"def (test_\w+)\(", path.read_text())
 }
-#: Whom the page must speak of.
+#: The actors that the page must speak of.
 _ACTORS = (
     "a stranger on the network",
     "a user with a token",

@@ -1,4 +1,4 @@
-"""Which Python `setup.sh` takes of those that a machine has. These Pythons are scripts that stand for some."""
+"""The choice of a Python by `setup.sh` among those of a machine. These Pythons are scripts that stand for some."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Machine:
         return python
 
     def set_up(self, python: str | Path | None = None) -> str:
-        """What is said, up to where packages are installed."""
+        """Run the script up to where packages are installed, and return its output."""
         environment = {"PATH": f"{self.bin}:{os.environ['PATH']}", "PYTHON": str(python or "")}
         done = subprocess.run(
             [SETUP, self._environment], env=environment, capture_output=True, text=True, timeout=180, check=False

@@ -58,30 +58,30 @@ from .rate_curve import PAPER_DISK, RateCurve
 from .toml_lines import NoLines, TomlLines
 
 
-class _Table(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class _TomlTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     pass
 
 
-class _Defaults(_Table, frozen=True):
+class _Defaults(_TomlTable, frozen=True):
     server_link_bytes_s: float = Defaults().server_link_bytes_s
     switch_link_bytes_s: float = Defaults().switch_link_bytes_s
     disk: str | None = None
 
 
-class _Disk(_Table, frozen=True):
+class _Disk(_TomlTable, frozen=True):
     name: str
     streams: list[int]
     bytes_s: list[float]
 
 
-class _Switch(_Table, frozen=True):
+class _Switch(_TomlTable, frozen=True):
     name: str
     uplink: str | None = None
     bytes_s: float | None = None
     cost: int = 1
 
 
-class _Servers(_Table, frozen=True):
+class _Servers(_TomlTable, frozen=True):
     rack: str
     names: list[str]
     bytes_s: float | None = None
@@ -89,13 +89,13 @@ class _Servers(_Table, frozen=True):
     disk: str | None = None
 
 
-class _Link(_Table, frozen=True):
+class _Link(_TomlTable, frozen=True):
     between: tuple[str, str]
     bytes_s: float | None = None
     cost: int = 1
 
 
-class _File(_Table, frozen=True):
+class _File(_TomlTable, frozen=True):
     shape: Literal["tree", "mesh"] = "tree"
     root: str | None = None
     defaults: _Defaults = _Defaults()

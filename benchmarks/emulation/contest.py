@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from peacefs.peace.simulator.bounds import Bounds, bounds
+from peacefs.peace.simulator.bounds import WaitingBounds, bounds
 from peacefs.peace.simulator.simulate import Arrival, simulate
 
 from .emulation import LEAD_S, Emulation
@@ -75,10 +75,10 @@ class Contest:
         found = [times[arrival.write_set.name] for arrival in arrivals]
         return [self._in_paper(0.0, each.asked_s, each.granted_s, each.done_s) for each in found]
 
-    def bounds(self, arrivals: Sequence[Arrival]) -> Bounds:
+    def bounds(self, arrivals: Sequence[Arrival]) -> WaitingBounds:
         """By the rates that links and disks are held to: what was measured is less, and no bound."""
         found = bounds(self._made, arrivals, self._scale.client)
-        return Bounds(self._scale.paper_s(found.mean_s), self._scale.paper_s(found.makespan_s))
+        return WaitingBounds(self._scale.paper_s(found.mean_s), self._scale.paper_s(found.makespan_s))
 
     def _in_paper(self, begin_s: float, *moments_s: float) -> SetTimes:
         return SetTimes(*(self._scale.paper_s(moment_s - begin_s) for moment_s in moments_s))

@@ -39,7 +39,7 @@ def up(
         typer.Option(
             "--dir",
             metavar="DIR",
-            help="Where the cluster keeps everything. [default: peacefs/cluster in XDG data]",
+            help="Data directory of the cluster. [default: peacefs/cluster in XDG data]",
         ),
     ] = None,
     datanodes: Annotated[
@@ -47,7 +47,7 @@ def up(
         typer.Option(
             "--datanodes",
             metavar="N",
-            help=f"How many. [default: as many as DIR has; {local_datanodes_default} in a new one]",
+            help=f"Number of datanodes. [default: as many as DIR has; {local_datanodes_default} in a new one]",
         ),
     ] = None,
     port: Annotated[
@@ -159,7 +159,7 @@ def balance(
             metavar="PERCENT",
             min=0,
             max=100,
-            help="How far a datanode's (or, with --disks, a disk's) use may be from that of all.",
+            help="Allowed distance of a datanode's (or, with --disks, a disk's) use from that of all.",
         ),
     ] = balance_threshold_percent_default,
     rate: Annotated[
@@ -168,7 +168,7 @@ def balance(
             "--rate",
             metavar="BYTES",
             min=balance_bytes_per_second_min,
-            help="What each datanode sends, and receives, a second; with --disks, what it moves.",
+            help="Rate at which each datanode sends, and receives; with --disks, at which it moves.",
         ),
     ] = balance_bytes_per_second_default,
     disks: Annotated[
@@ -302,7 +302,9 @@ def maintenance(
     names: _Datanodes,
     hours: Annotated[
         float,
-        typer.Option("--hours", min=0, max=maintenance_hours_max, help="How long their replicas are waited for."),
+        typer.Option(
+            "--hours", min=0, max=maintenance_hours_max, help="Time for which their replicas are waited for."
+        ),
     ] = maintenance_hours_default,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:

@@ -39,7 +39,9 @@ def count(
 
 def du(
     paths: Paths,
-    summary: Annotated[bool, typer.Option("--summary", "-s", help="Of each PATH as a whole.")] = False,
+    summary: Annotated[
+        bool, typer.Option("--summary", "-s", help="Show one line for each PATH as a whole.")
+    ] = False,
     human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
@@ -62,7 +64,8 @@ def quota_set(
         typer.Option("--names", metavar="N", min=1, help="Files and directories, DIR itself among them."),
     ] = None,
     space: Annotated[
-        str | None, typer.Option("--space", metavar="BYTES", help="Of all replicas; 10g is 10 GiB.")
+        str | None,
+        typer.Option("--space", metavar="BYTES", help="Limit on the bytes of all replicas; 10g is 10 GiB."),
     ] = None,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:

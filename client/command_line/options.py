@@ -22,7 +22,7 @@ Coordinator = Annotated[
         "-c",
         envvar="PEACEFS_COORDINATOR",
         metavar="URL",
-        help="Where the coordinator is: http://host:port, https:// for TLS, or unix:DIR for administrators on "
+        help="Address of the coordinator: http://host:port, https:// for TLS, or unix:DIR for administrators on "
         "its machine. Paths that are webhdfs:// or swebhdfs:// URIs name their own.",
     ),
 ]
@@ -34,14 +34,14 @@ TrashMinutes = Annotated[
         metavar="N",
         min=0,
         max=trash_minutes_max,
-        help="How long what `peacefs rm` removes stays in its user's trash, at least; 0 for no trash.",
+        help="Least time that files removed by `peacefs rm` stay in their user's trash; 0 for no trash.",
     ),
 ]
 Authentication = Annotated[
     AuthenticationMode | None,
     typer.Option(
         "--authentication",
-        help="How callers show who they are: simple believes names, token asks for a token (`peacefs token`). "
+        help="Authentication of callers: simple trusts names, token wants a token (`peacefs token`). "
         "[default: simple where only this machine reaches it, else token]",
         show_default=False,
     ),

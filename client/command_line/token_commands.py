@@ -43,7 +43,9 @@ def _seconds(text: str | float) -> float:
     return float(found[1]) * _UNITS_S[found[2] or "s"]
 
 
-_User = Annotated[str, typer.Option("--user", "-u", metavar="USER", help="Who its bearer is to the cluster.")]
+_User = Annotated[
+    str, typer.Option("--user", "-u", metavar="USER", help="The user that its bearer is to the cluster.")
+]
 _Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
@@ -52,7 +54,7 @@ def create(
     user: _User,
     lifetime: Annotated[
         float,
-        typer.Option("--ttl", metavar="DURATION", parser=_seconds, help="How long: 30m, 12h, 7d."),
+        typer.Option("--ttl", metavar="DURATION", parser=_seconds, help="Lifetime: 30m, 12h, 7d."),
     ] = bearer_token_default_s,
     administrator: Annotated[
         bool,
@@ -140,7 +142,7 @@ def create_client(
     user: _User,
     lifetime: Annotated[
         float,
-        typer.Option("--token-ttl", metavar="DURATION", parser=_seconds, help="How long each token is good."),
+        typer.Option("--token-ttl", metavar="DURATION", parser=_seconds, help="Lifetime of each token."),
     ] = granted_token_default_s,
     as_json: _Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,

@@ -9,7 +9,7 @@ from peacefs.protocol.errors import BadRequest, PeerUnreachable
 from peacefs.protocol.limits import coordinator_http_port_default
 from peacefs.protocol.values.admin_socket import find_socket
 
-#: What begins the address of a local socket, or of a coordinator's directory, which has one.
+#: The beginning of the address of a local socket, or of a coordinator's directory, which has one.
 UNIX = "unix:"
 #: All of them mean the coordinator's HTTP port; `webhdfs` and `swebhdfs` are what Spark is given.
 _SCHEMES = ("http", "webhdfs", "peace")
@@ -22,7 +22,7 @@ class CoordinatorAddress:
 
     host: str
     port: int
-    #: Whether it is spoken to over TLS.
+    #: True to connect over TLS.
     tls: bool = False
     #: The administrators' local socket, in place of host and port.
     socket: Path | None = None

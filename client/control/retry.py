@@ -40,7 +40,7 @@ class RetryPolicy:
         self._clock = clock
         self._sleep = sleep
         self._rng = rng or random.Random()
-        #: Whether the coordinator has ever answered, if only with a refusal.
+        #: True once the coordinator has answered, if only with a refusal.
         self.has_been_answered = False
 
     def ask(self, attempt: Callable[[], T], retry_s: float) -> T:

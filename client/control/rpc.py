@@ -41,7 +41,7 @@ class ControlRpc:
         self._token = token
         where = address.socket
         self._dialled = (address.host, address.port) if where is None else socket_file(where)
-        #: What the connections that lie idle have shown.
+        #: The credential that the idle connections have shown.
         self._shown = token.current() if token is not None else ""
 
     def create(self, request: CreateFile) -> Created:

@@ -273,7 +273,7 @@ class PeaceFsspecFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 self.rm_file(each)
                 continue
             with os_errors():
-                # Of several, one may have gone with the directory that it was in.
+                # One of several may have gone with the directory that it was in.
                 if not self.files.delete(each, recursive=True) and len(paths) == 1:
                     raise FileNotFound(f"{each} does not exist")
 

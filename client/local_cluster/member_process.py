@@ -27,7 +27,7 @@ from peacefs.protocol.service.signs_of_life import SignsOfLife, processor_s
 from peacefs.protocol.tls_variables import SERVICE_VARIABLES
 
 _LOG_TAIL_BYTES = 4096
-# How often a start is looked at.
+# A start is checked so often.
 _LOOK_S = 0.5
 _OTHERS_VARIABLES = (SECRET_FILE_VARIABLE, *SERVICE_VARIABLES)
 
@@ -203,7 +203,7 @@ class Member:
 
 
 def _read_line(pipe: int, is_over: Callable[[], bool]) -> bytes | None:
-    """What the pipe brings up to a newline or its end; None when `is_over`, asked now and then, says so first."""
+    """Read from the pipe up to a newline or its end; None when `is_over`, called now and then, is true first."""
     received = b""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)

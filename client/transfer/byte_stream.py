@@ -46,7 +46,7 @@ class ByteStream:
 
         Raises the error of the consumer that has given up.
         """
-        # What is not `bytes` may change after this call, so it is copied.
+        # Data other than `bytes` may change after this call, so it is copied.
         piece = memoryview(data if isinstance(data, bytes) else bytes(data))
         with self._lock:
             if self._error is not None:

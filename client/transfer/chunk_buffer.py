@@ -40,7 +40,7 @@ class ResendableSource(PacketSource, Protocol):
     """One that gives the packets again, for another pipeline."""
 
     def failed_at_source(self) -> bool:
-        """Whether an error out of `packet` was the producer's own, which no other pipeline can mend."""
+        """Return whether an error out of `packet` was the producer's own, which no other pipeline can mend."""
         ...
 
 
@@ -65,7 +65,7 @@ class ChunkBuffer:
         return self._packets[index]
 
     def failed_at_source(self) -> bool:
-        """Whether an error out of `packet` was the producer's own, which no other pipeline can mend."""
+        """Return whether an error out of `packet` was the producer's own, which no other pipeline can mend."""
         return self._source.error is not None
 
     def _gather(self, wait_s: float) -> fx.Steps[bool]:

@@ -70,7 +70,7 @@ class ChunkReader:
         self._faults: dict[NodeId, PeacefsError] = {}
         self._replica: ShortCircuitReader | _ReplicaStream | None = None
         self._reads_locally = True
-        #: Whether the token has been renewed since the last byte came.
+        #: True if the token has been renewed since the last byte arrived.
         self._is_renewed = False
 
     def next_piece(self, into: memoryview | None = None) -> fx.Steps[memoryview | None]:
@@ -187,7 +187,7 @@ class _ReplicaStream:
         self._next_block = offset - offset % checksum_block_bytes
         self.gave_something = False
         self._ended = False
-        #: What has not been taken of the packet that has begun, its checksums, and whether it is the last.
+        #: The unread rest of the current packet, its checksums, and whether it is the last.
         self._unread = 0
         self._sums = b""
         self._is_last = False
@@ -202,7 +202,7 @@ class _ReplicaStream:
             self._connection = yield from fx.connect(self.hop.address, self.node)
             yield from fx.send(self._connection, self._request, timeout_s=self._timeout_s)
         if self._wanted_from != self._next_block:
-            # What comes next begins with bytes that are not wanted.
+            # The next packet begins with bytes that are not wanted.
             into = None
         data = yield from self._received(self._connection, into, _whole_blocks(into))
         piece = self._checked(memoryview(data))

@@ -94,8 +94,9 @@ def _send(
 
 
 def _another_pipeline_mends(fault: PeacefsError) -> bool:
-    """Whether a node is to blame, or chance. A token that is refused will be refused everywhere;
-    but for a grant that its writer came too late with there is another."""
+    """Return whether another pipeline can succeed: when a node is to blame, or chance. A token that is refused
+    will be refused everywhere; but for a grant that its writer used too late there is another.
+    """
     return fault.culprit is not None or isinstance(
         fault, PeerUnreachable | PeerTimeout | StaleVersion | GrantLapsed
     )

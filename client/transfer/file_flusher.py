@@ -49,7 +49,7 @@ class FileFlusher:
         self._hop_timeout_s = hop_timeout_s
         self._tail = FlushedTail(min(flush_merge_bytes_max, chunk_bytes))
         self._long_part: Written | None = None
-        #: Of the part that was written last and is not published.
+        #: The chunks of the part that was written last and is not published.
         self._chunks: list[ChunkId] = []
         self.has_lease = has_lease
 

@@ -135,7 +135,7 @@ class _FileWriter:
         self._keeper = ChunkKeeper(token, renewal)
         self._failed: list[NodeId] = []
         self._written = 0
-        #: What the file has got for itself and its grants do not give back.
+        #: The chunks that the file requested itself and its grants do not give back.
         self._chunks: list[ChunkId] = []
 
     def write(self) -> fx.Steps[Written]:

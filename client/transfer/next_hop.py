@@ -39,7 +39,7 @@ class NextHop:
         self._onward = list(route[1:])
         self._timeout_s = timeout_s
         self._connection: fx.Connection | None = None
-        #: How long this hop has waited for those after it, once it has acknowledged the chunk.
+        #: The time that this hop has waited for those after it, once it has acknowledged the chunk.
         self.waited_onward_s = 0.0
 
     @property

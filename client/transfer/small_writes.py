@@ -84,7 +84,7 @@ class SmallWrites:
             ahead = self._preallocated.next_request_id(now_s, wanted.replication)
             completed = yield from fx.call(PublishFile(file, written, allocated.token, ahead), Completed)
         except (PeacefsError, KeyboardInterrupt) as error:
-            # Of what is refused for good the coordinator knows what to do.
+            # The coordinator knows how to treat publications that are refused for good.
             if not isinstance(error, PeacefsError) or error.retriable:
                 yield from _abandon(CreateFile(file, allocated.chunk))
             raise

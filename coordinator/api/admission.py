@@ -1,4 +1,4 @@
-"""How many HTTP requests the coordinator works on at once; whoever comes then is told to come again.
+"""Limit how many HTTP requests the coordinator works on at once; later ones are told to come again.
 
 A connection more than `http_connections_max` is closed without a word; so many requests are far fewer, and each of
 them gets an answer that clients repeat after. One client, be it as busy as it likes, leaves some to others. What
@@ -36,7 +36,7 @@ class Admission:
 
     @property
     def in_flight(self) -> int:
-        """How many requests are under way, without those that tell how the coordinator fares."""
+        """Return how many requests are under way, not counting those that ask how the coordinator fares."""
         return self._shares.total
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

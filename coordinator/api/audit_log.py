@@ -164,7 +164,7 @@ class AuditLog:
             os.close(self._descriptor)
 
     def _write(self, lines: deque[bytes], unsaid: int, wants_reopening: bool) -> tuple[deque[bytes], int]:
-        """What could not be written, of lines and of the number of lost ones that no line says yet."""
+        """Return what could not be written: of lines, and of the number of lost lines that no line reports yet."""
         try:
             if wants_reopening or self._is_moved():
                 self._open()

@@ -22,7 +22,7 @@ from peacefs.protocol.webhdfs.query import Query, is_webhdfs, path_of
 from .audit_log import AuditLog, AuditRecord
 from .request_metrics import operation_of
 
-#: What monitors ask all the time, and the page that describes REST. Refusals are told of here, too.
+#: Monitors ask for these all the time, as they do for the page that describes REST. Refusals are logged here, too.
 _NOT_TOLD = ("/v1/status", "/v1/openapi.json", "/v1/docs")
 _DENIALS = (401, 403)
 _ERROR_BODY_BYTES_MAX = 64 * 1024
@@ -30,7 +30,7 @@ _OPERATION_CHARACTERS = 64
 
 
 class _Asked(msgspec.Struct):
-    """What bodies of REST requests may say of themselves; whatever else is in them is passed over."""
+    """The parts of REST request bodies that the audit log reports; it ignores everything else in them."""
 
     path: Any = None
     source: Any = None

@@ -1,4 +1,4 @@
-"""Who asks over HTTP: an ASGI layer that lets in nobody it does not know, and says who it is to those below.
+"""Authenticate HTTP requests: an ASGI layer that refuses strangers and tells the layers below who is calling.
 
 It stands below the limits on work and the guards against browsers, above WebHDFS and REST. Where names are
 believed it is not there, and scopes bear no caller.

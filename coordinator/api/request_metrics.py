@@ -1,4 +1,4 @@
-"""How long the coordinator takes over requests, by operation, for Prometheus."""
+"""Measure how long the coordinator takes over requests, by operation, for Prometheus."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ROUTES = frozenset(
 
 request_seconds = Histogram(
     "peacefs_http_request_seconds",
-    "What HTTP requests took, by WebHDFS's operation or the route of the REST",
+    "Duration of HTTP requests, by WebHDFS's operation or the route of the REST",
     ["operation"],
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0),
     registry=registry,

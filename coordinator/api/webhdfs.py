@@ -339,7 +339,7 @@ class WebHdfs:
 
 
 class _Ticket(Protocol):
-    """Where the data side of an operation is."""
+    """The place where the data side of an operation happens."""
 
     @property
     def http_host(self) -> str: ...

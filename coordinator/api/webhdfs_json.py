@@ -21,7 +21,7 @@ from peacefs.protocol.messages import Usage
 #: HDFS's numbers for what it calls CRC32C, and for the storage policy of who has not chosen one.
 _CRC32C = 2
 _UNSPECIFIED_POLICY = 0
-#: How Hadoop writes a token that has no content: four empty fields.
+#: Hadoop's way of writing a token without content: four empty fields.
 _NO_TOKEN = "AAAAAA"
 
 
@@ -176,7 +176,7 @@ def _datanode_json(node: Node) -> dict[str, Any]:
 
 
 def server_defaults_json(trash_minutes: int) -> dict[str, Any]:
-    """What a client takes for files that it does not say more about, and for how long there is a trash."""
+    """Report the defaults for files that a client does not describe further, and how long trash is kept."""
     return {
         "FsServerDefaults": {
             "blockSize": chunk_bytes_max,

@@ -37,7 +37,7 @@ _HOT: Final[dict[str, Any]] = {
     "storageTypes": ["DISK"],
 }
 _OTHERS: Final = ("ALL_NVDIMM", "ALL_SSD", "COLD", "LAZY_PERSIST", "ONE_SSD", "PROVIDED", "WARM")
-#: What HDFS has as the policy of that which is replicated; its clients know it by the number.
+#: HDFS's policy for replicated files; its clients know it by the number.
 _REPLICATION: Final[dict[str, Any]] = {
     "cellSize": 1 << 20,
     "codecName": "replication",

@@ -110,7 +110,7 @@ class OAuthClients:
         return NewClient(client, secret)
 
     async def delete(self, client_id: str) -> None:
-        """What it was granted ends, too. Raises FileNotFound, Overloaded."""
+        """Delete a client, and end the tokens that it was granted. Raises FileNotFound, Overloaded."""
         client = self._tokens.book.clients.get(client_id)
         if client is None:
             raise FileNotFound(f"there is no OAuth2 client {client_id}")

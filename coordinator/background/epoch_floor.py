@@ -42,7 +42,7 @@ class EpochService:
         self._reader = reader
         self._commit = commit
         self._on_fault = on_fault
-        #: Whether commits are missing, and nobody has accepted that yet: nothing may be changed then.
+        #: True while commits are missing and nobody has accepted their loss: nothing may be changed then.
         self.lacks_commits = reader.lacks_commits()
         if self.lacks_commits:
             log.error("commits of this metadata are missing. %s", _ADVICE)
@@ -98,7 +98,9 @@ class EpochService:
             self._epochs.advanced(await self._commit(change, in_any_case=True))
 
     async def release_gc_floor(self) -> UnreferencedCounts | None:
-        """What may be deleted from now on; None when the floor was not held. Raises ServiceUnready."""
+        """Release the floor and return what may be deleted from now on; None when it was not held. Raises
+        ServiceUnready.
+        """
         self.refuse_without_commits()
         if not await self._commit(lambda tx: tx.release_gc_floor()):
             return None

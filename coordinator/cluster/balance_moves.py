@@ -26,7 +26,7 @@ from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State
 from .repair import Repair, ReplicaCopy
 
-#: How much of a datanode's attention the move of a large chunk takes, in moves of small ones.
+#: The share of a datanode's attention that the move of a large chunk takes, in moves of small ones.
 _LARGE_WEIGHT = 8
 
 
@@ -59,7 +59,7 @@ class MoveFinder:
         self._racks = len({node.rack for node in self._nodes.values()})
         self._found: set[ChunkId] = set()
         self._looks_left = balance_chunks_per_turn
-        #: Whether every source has shown all its chunks.
+        #: True once every source has shown all its chunks.
         self.is_through = True
 
     def find(self, load: Counter[NodeId]) -> Iterator[ReplicaCopy]:

@@ -37,7 +37,7 @@ class _Move:
     length: int
     deadline_s: float
     run: BalanceRun
-    #: Whether the source has answered: neither of the two is busy with it any more.
+    #: True once the source has answered: neither of the two is busy with the move any more.
     is_answered: bool = False
 
 

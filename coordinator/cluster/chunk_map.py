@@ -235,7 +235,7 @@ class ChunkMap:
             replica.version == state.version and replica.length != state.length
         ):
             return ReplicaEvent.MISMATCHED
-        # Of a newer one the completion is not in; the old content is what counts now.
+        # The completion of a newer version has not arrived yet; until then the old content is the valid one.
         event = _REPORTED_NEWER if replica.version > state.version else _REPORTED
         self._apply(state, node, event)
         return event

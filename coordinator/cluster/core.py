@@ -36,7 +36,7 @@ from .chunk_writes import ChunkAssignments, WriteStreams
 from .commands import Order, delete_orders
 from .garbage import Garbage
 from .membership import ADMIN_STATES, AdminState, Membership, Node, State, Transition
-from .network import Network
+from .network import ClusterNetwork
 from .pending_load import PendingLoad
 from .placement import ChunkPlacement
 from .possession import Possession, Question
@@ -56,8 +56,9 @@ _REPORTED_UNREFERENCED, _MISMATCHED = ReplicaEvent.REPORTED_UNREFERENCED, Replic
 
 @dataclass(slots=True)
 class Ticked:
-    """What a tick brought: orders, copies to start (the shell mints their tokens), questions whose answers are for
-    `proven`, and news for the log."""
+    """The result of a tick: orders, copies to start (the shell mints their tokens), questions whose answers are
+    for `proven`, and news for the log.
+    """
 
     orders: list[Order] = field(default_factory=list)
     copies: list[ReplicaCopy] = field(default_factory=list)
@@ -92,7 +93,7 @@ class Cluster:
         self._streams = WriteStreams()
         self._pending = PendingLoad()
         self.members = Membership()
-        self.network = Network(described)
+        self.network = ClusterNetwork(described)
         self.chunks = ChunkMap()
         self.repair = Repair()
         self.balancer = Balancer()
@@ -292,7 +293,7 @@ class Cluster:
 
         Raises InvalidTopology, and changes nothing, when a datanode is called as a switch is.
         """
-        Network(described).topology(self.members.all())
+        ClusterNetwork(described).topology(self.members.all())
         self.network.describe(described)
         for node in self.members.all():
             self.members.move(node.id, self.network.rack_of(node.registration))

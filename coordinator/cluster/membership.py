@@ -36,10 +36,10 @@ class Node:
     registration: Register
     usage: Usage
     heard_s: float
-    #: Where it stands, which is not always where it says (`network.Network`).
+    #: The rack that the cluster assigns, not always the one that the datanode states (`network.ClusterNetwork`).
     rack: str
     state: State = State.ALIVE
-    #: Whether its full report is in.
+    #: True once its full report has arrived.
     reported: bool = False
     disks: list[DiskReport] = field(default_factory=list)
     id: NodeId = field(init=False)

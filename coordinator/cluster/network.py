@@ -22,16 +22,16 @@ from peacefs.topology.routes import Hop, Routes
 
 from .membership import Node
 
-#: Where a datanode stands whose rack is no path: what Hadoop calls it.
+#: The rack of a datanode whose own is no path: Hadoop's name for it.
 DEFAULT_RACK = "/default-rack"
 
 
-class Network:
+class ClusterNetwork:
     """The places of datanodes, and their links and disks."""
 
     def __init__(self, described: Topology | None = None) -> None:
         self._described = described or Topology()
-        #: Whether there is a description at all.
+        #: True when there is a description at all.
         self.is_described = described is not None
         #: Rises with every new description.
         self.revision = 0
@@ -98,8 +98,9 @@ class NetworkLoad:
 
 
 def load_of(topology: Topology, pipelines: Iterable[Sequence[NodeId]]) -> NetworkLoad:
-    """What these pipelines use. Their writers' own links are not known; of nodes that have gone nothing is
-    counted. Of equally cheap ways the first is taken."""
+    """Count the load of these pipelines on the links. Their writers' own links are unknown, and nodes that have
+    gone are left out. Among equally cheap ways the first is taken.
+    """
     routes, load = Routes(topology), NetworkLoad()
     for pipeline in pipelines:
         nodes = [topology.servers[node] for node in pipeline if node in topology.servers]

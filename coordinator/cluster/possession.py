@@ -88,12 +88,13 @@ class Possession:
         self._nonce = nonce
         self._asked: dict[ChunkId, Evidence] = {}
         self._complete: deque[ChunkId] = deque()
-        #: What a datanode has to be sent, once it has answered what it was sent before.
+        #: The challenges to send to a datanode once it has answered the last ones.
         self._queued: dict[NodeId, list[ReplicaChallenge]] = {}
         self._sent: dict[NodeId, tuple[ProveReplicas, float]] = {}
         self._bytes: Counter[NodeId] = Counter()
         self._count: Counter[NodeId] = Counter()
-        #: How often in a row, and until when a chunk is not asked about again; the oldest first.
+        #: For each chunk, how often in a row it was refused and until when it is not asked about again; the oldest
+        #: first.
         self._refused: OrderedDict[ChunkId, tuple[int, float]] = OrderedDict()
         self.proven_total = 0
         self.refused_total = 0
@@ -191,7 +192,7 @@ class Possession:
         return [self._asked.pop(self._complete.popleft()) for _ in range(count)]
 
     def accept(self, chunk: ChunkId) -> None:
-        """What was asked for has been shown."""
+        """Accept a proof: the replica that was asked for has been shown."""
         self.proven_total += 1
         self._refused.pop(chunk, None)
 

@@ -115,7 +115,7 @@ class Repair:
         if target is None and barred:
             return None
         if target is None:
-            # Where every other node has failed, the failed ones get another chance at the next plan.
+            # When every other node has failed, the failed ones get another chance at the next plan.
             self._failed_targets.pop(chunk, None)
             return None
         source = min(sources, key=lambda node: (busy.get(node, 0), node))

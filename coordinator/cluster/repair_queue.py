@@ -39,7 +39,7 @@ class LowRedundancyQueue:
         self._by_left.setdefault(left, {})[chunk] = None
 
     def discard(self, chunk: ChunkId) -> None:
-        """That it is not in the set is fine."""
+        """Remove a chunk; one that is not in the set is fine."""
         left = self._left.pop(chunk, None)
         if left is None:
             return
@@ -51,7 +51,7 @@ class LowRedundancyQueue:
             self._left = {}
 
     def with_left(self, left: int) -> int:
-        """How many have so many replicas left."""
+        """Return how many chunks have so many replicas left."""
         return len(self._by_left.get(left, ()))
 
     def first(self, limit: int, but: Container[ChunkId]) -> list[ChunkId]:

@@ -26,7 +26,7 @@ class Readiness:
     def __init__(self, now_s: float) -> None:
         self._started_s = now_s
         self._expected: set[NodeId] = set()
-        #: Whether all chunks that the namespace knows have been loaded.
+        #: True once all chunks that the namespace knows have been loaded.
         self.loaded = False
         self.settled = False
 
@@ -40,8 +40,9 @@ class Readiness:
         self._expected.update(nodes)
 
     def judge(self, now_s: float, members: Membership, chunks: ChunkMap) -> bool:
-        """Whether enough is known now: most chunks have been found and all who are expected are here, or it took
-        so long that nobody else is waited for."""
+        """Return whether enough is known now: most chunks have been found and all expected datanodes are here, or
+        the wait for the rest has lasted long enough.
+        """
         if self.settled:
             return True
         alive = members.alive()

@@ -1,4 +1,4 @@
-"""Which datanodes are much slower than the others, as hops of pipelines or at their disks. Pure.
+"""Find datanodes that are much slower than the others, as hops of pipelines or at their disks. Pure.
 
 Each datanode tells how long its successors let it wait, and how long its own disks took
 (`messages.LatencySample`). What counts for a hop is the median of what its predecessors say, so that one bad link
@@ -33,7 +33,7 @@ _MAD_SCALE = 1.4826
 
 
 class SlowPart(Enum):
-    """What of a datanode is slow."""
+    """The part of a datanode that is slow."""
 
     HOP = "hop"
     DISK = "disk"
@@ -51,7 +51,7 @@ class Slowness:
 
 
 class SlowPeers:
-    """What datanodes say of each other, and what is made of it."""
+    """Collect what datanodes report of each other, and derive which of them are slow."""
 
     def __init__(self) -> None:
         self._said: dict[NodeId, Sequence[LatencySample]] = {}
@@ -119,7 +119,7 @@ class SlowPeers:
 
 
 def _medians(said: Mapping[NodeId, Sequence[LatencySample]]) -> dict[NodeId, float]:
-    """Of those who had enough to do for it to mean something."""
+    """Return the medians of those that had enough to do for a median to mean something."""
     return {
         node: median(sample.seconds for sample in samples)
         for node, samples in said.items()
@@ -138,7 +138,7 @@ def find_outliers(measured: Mapping[NodeId, float]) -> tuple[float, list[NodeId]
 
 
 def avoidable(slow: Sequence[NodeId], racks: Mapping[NodeId, str], replication: int) -> frozenset[NodeId]:
-    """Which of the slow ones new chunks can do without, of the candidates in `racks`.
+    """Return which slow nodes new chunks can avoid, among the candidates in `racks`.
 
     So many stay that all replicas find a place, in two racks if there are two; and no more than a part is avoided:
     when many are slow, the others would be overrun.

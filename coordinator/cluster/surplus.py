@@ -1,4 +1,5 @@
-"""Which replicas may go: those in excess, so that no rack is left out, and corrupt ones that others replace. Pure.
+"""Decide which replicas may go: surplus ones, leaving no rack without one, and corrupt ones that others replace.
+Pure.
 
 None goes for others that are only said to be there: their datanodes are asked first (`possession`), and those that
 did not show that they hold what is to go count for nothing here. While they are asked, and while what they say
@@ -52,7 +53,7 @@ class Surplus:
                     break
 
     def _forget_dead_corrupt(self, chunk: ChunkId, state: ChunkState) -> None:
-        """What a dead datanode holds it says when it comes back."""
+        """Forget corrupt replicas of dead datanodes, which report what they hold when they come back."""
         for node in state.corrupt:
             found = self._members.get(node)
             if found is None or found.state is State.DEAD:
@@ -72,7 +73,7 @@ class Surplus:
         return staying if has_excess else []
 
     def judge(self, now_s: float, evidence: Evidence) -> list[Drop]:
-        """What may go of a chunk whose holders have answered."""
+        """Return which replicas of a chunk may go, now that its holders have answered."""
         chunk = evidence.chunk
         state = self._chunks.get(chunk)
         if state is None or chunk not in self._chunks.over or state.version != evidence.version:
@@ -89,7 +90,7 @@ class Surplus:
         return [Drop(chunk, state.version, state.length, node) for node in nodes]
 
     def _in_excess(self, state: ChunkState, evidence: Evidence) -> list[NodeId]:
-        """Of those that hold the same as they have shown, as many as are not wanted."""
+        """Return the surplus among the holders that still hold what they have shown."""
         staying = self._chunks.staying(state)
         if not all(self._is_alive(node) for node in staying):
             return []
@@ -108,7 +109,7 @@ def _state(chunks: ChunkMap, chunk: ChunkId) -> ChunkState:
 
 
 def _dispensable(holders: Sequence[NodeId], members: Membership, excess: int) -> list[NodeId]:
-    """Which holders to drop: from the rack with the most replicas first, the fullest node of it first."""
+    """Choose which holders to drop: from the rack with the most replicas first, its fullest node first."""
     kept = list(holders)
     dropped = []
     for _ in range(excess):

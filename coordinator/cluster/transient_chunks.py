@@ -29,7 +29,7 @@ class _Announced:
 
 @dataclass(slots=True)
 class _Freed:
-    """What a file referred to. `holders` have a good replica, `corrupt` a bad one: both are to be dropped."""
+    """A chunk that a file referred to. `holders` have good replicas, `corrupt` bad ones: all are to be dropped."""
 
     freed_s: float
     replica: Replica
@@ -47,7 +47,7 @@ class TransientChunks:
 
     @property
     def freed_count(self) -> int:
-        """How many freed chunks are still kept."""
+        """Return how many freed chunks are still kept."""
         return len(self._freed)
 
     def holders(self, chunk: ChunkId) -> Sequence[NodeId]:

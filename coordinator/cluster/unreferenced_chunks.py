@@ -1,4 +1,4 @@
-"""What datanodes hold and the namespace does not know: writes under way, and garbage of those that failed. Pure.
+"""Track what datanodes hold and the namespace does not know: writes under way, and garbage of failed ones. Pure.
 
 After a restore from an older backup it is also the data that was written since. Counts are kept, never taken by
 a scan: there may be millions.
@@ -20,7 +20,7 @@ _SLACK = 1000
 
 
 class UnreferencedCounts(NamedTuple):
-    """How much is unreferenced; of it, what was written in earlier epochs than the one asked about."""
+    """How much is unreferenced, and how much of that earlier epochs than the given one wrote."""
 
     chunks: int
     replicas: int
@@ -164,7 +164,7 @@ class UnreferencedChunks:
             yield from ((node, replica) for node, replica in holders.items() if not self._is_lost(node, chunk))
 
     def counts(self, epoch: int) -> UnreferencedCounts:
-        """Of all, and of what was written before `epoch`."""
+        """Count all unreferenced chunks, and those written before `epoch`."""
         return UnreferencedCounts(
             chunks=len(self._replicas),
             replicas=self._count,

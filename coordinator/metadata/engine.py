@@ -61,7 +61,7 @@ class Accepted(NamedTuple):
 class Engine(ABC):
     """A way to keep metadata in the directory of a coordinator. Knows no clock but the file system's."""
 
-    #: How the names of all of its files begin.
+    #: The beginning of the names of all of its files.
     file_prefix: str
 
     @abstractmethod

@@ -64,7 +64,7 @@ class Epochs:
     def shown(self, node: NodeId, epoch_seen: int, commit_seen: int = 0) -> HoldFloor | None:
         """A datanode shows what it has seen. None when that is nothing new, and it may be told our epoch."""
         limit = self.numbering.epoch if node in self._accepted else self.numbering.epoch - 1
-        # What one that we have accepted has heard of may be our own commit.
+        # A commit that an accepted node has heard of may be our own.
         shows_missing = commit_seen > self._found_tx and node not in self._accepted
         if epoch_seen <= limit and not shows_missing:
             self._accepted.add(node)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from peacefs.protocol.errors import Overloaded, ServiceUnready
 from peacefs.protocol.limits import commit_batch_max, commit_queue_max, metadata_tend_interval_s
 
-from .store import Metadata, MetadataFault, MetadataFull, Outcome, Transaction
+from .store import Metadata, MetadataFault, MetadataFull, RequestOutcome, Transaction
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class GroupCommit:
 
     @property
     def waiting(self) -> int:
-        """How many changes wait."""
+        """Return how many changes wait."""
         return len(self._waiting)
 
     def close(self) -> None:
@@ -129,7 +129,9 @@ class GroupCommit:
             self._deliver(partial(_settle_all, batch, outcomes))
 
     def _next_batch(self) -> list[_Waiting] | None:
-        """What waits, up to a limit, nothing after a pause; None when the end was asked for and all is done."""
+        """Return the waiting changes up to a limit, nothing after a pause, and None when the end was requested and
+        all is done.
+        """
         with self._changed:
             if not self._waiting:
                 if self._closed:
@@ -160,7 +162,7 @@ def run_now(metadata: Metadata, request: Callable[[Transaction], T]) -> T:
     return answer
 
 
-def _settle_all(batch: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
+def _settle_all(batch: Sequence[_Waiting], outcomes: Sequence[RequestOutcome]) -> None:
     for waiting, outcome in zip(batch, outcomes, strict=True):
         _settle(waiting.future, outcome)
 
@@ -170,7 +172,7 @@ def _refuse(batch: Sequence[_Waiting], error: Callable[[], ServiceUnready]) -> N
         waiting.future.set_exception(error())
 
 
-def _settle(future: Future[Any], outcome: Outcome) -> None:
+def _settle(future: Future[Any], outcome: RequestOutcome) -> None:
     if outcome.error is not None:
         future.set_exception(outcome.error)
     else:
@@ -178,7 +180,7 @@ def _settle(future: Future[Any], outcome: Outcome) -> None:
 
 
 def no_room() -> ServiceUnready:
-    """What whoever wants a change is told while the disk is full."""
+    """Return the answer to every request for a change while the disk is full."""
     return ServiceUnready(
         "the coordinator's disk is full: nothing can be changed until there is room. Free some and try again"
     )

@@ -20,7 +20,7 @@ class InodeKind(Enum):
 
 
 class Mode(Enum):
-    """What an operator has decided about a datanode."""
+    """An operator's decision about a datanode."""
 
     IN_SERVICE = "in service"
     #: It gets nothing new, and what it holds is copied to others; then it can be switched off for good.
@@ -75,7 +75,7 @@ class QueryRecord:
 
 @dataclass(frozen=True, slots=True)
 class InodeStatus:
-    """What a lister or stat sees. Times are milliseconds since 1970, lengths bytes.
+    """The attributes that a listing or a stat shows. Times are milliseconds since 1970, lengths bytes.
 
     `name` is the last component of the path; empty for the path that was itself asked for.
     """
@@ -127,7 +127,7 @@ class ChunkRecord:
 
 @dataclass(frozen=True, slots=True)
 class TreeSummary:
-    """What `du` and `count` show for a tree. A quota is that of its top; None for none."""
+    """The totals that `du` and `count` show for a tree, with its top's own quota; None for no quota."""
 
     directories: int
     files: int
@@ -170,7 +170,7 @@ class Inode(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What an entry was renamed from, and when."""
+    """The place that an entry was renamed from, and when."""
 
     path: str
     renamed_ms: int
@@ -192,7 +192,7 @@ class NamespaceUsage(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """What a directory may hold, None for as much as may be; and what it holds, itself included."""
+    """A directory's limits, None for no limit, and its usage, itself included."""
 
     names_max: int | None
     bytes_max: int | None
@@ -200,7 +200,7 @@ class Quota(NamedTuple):
 
 
 class RightsChange(NamedTuple):
-    """Who may remove what may have changed: of a directory that `child` was added to, or of `inode` itself.
+    """A change that may alter who may remove what: to a directory that gained `child`, or to `inode` itself.
 
     `moved` is whether the child was there before, with whatever lies below it.
     """
@@ -219,14 +219,14 @@ class Discarded(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """Who may extend a file. The number begins with the epoch and is never drawn twice."""
+    """The right to extend a file. The number begins with the epoch and is never drawn twice."""
 
     number: int
     holder: str
 
 
 class RecordedRun(NamedTuple):
-    """Who may write to a checkpoint root by its number, which is drawn like a lease's; and who says so.
+    """The right to write to a checkpoint root by its number, which is drawn like a lease's; and who says so.
 
     `pid` is 0 if nobody said; `ended_ms` is None until it says that it is over.
     """

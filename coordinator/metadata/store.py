@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 from .model import InodeId
 from .topics.answers import AnswerChanges, AnswerReader
-from .topics.chunks import ChunkChanges, ChunkReader
+from .topics.chunks import ChunkChanges, ChunkRecordReader
 from .topics.credentials import CredentialChanges, CredentialReader
 from .topics.leases import LeaseChanges, LeaseReader
 from .topics.names import NameChanges, NameReader
@@ -56,8 +56,8 @@ class MetadataFull(Exception):
     """There was no room on the disk for a commit: nothing of it was done, and a later one may be."""
 
 
-class Outcome(NamedTuple):
-    """What became of one request of a commit: its answer, or why it changed nothing."""
+class RequestOutcome(NamedTuple):
+    """The outcome of one request of a commit: its answer, or the reason why it changed nothing."""
 
     answer: Any
     error: Exception | None
@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
 
 class Reader(
     NameReader,
-    ChunkReader,
+    ChunkRecordReader,
     LeaseReader,
     SnapshotReader,
     QuotaReader,
@@ -76,7 +76,7 @@ class Reader(
 ):
     """Reads committed state. For one thread at a time. What can be read is said by topic in `topics`."""
 
-    #: Where paths begin.
+    #: The inode at which paths begin.
     root: InodeId = ROOT
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Transaction(
     AnswerChanges,
     CredentialChanges,
 ):
-    """What one request reads and writes. It takes effect with all its changes or not at all.
+    """The reads and writes of one request. They take effect all together or not at all.
 
     `at_tx`, where a method takes it, is the transaction in which the thing was discarded, if that was not now.
     """
@@ -125,7 +125,7 @@ class Metadata(ABC):
 
     #: Drawn at random when the store was made; every service of the cluster knows it.
     cluster_id: str
-    #: Whether the last commit that had something to write found room on the disk.
+    #: True if the last commit that had something to write found room on the disk.
     has_room: bool = True
     #: The number of the last commit that is durable.
     tx_durable: int
@@ -158,7 +158,7 @@ class Metadata(ABC):
         """Make durable what is known of the last commit beside the store. Raises MetadataFault."""
 
     @abstractmethod
-    def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[Outcome]:
+    def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[RequestOutcome]:
         """Runs the requests one after the other and makes durable what they did, in one commit.
 
         A request that raises leaves no trace. When this returns, the rest will stay. Raises MetadataFull when the

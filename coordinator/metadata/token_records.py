@@ -31,7 +31,7 @@ class IssuedToken:
 
 @dataclass(frozen=True, slots=True)
 class RevokedToken:
-    """What is refused until it would have ended by itself."""
+    """A token that is refused until it would have expired anyway."""
 
     id: str
     ends_ms: int

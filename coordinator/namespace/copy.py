@@ -59,7 +59,7 @@ class TreeCopy:
     top: InodeId
     growth: Growth
     at_tx: int
-    #: Whether a pin keeps that state; else a snapshot does.
+    #: True if a pin keeps that state; otherwise a snapshot does.
     pinned: bool
 
 

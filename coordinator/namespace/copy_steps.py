@@ -14,9 +14,9 @@ from peacefs.coordinator.metadata.store import Reader, Transaction
 
 from .paths import NamespacePath
 
-#: Whether an extended attribute of this name is to be copied.
+#: Returns whether an extended attribute of this name is to be copied.
 Keeps = Callable[[str], bool]
-#: What an inode is to be copied as, given the directory that it lies in and its name; may raise.
+#: Returns the inode to write for the copy, given the directory it lies in and its name; may raise.
 Renewal = Callable[[NamespacePath, str, Inode], Inode]
 
 

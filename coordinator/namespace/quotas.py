@@ -23,7 +23,7 @@ from .resolution import find_existing
 
 #: For `set_quota`: as many as may be. HDFS's number.
 NO_LIMIT: Final = -1
-#: What is there more or less below some directories, the root's first.
+#: A change of usage below some directories, the root's first.
 Charge = tuple[Sequence[InodeId], NamespaceUsage]
 _UNITS: Final = ((1 << 60, "E"), (1 << 50, "P"), (1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 

@@ -25,7 +25,7 @@ def discard(tx: Transaction, inode: Inode) -> list[ChunkRecord]:
         else:
             tx.remove_inode(inode.inode)
         return []
-    # Who extends it is fenced off even while a part of a long file waits to be reclaimed.
+    # The writer is fenced off even while a part of a long file waits to be reclaimed.
     tx.drop_lease(inode.inode)
     _, freed = _reclaim_file(tx, inode, reclaim_entries_per_commit, None)
     return freed

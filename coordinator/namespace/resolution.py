@@ -30,7 +30,7 @@ class ResolvedPath(NamedTuple):
 
     path: NamespacePath
     inodes: list[InodeId]
-    #: What the last of them is.
+    #: The last of the inodes passed.
     deepest: Inode
 
     @property

@@ -21,7 +21,7 @@ from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import request_id_characters_max
 
-#: What can be remembered: whether it was done, a length, a path, or nothing worth saying.
+#: The replies that can be cached: success, a length, a path, or nothing worth saying.
 A = TypeVar("A", bound=bool | int | str | None)
 
 

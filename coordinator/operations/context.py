@@ -22,7 +22,7 @@ from peacefs.protocol.limits import read_token_lifetime_s, startup_hold_s, start
 from peacefs.protocol.tokens import Signer
 
 from .chunk_permits import ChunkPermits
-from .core_driver import CoreDriver, Links
+from .core_driver import CoreDriver, DatanodeSender
 from .waiters import Wait, wait_on_loop
 
 T = TypeVar("T")
@@ -39,13 +39,13 @@ class OperationContext:
     commit: Commit
     core: CoordinatorCore
     signer: Signer
-    links: Links
+    links: DatanodeSender
     callers: Callers = field(default_factory=Callers)
     monotonic: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     wait: Wait = wait_on_loop
-    #: How long a reader goes on before its rights are looked at again.
+    #: How long a reader may continue before its rights are checked again.
     read_token_lifetime_s: float = read_token_lifetime_s
     waiting_max: int = startup_waiting_max
     #: Hears how long the set of each grant had waited, in seconds.

@@ -1,6 +1,6 @@
 """Performs the commands of the core: here, and nowhere else, a decision becomes a message, a permit or a log line.
 
-The service and the simulated world drive the core through this; they differ in the `Links` that carry messages.
+The service and the simulated world drive the core through this; they differ in their `DatanodeSender`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .waiters import Wait, Waiters
 log = logging.getLogger("peacefs.coordinator")
 
 
-class Links(Protocol):
+class DatanodeSender(Protocol):
     """The connections by which datanodes are reached."""
 
     def send(self, node: NodeId, message: Message, /) -> None:
@@ -42,7 +42,7 @@ class CoreDriver:
     def __init__(
         self,
         core: CoordinatorCore,
-        links: Links,
+        links: DatanodeSender,
         permits: ChunkPermits,
         monotonic: Callable[[], float],
         on_waited: Callable[[float], object],

@@ -44,7 +44,8 @@ class ChunkPlacer:
             write_token_lifetime_s,
         )
         self._ctx.cluster.assignments.assign(chunk, writer)
-        # Who comes later is given another: this one may be garbage before its writer can say that it is kept.
+        # A later writer is given another chunk: this one may be garbage before its writer can report that it is
+        # kept.
         begin_by_s = self._ctx.wall_clock() + chunk_begin_s
         hops, head = [node.hop for node in nodes], nodes[0]
         if is_shown:

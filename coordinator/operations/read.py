@@ -194,7 +194,7 @@ class ReadOperations:
     async def _opened(self, path: str, user: str) -> _OpenedFile:
         """The file as it is when this returns; nothing may be awaited before the replicas are looked up."""
         if not self._ctx.is_ready:
-            # What cannot be opened is refused at once.
+            # A file that cannot be opened is refused at once.
             self._open(path, user)
             await self._ctx.until_ready()
         return self._open(path, user)

@@ -1,5 +1,5 @@
-"""Whether a caller may remove all that lies below a path: looked at in turns, as a tree may be large, and once
-more, for what has changed since, by the transaction that removes it.
+"""Check whether a caller may remove everything below a path: step by step, as a tree may be large, and again by
+the transaction that removes it, for changes made since.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ from .leases import Leases
 
 
 class TruncateConcat:
-    """Who has lost the lease of a file, and does not know it yet, is fenced off by the same commit."""
+    """Truncate and concatenate files. A writer that has lost its lease without knowing is fenced off by the same
+    commit.
+    """
 
     def __init__(self, context: OperationContext, leases: Leases) -> None:
         self._ctx = context

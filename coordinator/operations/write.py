@@ -209,7 +209,7 @@ class WriteOperations:
         try:
             allocated, _head = self._placer.place(token.replication, writer_host, frozenset(), writer_of(lease))
         except NoDatanodes:
-            # What was flushed is safe all the same; the writer asks for a chunk when it has more.
+            # The flushed bytes are safe all the same; the writer asks for a chunk when it has more.
             return Flushed(renewed, publication.length)
         return Flushed(renewed, publication.length, allocated)
 

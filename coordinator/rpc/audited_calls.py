@@ -38,7 +38,7 @@ class AuditedRpc:
         seconds: float,
     ) -> None:
         """Have a call recorded. Of whom is known from its `caller`; else a call with a token is its user's."""
-        # What is published at once bears the file within.
+        # A publication at once carries the file within.
         asked = getattr(message, "file", message)
         path, user = getattr(asked, "path", None), getattr(asked, "user", None)
         auth = "simple"

@@ -68,14 +68,14 @@ class ClientLinks:
         self._open: set[ClientLink] = set()
         #: Those without a call under way, longest first. Who finds its connection closed makes another.
         self._idle: dict[ClientLink, None] = {}
-        #: What they hold of frames that have begun, and how many of them come from one address.
+        #: The memory that their unfinished frames hold, and how many connections come from one address.
         self.frames: FrameBudget[ClientLink] = FrameBudget(begun_frames_bytes_max)
         self.crowd: ConnectionCounts[str] = ConnectionCounts(client_links_per_address_max)
         #: Those with one, and what answers it.
         self._busy: dict[ClientLink, asyncio.Task[None]] = {}
 
     def link(self) -> ClientLink:
-        """What serves a connection that has just come."""
+        """Return the link that serves a new connection."""
         return ClientLink(self)
 
     def link_of(self, caller: Caller) -> ClientLink:
@@ -91,7 +91,7 @@ class ClientLinks:
     # -- called by links ---------------------------------------------------------------------------
 
     def opened(self, link: ClientLink) -> None:
-        """Of too many the one goes that has been idle for longest."""
+        """Register a new connection; over the limit, close the one that has been idle longest."""
         self._open.add(link)
         self._idle[link] = None
         if len(self._open) > client_links_max:
@@ -267,7 +267,7 @@ class ClientLink(asyncio.Protocol):
         self._work()
 
     def _who(self) -> Caller | None:
-        """Who calls, now: a token may have ended since the last call. Raises Unauthenticated."""
+        """Return the caller as of now: a token may have expired since the last call. Raises Unauthenticated."""
         if self._caller is not None or self._links.authenticate is None:
             return self._caller
         assert self._peer is not None

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("peacefs.coordinator")
 
 
-#: What orders and questions are answered with.
+#: The answers to orders and questions.
 _ANSWERS = Done | Failure | DiskBalance | ReplicasProven
 
 
@@ -63,7 +63,7 @@ class NodeLink(asyncio.Protocol):
         self._next_tag = 1
         self._deadline: asyncio.TimerHandle
         self._heard_s = 0.0
-        #: Whether more has come than was done in one turn; then nothing more is read.
+        #: True when more has arrived than one turn handled; then nothing more is read.
         self._behind = False
         self.name: NodeId = ""
 
@@ -159,7 +159,7 @@ class NodeLink(asyncio.Protocol):
         self._transport.abort()
 
     def silence_s(self) -> float:
-        """How long ago anything came."""
+        """Return for how long nothing has arrived."""
         return self._server.clock() - self._heard_s
 
     @property

@@ -1,4 +1,4 @@
-"""What gateways and our clients ask of files over frames: messages to operations, outcomes to replies."""
+"""Dispatch the file calls of gateways and our clients over frames: messages to operations, outcomes to replies."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ N = TypeVar("N", NewFile, OpenFile, NameCall)
 _WITH_A_TOKEN = (
     *(AllocateChunk, CompleteFile, KeepChunks, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet),
 )
-#: What datanodes ask, as clients that live in them.
+#: Calls by datanodes, as clients that live in them.
 CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, StreamEnded, StreamsFound)
-#: What clients ask, who are who they say they are, as over HTTP.
+#: Calls by clients, which authenticate as over HTTP.
 CALLS_OF_CLIENTS = (NameCall, *_WITH_A_TOKEN, CreateFile, PublishFile, OpenFile, FlushFile, StateReads)
 
 

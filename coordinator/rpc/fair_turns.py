@@ -25,7 +25,7 @@ class Turns:
 
     @property
     def busy(self) -> bool:
-        """Whether a link has more to do than fitted into its turn."""
+        """Return whether a link has more to do than fitted into its turn."""
         return bool(self._waiting)
 
     def queue(self, link: Busy) -> None:

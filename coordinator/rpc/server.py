@@ -115,7 +115,9 @@ class NodeServer:
         self._calls.stop()
 
     async def ask(self, node: NodeId, message: Message) -> Message:
-        """What a datanode answers at once. Raises BadRequest if it is not connected, PeerTimeout, its Failure."""
+        """Ask a datanode and return its immediate answer. Raises BadRequest if it is not connected, PeerTimeout,
+        its Failure.
+        """
         link = self._links.get(node)
         if link is None:
             raise BadRequest(f"no datanode {node} is connected")
@@ -132,7 +134,9 @@ class NodeServer:
     # -- called by links ---------------------------------------------------------------------------
 
     def opened(self, link: NodeLink) -> None:
-        """Who connects and says nothing keeps nobody out: of too many, the longest silent one goes."""
+        """Register a new connection; over the limit, close the one that has been silent longest, so that nobody is
+        kept out.
+        """
         self._open.add(link)
         self._strangers[link] = None
         if len(self._strangers) > handshakes_waiting_max:

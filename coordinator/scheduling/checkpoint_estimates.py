@@ -1,4 +1,5 @@
-"""What writers who state nothing will still write for a checkpoint: what they wrote for the last one. Pure.
+"""Estimate how much a writer that states nothing will still write for a checkpoint: as much as for the last one.
+Pure.
 
 A writer is known by its host and checkpoint root. What it writes without a longer pause is one checkpoint.
 """
@@ -12,7 +13,7 @@ from peacefs.protocol.limits import checkpoint_pause_s, checkpoint_roots_remembe
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSource:
-    """Who writes: the client's host, and the root of the checkpoint that the file belongs to."""
+    """The writer's host, and the root of the checkpoint that the file belongs to."""
 
     host: str
     root: str
@@ -29,7 +30,7 @@ class CheckpointEstimate:
 
     @property
     def to_come_bytes(self) -> int:
-        """What is expected beyond what was granted already."""
+        """Return the bytes expected beyond those granted already."""
         return max(0, self.last_bytes - self.granted_bytes)
 
 

@@ -27,6 +27,6 @@ class CopySlots:
             self.begin(policy, chunk, source, target)
 
     def end(self, chunk: ChunkId) -> int | None:
-        """What the policy calls it; None for one that is not known or has ended."""
+        """End a copy and return the policy's name for it; None for one that is unknown or has ended."""
         _, _, number = self._copies.pop(chunk, (None, None, None))
         return number

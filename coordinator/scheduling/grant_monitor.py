@@ -52,7 +52,7 @@ class LapsedGrants:
         ]
 
     def _is_broken(self, grant: InFlight) -> bool:
-        """Whether its writing has begun and cannot go on, for nothing comes through the head any more."""
+        """Return whether its writing has begun and cannot go on, because the head receives nothing any more."""
         head = grant.nodes[0]
         return grant.begun and (head in self._dead or head in grant.denied)
 
@@ -68,7 +68,7 @@ class LapsedGrants:
 
 
 def is_lapsed(now_s: float, grant: InFlight) -> bool:
-    """Whether nobody can begin to use it any more, wherever the clocks are."""
+    """Return whether nobody can begin to use it any more, however far the clocks are apart."""
     return now_s - grant.granted_s > grant_open_s + 2 * grant_clock_slack_s
 
 
@@ -81,13 +81,15 @@ _APART_S = idle_grant_look_s / 2
 
 
 class IdleGrants:
-    """Whom to ask, and what the answers tell."""
+    """Decide which heads to ask for the progress of their streams, and judge from the answers which grants are
+    idle.
+    """
 
     def __init__(self) -> None:
         self._bytes_s = 0.0
 
     def use(self, topology: Topology) -> None:
-        """What a stream is granted for depends on disks and links."""
+        """Return the disks and links that a stream occupies while it is granted."""
         self._bytes_s = _IDLE_BELOW * calibrate(topology).stream_bytes_s
 
     def questions(self, now_s: float, grants: Iterable[InFlight]) -> list[Ask]:
@@ -105,7 +107,7 @@ class IdleGrants:
         return [Ask(head, tuple(chunks)) for head, chunks in heads.items()]
 
     def is_idle(self, grant: InFlight, seen: StreamProgress) -> bool:
-        """Whether it does, as the head sees it now. What comes late or twice changes nothing."""
+        """Return whether the stream is idle, as its head sees it now. Late and repeated reports change nothing."""
         before = grant.progress
         if before is not None and seen.begun_s == before.begun_s and seen.seen_s < before.seen_s + _APART_S:
             return grant.is_idle

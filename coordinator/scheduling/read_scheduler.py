@@ -1,4 +1,4 @@
-"""Who may read which chunk of a checkpoint, and at which datanode: few readers at each, over all clients. Pure.
+"""Grant reads of a checkpoint's chunks, each at one datanode: few readers at each, over all clients. Pure.
 
 SGuard, section 6.2: with Table 8's disks the aggregate falls to a third with the third reader. Chunks being
 written come first: where they have taken all slots of a datanode, one reads there. Whoever asked first is served
@@ -24,15 +24,16 @@ from peacefs.protocol.limits import (
     reads_stated_max,
 )
 
-#: Where nobody counts: no datanode that lives has the chunk, and its reader is to find that out.
+#: Not counted against any node: no live datanode has the chunk, and its reader is to find that out.
 NOWHERE: NodeId = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What a reader states: chunks by its own numbers. `wanted` are those that it would read next, with the
+    """A reader's request: chunks by its own numbers. `wanted` are those that it would read next, with the
     datanodes that have them, nearest first; `holding` those that were granted; `at_once` how many it reads
-    together."""
+    together.
+    """
 
     reader: str
     #: Counts its statements.
@@ -64,7 +65,7 @@ class WaitingReader:
 
     @property
     def waiting(self) -> int:
-        """How many of the chunks that it has named are not granted yet."""
+        """Return how many of its stated chunks are not granted yet."""
         return sum(number not in self.grants for number in self.request.wanted)
 
 
@@ -98,7 +99,7 @@ class RecoveryReads:
             # Overtaken by what was said later.
             return []
         known.request = request
-        # What it was given and has not heard of yet comes again, as long as it wants it.
+        # A grant that the reader has not heard of yet is sent again, as long as the reader wants the chunk.
         unheard = {number: node for number, node in known.grants.items() if number in request.wanted}
         self._set_grants(known, {**unheard, **request.holding})
         if not request.wanted and not request.holding:
@@ -153,16 +154,16 @@ class RecoveryReads:
     # -- what there is to see ----------------------------------------------------------------------
 
     def grants(self, reader: str) -> dict[int, NodeId]:
-        """Where a reader may read which of its chunks."""
+        """Return at which datanode a reader may read each granted chunk."""
         known = self._readers.get(reader)
         return dict(known.grants) if known else {}
 
     @property
     def readers(self) -> list[WaitingReader]:
-        """Who asked first is first."""
+        """Return the readers in the order of their requests."""
         return sorted(self._readers.values(), key=lambda each: each.asked_s)
 
     @property
     def at_node(self) -> dict[NodeId, int]:
-        """How many read at each datanode where somebody does."""
+        """Return the number of readers at each datanode that has any."""
         return {node: count for node, count in self._at_node.items() if count and node != NOWHERE}

@@ -236,7 +236,7 @@ class Scheduling:
                 grant.denied.add(node)
 
     def _take_over(self, now_s: float, stream: StreamUnderWay) -> None:
-        """What an earlier epoch granted holds its capacity in this one too."""
+        """Take over a grant of an earlier epoch; it holds its capacity in this one too."""
         grant = taken_over(stream, now_s)
         self._grants[stream.chunk] = grant
         self._adopt(grant)
@@ -252,7 +252,7 @@ class Scheduling:
     def answered(
         self, now_s: float, node: NodeId, asked: Iterable[ChunkId], found: Mapping[ChunkId, StreamProgress]
     ) -> list[Effect]:
-        """Which of the chunks that it was asked about a datanode is receiving."""
+        """Take in which of the chunks in question a datanode is receiving."""
         effects: list[Effect] = []
         for chunk in asked:
             grant = self._grants.get(chunk)
@@ -268,7 +268,7 @@ class Scheduling:
         return effects
 
     def _looked(self, now_s: float, grant: InFlight, seen: StreamProgress) -> list[Effect]:
-        """What is made no use of is others' until it is."""
+        """Lend the capacity of an idle grant to others until its writer goes on."""
         before, grant.is_idle = grant.is_idle, self._idle.is_idle(grant, seen)
         if grant.is_idle == before:
             return []
@@ -296,7 +296,7 @@ class Scheduling:
 
     @property
     def has_more(self) -> bool:
-        """Whether the policy stopped for others' sake and should get its next turn soon, by a `tick`."""
+        """Return whether the policy stopped for others' sake and should get its next turn soon, by a `tick`."""
         return self._policy.has_more
 
     def _fallen_silent(self, now_s: float) -> list[str]:
@@ -409,7 +409,7 @@ class Scheduling:
 
     @property
     def datanodes(self) -> int:
-        """How many may receive chunks."""
+        """Return how many datanodes may receive chunks."""
         return len(self._topology.servers)
 
     @property
@@ -428,7 +428,7 @@ class Scheduling:
     # -- what is less urgent -----------------------------------------------------------------------
 
     def has_room(self, node: NodeId) -> bool:
-        """Whether the chunks on their way leave a slot of the datanode for a copy."""
+        """Return whether the chunks on their way leave a slot of the datanode for a copy."""
         return self._policy.has_room(node)
 
     def copy_begins(self, now_s: float, chunk: ChunkId, source: NodeId, target: NodeId) -> list[Effect]:

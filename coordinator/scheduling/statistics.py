@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from peacefs.protocol.limits import fast_lane_bytes_max
 
-#: How much of the past counts: the last so many of each.
+#: Statistics cover the last so many events of each kind.
 _REMEMBERED = 1000
-#: What a chunk is thought to take before any has ended: 64 MiB at half of a gigabit.
+#: The assumed time for a chunk before any has ended: 64 MiB at half of a gigabit.
 _FIRST_GUESS_S = 1.0
 _WEIGHT_OF_LATEST = 0.1
 

@@ -22,13 +22,13 @@ from peacefs.protocol.messages import StreamProgress, StreamUnderWay
 
 from .checkpoint_estimates import CheckpointSource
 
-#: How grants that were taken over are called, whose sets nobody has stated here.
+#: The name of grants that were taken over and whose sets nobody has stated here.
 TAKEN_OVER = "taken over"
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSetRequest:
-    """What a writer states: chunks as bytes by its own numbers.
+    """A writer's request: chunks as bytes by its own numbers.
 
     `link` is the datanode whose gateway asks, None for a client that asks by HTTP; `writer` the datanode that
     the data comes from, if it is one of ours; `source` is given where the rest of the checkpoint is estimated, and
@@ -77,11 +77,11 @@ class ScheduledSet:
     in_flight: set[ChunkId] = field(default_factory=set)
 
     def is_silent(self, now_s: float) -> bool:
-        """Whether it waits, and its writer has not been heard of for too long."""
+        """Return whether it waits and its writer has not been heard of for too long."""
         return bool(self.waiting) and now_s - self.heard_s > write_set_silence_s
 
     def for_policy(self, more_bytes: int, *, begun: bool) -> WriteSet:
-        """What waits, as the policy wants it. Renumbers."""
+        """Return the waiting requests in the policy's form. Renumbers."""
         self.numbered = list(self.waiting)
         request = self.request
         return WriteSet(
@@ -120,7 +120,7 @@ class InFlight:
     source: CheckpointSource | None = None
     denied: set[NodeId] = field(default_factory=set)
     begun: bool = False
-    #: Whether its writer makes so little use of it that others have its room; when its head was looked at last.
+    #: True if its writer hardly used it when its head was last asked, so that its capacity is lent to others.
     is_idle: bool = False
     looked_s: float = 0.0
     progress: StreamProgress | None = None
@@ -133,7 +133,7 @@ class InFlight:
 
 
 def taken_over(stream: StreamUnderWay, now_s: float) -> InFlight:
-    """What an earlier coordinator granted and is being written."""
+    """Return the chunks that an earlier coordinator granted and that are being written."""
     return InFlight(
         chunk=stream.chunk,
         version=stream.version,
@@ -161,7 +161,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """What a set waits for can never be granted; it is forgotten."""
+    """Refuse a set that waits for something that can never be granted; it is forgotten."""
 
     write_set: str
     link: NodeId | None

@@ -1,4 +1,4 @@
-"""What is told of checkpoints over REST: what a process beside the coordinator finds in their files, and runs.
+"""Inspect checkpoints for REST: a process beside the coordinator reads their files, and runs are added.
 
 Which command that process is, is given from above: the coordinator knows nothing of Spark (decision 12).
 """

@@ -65,7 +65,7 @@ def _encoded(task: Task) -> bytes:
 
 
 def carry_out(task: bytes) -> bytes:
-    """What the process does: its input to its output."""
+    """Run the planning process: read its input, write its output."""
     result: _Planned | _Refused
     try:
         result = _Planned(dry_run(msgspec.json.decode(task, type=Task)))

@@ -1,4 +1,4 @@
-"""Where a checkpoint's replicas are: by host and by rack, from the chunk map."""
+"""Locate a checkpoint's replicas by host and by rack, from the chunk map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which query runs where, and what becomes of it when its driver or its node dies. Pure: events and `now` in,
+"""Decide which query runs where, and what follows when its driver or its node dies. Pure: events and `now` in,
 records to be made durable out.
 
     WAITING --an agent is chosen--> STARTING --the run is begun, and committed--> RUNNING --exit status 0--> ENDED
@@ -215,7 +215,7 @@ class Supervision:
     # -- starting ------------------------------------------------------------------------------------
 
     def due(self, now_s: float) -> list[QueryRecord]:
-        """What waits, need wait no longer, and can be started somewhere."""
+        """Return the queries that wait, need wait no longer, and can be started somewhere."""
         return [
             query.record
             for query in self.queries.values()
@@ -315,7 +315,7 @@ class Supervision:
 
 
 def _is_same(known: QueryRecord, asked: QueryRecord) -> bool:
-    """Whether what is asked for is there, perhaps because it was asked for before."""
+    """Return whether the requested state exists already, perhaps because of an earlier request."""
 
     def contents(record: QueryRecord) -> tuple[object, ...]:
         return record.user, record.command, record.checkpoint, record.nodes, record.restarts_max
@@ -324,7 +324,7 @@ def _is_same(known: QueryRecord, asked: QueryRecord) -> bool:
 
 
 def _allows(beat: AgentBeat, record: QueryRecord) -> bool:
-    """Whether an agent's list has the query's command for its user, with what it wants to add to it."""
+    """Return whether an agent's list allows the query's command for its user, with the arguments it adds."""
     for command in beat.commands:
         if command.name == record.command[0]:
             is_allowed = record.is_superuser or record.user in command.users

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """How many bytes of a checkpoint's replicas lie on each host, and how many different ones in each rack."""
+    """The bytes of a checkpoint's replicas on each host, and the different ones in each rack."""
 
     by_host: Mapping[str, int] = field(default_factory=dict)
     by_rack: Mapping[str, int] = field(default_factory=dict)

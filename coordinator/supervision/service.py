@@ -42,7 +42,7 @@ class Begun(Protocol):
 
 
 class Fence(Protocol):
-    """What runs are begun and ended with: `fencing.QueryRuns`."""
+    """The operations that begin and end runs: `fencing.QueryRuns`."""
 
     def begin(self, path: str, user: str, host: str, pid: int, *, in_any_case: bool) -> Awaitable[Begun]: ...
     def end(self, location: str, user: str, *, in_any_case: bool) -> Awaitable[None]: ...
@@ -60,7 +60,7 @@ class SupervisionService:
     ) -> None:
         """Without `token_of` names are believed, and runs get none."""
         self._token_of = token_of
-        #: Of each run that an agent is told of, and until when it is told this one.
+        #: For each run that an agent is told of, its token, and until when the agent gets this one.
         self._tokens: dict[tuple[str, str], tuple[str, float]] = {}
         self._ctx = context
         self._fence = fence
@@ -68,7 +68,7 @@ class SupervisionService:
         self._core = context.core.supervision
         #: The run of each query that a committed record has an agent run.
         self._committed: dict[str, str] = {}
-        #: What the core decided last of each query, and what of it could not be committed so far.
+        #: The core's last decision for each query, and those that could not be committed so far.
         self._latest: dict[str, QueryRecord] = {}
         self._refused: list[QueryRecord] = []
 
@@ -204,12 +204,12 @@ class SupervisionService:
             return
         self._latest.update((record.name, record) for record in stamped)
         try:
-            # What was decided first is handed over first: nothing may come between a decision and this.
+            # Decisions are handed over in their order: nothing may come between a decision and this.
             await self._ctx.commit(
                 lambda tx: [tx.record_query(record) for record in records], in_any_case=in_any_case
             )
         except ServiceUnready:
-            # Of what was decided since, and may be committed by now, nothing is to be overwritten.
+            # A later decision, which may be committed by now, must not be overwritten.
             self._refused += [record for record in records if self._latest.get(record.name) is record]
             raise
         for record in records:

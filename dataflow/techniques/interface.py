@@ -53,9 +53,9 @@ class Guard:
 
 class Technique(ABC):
     name: ClassVar[str]
-    #: Whether rows for a consumer that is away are dropped, so that nothing waits for it.
+    #: True if rows for an absent consumer are dropped, so that nothing waits for it.
     drops_for_absent: ClassVar[bool] = False
-    #: Whether rows may be lost; else a unit that finds rows lost stops the query.
+    #: True if rows may be lost; otherwise a unit that finds rows lost stops the query.
     tolerates_gaps: ClassVar[bool] = False
 
     @abstractmethod

@@ -205,7 +205,8 @@ class CoordinatorLink:
                 backoff_s = reregister_backoff_s
             except PeerRefused as refusal:
                 log.error("the coordinator refuses this datanode: %s", refusal.message)
-                # What passes may be this datanode's own link of before, until the coordinator misses it.
+                # A refusal that passes may be due to this datanode's own earlier link, until the coordinator
+                # misses it.
                 if not refusal.retriable or time.monotonic() - started_s > dead_after_s:
                     with self._state:
                         self._refusal = refusal

@@ -25,7 +25,7 @@ from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import DiskReport, Usage
 from peacefs.protocol.runtime import effects as fx
 
-#: How a disk is shown that works and has no room.
+#: The state shown for a disk that works and has no room.
 FULL: Final = "full"
 
 
@@ -48,7 +48,7 @@ class Disk:
         self.store = store
         self.state = DiskState.WORKING if fault is None else DiskState.FAILED
         self.fault = fault
-        #: Whether it has come to have no room, and has not since had room for a chunk of the largest size.
+        #: True from when it runs out of room until it has room again for a chunk of the largest size.
         self.is_full = False
         self._probes = itertools.count(1)
 

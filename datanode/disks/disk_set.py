@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from peacefs.datanode import metrics
 from peacefs.datanode.store.chunk_store import Blocks, ReadPlan, Sealed, Staged
-from peacefs.datanode.store.recovery_report import Recovery
+from peacefs.datanode.store.recovery_report import StoreRecovery
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, StartupError
 from peacefs.protocol.ids import ChunkId, Version, show
@@ -54,13 +54,13 @@ class DiskSet:
         self._on_lost = on_lost
         self._on_changed = on_changed
         self._lock = threading.Lock()
-        #: How many are writing a chunk to a disk.
+        #: The number of writers of a chunk to a disk.
         self._writers: defaultdict[tuple[ChunkId, Disk], int] = defaultdict(int)
         self._staged: dict[Staged, Disk] = {}
         self._plans: dict[ReadPlan, Disk] = {}
         #: For each chunk that is being moved, the disk whose replica of it does not count.
         self._hidden: dict[ChunkId, Disk] = {}
-        #: How many look through all replicas, meanwhile none changes over from one disk to another.
+        #: The number of walks through all replicas; none moves from one disk to another meanwhile.
         self._listings = 0
 
     @property
@@ -82,13 +82,13 @@ class DiskSet:
 
     # -- start and end -----------------------------------------------------------------------------
 
-    def recover(self) -> fx.Steps[Recovery]:
+    def recover(self) -> fx.Steps[StoreRecovery]:
         """Reads what is there; to be run once, before anything else.
 
         A disk that fails here is out, and one that takes no change is only read, as at any other time. Raises
         StartupError if there is none to write to.
         """
-        whole = Recovery()
+        whole = StoreRecovery()
         for disk in self._disks:
             part = yield from self._recover(disk)
             whole.unfinished += part.unfinished
@@ -110,7 +110,7 @@ class DiskSet:
         whole.replicas = len(self.replicas())
         return whole
 
-    def _recover(self, disk: Disk) -> fx.Steps[Recovery]:
+    def _recover(self, disk: Disk) -> fx.Steps[StoreRecovery]:
         if disk.is_readable:
             disk.state, disk.fault = yield from disk.examine()
         if disk.is_readable:
@@ -119,7 +119,7 @@ class DiskSet:
             except StartupError as error:
                 disk.state, disk.fault = DiskState.FAILED, error.message
                 yield from disk.store.close()
-        return Recovery()
+        return StoreRecovery()
 
     def _drop_doubles(self) -> fx.Steps[int]:
         """A disk that was away may bring back what has been written to another since: the newest version stays."""

@@ -33,7 +33,7 @@ _CREDENTIAL = "credential.key"
 _LOCK = "lock"
 _COMMIT = "commit.seen"
 _COMMIT_RECORD = struct.Struct(">QI")
-# What a directory may hold that nobody has used yet: also the traces of a claim that was cut short.
+# The entries that a directory may hold that nobody has used yet: also the traces of a claim that was cut short.
 _HARMLESS = {_IDENTITY_IN_THE_MAKING, _LOCK, "lost+found"}
 
 
@@ -155,7 +155,7 @@ def _make_durably(path: Path) -> None:
 
 
 def _close_to_others(path: Path) -> None:
-    """What lies deeper is out of reach with these, however much it is."""
+    """Close a directory to other users; without access to it, everything deeper is out of their reach."""
     try:
         private_files.mend(path, lambda entry: entry.name != "lost+found")
     except OSError as error:

@@ -42,10 +42,10 @@ class StoreMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         usage, disks = self._disks.usage(), self._disks.reports()
-        yield _gauge("peacefs_store_used_bytes", "What the store takes on its disks", usage.used_bytes)
-        yield _gauge("peacefs_store_live_bytes", "Of it, what replicas need", usage.live_bytes)
+        yield _gauge("peacefs_store_used_bytes", "Room that the store takes on its disks", usage.used_bytes)
+        yield _gauge("peacefs_store_live_bytes", "The part of it that replicas need", usage.live_bytes)
         yield _gauge("peacefs_store_dead_bytes", "And what does not", usage.used_bytes - usage.live_bytes)
-        yield _gauge("peacefs_store_available_bytes", "What may still be stored", usage.available_bytes)
+        yield _gauge("peacefs_store_available_bytes", "Room for further chunks", usage.available_bytes)
         segments = sum(disk.store.segments for disk in self._disks.working)
         yield _gauge("peacefs_store_segments", "Segment files for small chunks", segments)
         yield _gauge("peacefs_store_replicas", "Replicas that are held", sum(disk.replicas for disk in disks))
@@ -53,8 +53,10 @@ class StoreMetrics(Collector):
         for state, count in sorted(Tally(disk.state for disk in disks).items()):
             states.add_metric([state], count)
         yield states
-        used = GaugeMetricFamily("peacefs_disk_used_bytes", "What a disk's chunks take", labels=["directory"])
-        size = GaugeMetricFamily("peacefs_disk_capacity_bytes", "That and what is left", labels=["directory"])
+        used = GaugeMetricFamily("peacefs_disk_used_bytes", "Room that a disk's chunks take", labels=["directory"])
+        size = GaugeMetricFamily(
+            "peacefs_disk_capacity_bytes", "Room for chunks on a disk, used and free", labels=["directory"]
+        )
         for disk in disks:
             used.add_metric([disk.directory], disk.used_bytes)
             size.add_metric([disk.directory], disk.capacity_bytes)
@@ -69,7 +71,7 @@ class StoreMetrics(Collector):
         yield _gauge("peacefs_connections_idle", "Connections kept for later", self._idle_connections())
         samples = GaugeMetricFamily(
             "peacefs_hop_seconds_per_mebibyte",
-            "What successors, and the own disk, took lately",
+            "Recent time for a MiB of successors, and of the own disk",
             labels=["datanode"],
         )
         for sample in self._samples():

@@ -212,7 +212,7 @@ class Scrubber:
         self._progress = msgspec.structs.replace(self._progress, **fields)
 
     def _load(self, now_s: float) -> fx.Steps[ScrubProgress]:
-        """Where it was. Without a trace, or with one that cannot be read, a round begins now."""
+        """Load the scrubber's position. Without a record, or with an unreadable one, a round begins now."""
         try:
             file = yield from fx.open_file(self._paths.scrubbing)
             raw = yield from closing(file, fx.read_at(file, 0, _STATE_BYTES_MAX))

@@ -19,7 +19,7 @@ from peacefs.protocol.messages import Replica
 from peacefs.protocol.runtime import effects as fx
 from peacefs.topology.rate_curve import RateCurve
 
-#: What was left unused shortly before may be used at once: a writer that is a little late does not idle the disk.
+#: Time left unused shortly before may be used at once: a writer that is a little late does not idle the disk.
 _BURST_S = 0.01
 
 
@@ -40,8 +40,9 @@ def parse_curve(text: str) -> RateCurve:
 
 
 class DiskArm:
-    """Whose turn it is, and until when: one after the other, each at the rate of all who are there. Thread-safe;
-    does not wait itself."""
+    """Give users of a disk turns, one after the other, each at the rate for their number. Thread-safe; does not
+    wait itself.
+    """
 
     def __init__(self, curve: RateCurve) -> None:
         self._curve = curve

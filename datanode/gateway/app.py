@@ -55,7 +55,7 @@ log = logging.getLogger("peacefs.gateway")
 T = TypeVar("T")
 #: Raises AccessDenied if a request is not of the user whom its read token was given to.
 CheckBearer = Callable[[Scope, str], None]
-#: What takes an upload's bytes from its stream, on a thread.
+#: Takes an upload's bytes from its stream, on a thread.
 Writer = Callable[[Upload], fx.Steps[WriteStats]]
 
 _HELLO = b"A datanode of peacefs. Files are read and written through the coordinator's address.\n"
@@ -230,7 +230,7 @@ class Gateway:
 
     async def _read(self, wanted: ReadFile, scope: Scope, receive: Receive, send: Send) -> None:
         read_token = self._reader(wanted.token, scope)
-        # Where a file is that a token has named for too long the coordinator says anew, if it still may be read.
+        # For a token that is too old, the coordinator locates the file anew, if it still may be read.
         chunks = read_token.chunks if read_token.chunks and read_token.expires_s >= self._wall_clock() else []
         own = await self._own.read(wanted, chunks)
         if own is not None:

@@ -1,4 +1,4 @@
-"""What the uploads through a datanode may hold in memory, all together.
+"""Limit the memory that all uploads through a datanode hold together.
 
 A writer holds its chunk until the pipeline has acknowledged it, so uploads that grow side by side could use up
 the budget with none of them able to finish. Hence one upload at a time may overdraw, until it has given
@@ -42,7 +42,7 @@ class BufferBudget:
     def _grant(self, share: BufferShare, count: int) -> bool:
         client = share.client
         taken = self._of_client.get(client, 0) + count
-        # Who overdraws the whole goes on: it would wait here for who waits for it there.
+        # The upload that overdraws the whole budget goes on: it would otherwise wait for one that waits for it.
         overdraws_share = taken > self._per_client_max and self._overdrawing is not share
         if overdraws_share and self._overdrawing_share.get(client, share) is not share:
             return False

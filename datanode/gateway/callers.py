@@ -1,4 +1,4 @@
-"""Who calls a gateway: the bearer of a token, which has to be the user whom the signed URL names.
+"""Authenticate a gateway's callers: the bearer of a token must be the user whom the signed URL names.
 
 A URL alone is then of no use to whoever has seen it in a log. Credentials are verified with public keys that the
 coordinator has told over its authenticated connection; nothing is asked of anybody.

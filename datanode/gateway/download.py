@@ -59,7 +59,7 @@ class Pieces:
 
     @property
     def unread(self) -> int:
-        """How many bytes have not been given."""
+        """Return how many bytes have not been given out."""
         return self._end - self._at
 
     async def next(self) -> Piece | None:
@@ -84,7 +84,7 @@ class Pieces:
         return None if self._local_chunk is None else await self._local_chunk.next_piece()
 
     def _local_chunk_at(self) -> LocalChunk | None:
-        """What is wanted of the chunk at which the reader is, if it is here."""
+        """Return the range wanted of the reader's current chunk, if it is here."""
         begin = 0
         for chunk in self._layout.chunks:
             if begin + chunk.length > self._at:

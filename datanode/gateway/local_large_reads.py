@@ -101,7 +101,7 @@ class LocalChunk:
         return (yield from self._server.read_piece(self._plan, self._request, gateway_local_piece_bytes))
 
     def close(self) -> None:
-        """What is still being read is let go of when that has ended, as late as it may be."""
+        """Close the files; one that is still being read is released when that read has ended, however late."""
         self._is_over = True
         if self._reading is not None:
             self._reading.add_done_callback(self._let_go)

@@ -39,7 +39,7 @@ _read_by_loop, _read_by_thread = (metrics.local_small_reads.labels(by) for by in
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What a thread brings: the bytes, and the file, opened once more to be kept."""
+    """A thread's result: the bytes, and the file, opened once more to be kept."""
 
     data: bytes | None
     file: fx.File | None = None
@@ -130,7 +130,7 @@ class LocalSmallReads:
 
 
 def _request(wanted: ReadFile, chunks: Sequence[ChunkLayout]) -> ReadChunk | None:
-    """What is asked of the only chunk of a small file; None for others, and where no byte is wanted."""
+    """Return the range wanted of the only chunk of a small file; None for others, and for empty ranges."""
     if len(chunks) != 1 or chunks[0].length > small_chunk_bytes_max:
         return None
     (chunk,) = chunks

@@ -17,7 +17,7 @@ from peacefs.protocol.tokens import ChunkWrite, OneTimeChunk, Signer
 
 
 class OneTimeChunks:
-    """Of one process of a datanode, by the name that it registers with."""
+    """Track the one-time chunks of one process of a datanode, by the name that it registers with."""
 
     def __init__(
         self, signer: Signer, process: str, *, remembered_max: int = one_time_chunks_remembered_max

@@ -21,7 +21,7 @@ Run = Callable[[fx.Steps[Any]], asyncio.Future[Any]]
 
 
 class ReadTokenRenewal:
-    """Of one answer; belongs to the event loop."""
+    """Renew the token of one answer; belongs to the event loop."""
 
     def __init__(self, signer: Signer, wall_clock: Callable[[], float], run: Run, token: str, held: str) -> None:
         """`held` is the token of one of the file's chunks: so little is asked about."""

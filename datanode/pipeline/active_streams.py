@@ -1,4 +1,4 @@
-"""Which granted chunks are being received here, for whoever asks. Every pipeline thread writes to it."""
+"""Track which granted chunks are being received here. Every pipeline thread writes to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peacefs.protocol.messages import AskStreams, StreamProgress, StreamsFound, 
 from peacefs.protocol.tokens import ChunkWrite
 
 
-class Stream:
+class ActiveStream:
     """One that its pipeline thread keeps up to date. Times in seconds, by any one clock."""
 
     def __init__(self, token: ChunkWrite, begun_s: float) -> None:
@@ -31,7 +31,7 @@ class Stream:
         self.received = received
 
     def progress(self, now_s: float) -> StreamProgress:
-        """What there is to say of it."""
+        """Return the stream's progress."""
         return StreamProgress(self.token.chunk, self.received, self._waited(now_s), self._begun_s, now_s)
 
     def _waited(self, now_s: float) -> float:
@@ -45,7 +45,7 @@ class StreamsUnderWay:
     def __init__(self, node: NodeId) -> None:
         self._node = node
         self._lock = threading.Lock()
-        self._streams: dict[ChunkId, list[Stream]] = {}
+        self._streams: dict[ChunkId, list[ActiveStream]] = {}
         self._epoch = 0
 
     def registered(self, epoch: int) -> None:
@@ -53,7 +53,7 @@ class StreamsUnderWay:
         with self._lock:
             self._epoch = epoch
 
-    def begin(self, token: ChunkWrite, now_s: float) -> Stream:
+    def begin(self, token: ChunkWrite, now_s: float) -> ActiveStream:
         """A chunk may come twice at once, when its writer has timed out on the first.
 
         Raises GrantLapsed, at the head, for what an earlier coordinator granted: this one has not been told of it,
@@ -62,11 +62,11 @@ class StreamsUnderWay:
         with self._lock:
             if token.nodes[0] == self._node and epoch_of(token.chunk) < self._epoch:
                 raise GrantLapsed("the coordinator that granted this chunk is gone; ask for it again")
-            stream = Stream(token, now_s)
+            stream = ActiveStream(token, now_s)
             self._streams.setdefault(token.chunk, []).append(stream)
             return stream
 
-    def end(self, stream: Stream) -> None:
+    def end(self, stream: ActiveStream) -> None:
         with self._lock:
             chunk = stream.token.chunk
             self._streams[chunk].remove(stream)
@@ -84,7 +84,7 @@ class StreamsUnderWay:
         ]
 
     def find(self, question: AskStreams, now_s: float) -> StreamsFound:
-        """Which of these are here, and how far they are."""
+        """Return which of these chunks are being received here, and their progress."""
         with self._lock:
             there = [streams[-1] for chunk in question.chunks if (streams := self._streams.get(chunk))]
         return StreamsFound(question.chunks, [stream.progress(now_s) for stream in there])

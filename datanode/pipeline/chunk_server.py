@@ -85,7 +85,7 @@ class ChunkServer:
         return bytes(piece)
 
     def has(self, chunk: ChunkId) -> bool:
-        """Whether a replica is here, of whichever version."""
+        """Return whether a replica is here, of whichever version."""
         return self._store.find(chunk) is not None
 
     def open(self, request: ReadChunk) -> fx.Steps[ReadPlan]:

@@ -1,4 +1,4 @@
-"""What may be asked on a data connection, and the loop that answers it.
+"""Dispatch requests on a data connection: the permitted ones, and the loop that answers them.
 
 Every request carries a token, so it makes no difference who asks. An answer is the request's own, or Failure;
 after one that leaves the two sides out of step the connection is closed.
@@ -29,7 +29,7 @@ class DataRequests:
 
     @property
     def streams(self) -> int:
-        """How many chunks are being received or sent: the load that heartbeats tell."""
+        """Return how many chunks are being received or sent: the load that heartbeats report."""
         return self._streams
 
     def serve_connection(self, connection: fx.Connection) -> fx.Steps[None]:
@@ -39,7 +39,7 @@ class DataRequests:
         yield from fx.close(connection)
 
     def _serve_request(self, connection: fx.Connection) -> fx.Steps[bool]:
-        """Whether another request may follow."""
+        """Serve a request and return whether another may follow."""
         try:
             request, data, *_ = yield from fx.next_request(connection, timeout_s=idle_connection_timeout_s)
         except ProtocolViolation as fault:
@@ -88,5 +88,5 @@ class DataRequests:
 
 
 def _read_in_full(request: Message) -> bool:
-    """Whether nothing more of a failed request can be on its way."""
+    """Return whether nothing more of a failed request can be on its way."""
     return isinstance(request, ReadChunk | RequestDescriptor) or (isinstance(request, WriteChunk) and request.last)

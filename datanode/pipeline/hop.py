@@ -40,12 +40,12 @@ from peacefs.protocol.messages import Done, Hop, Packet, Receipt, Replica, Strea
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkWrite, Signer
 
-from .active_streams import Stream, StreamsUnderWay
+from .active_streams import ActiveStream, StreamsUnderWay
 from .latency_samples import LatencySamples
 
 
 class _Place(NamedTuple):
-    """Where this node stands in one chunk's pipeline."""
+    """This node's place in one chunk's pipeline."""
 
     upstream: NodeId | None
     #: The hops after it.
@@ -54,7 +54,7 @@ class _Place(NamedTuple):
 
 
 class _Stopwatch:
-    """What one chunk's time goes into. Each look at the clock ends one step and begins the next."""
+    """Split one chunk's time into steps. Each look at the clock ends one step and begins the next."""
 
     def __init__(self) -> None:
         self.looked_s = 0.0
@@ -101,7 +101,7 @@ class PipelineHop:
         """
         token = self._token((yield from fx.wall_clock()), opening)
         if not token.grant:
-            yield from self._receive(upstream, opening, data, Stream(token, 0.0))
+            yield from self._receive(upstream, opening, data, ActiveStream(token, 0.0))
             return
         is_head = token.pipeline[0].node == self._node
         stream = self._streams.begin(token, (yield from fx.now()))
@@ -116,7 +116,9 @@ class PipelineHop:
         if is_head:
             yield from _report_end(opening, length)
 
-    def _receive(self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, stream: Stream) -> fx.Steps[int]:
+    def _receive(
+        self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, stream: ActiveStream
+    ) -> fx.Steps[int]:
         """The chunk's length, once it is acknowledged."""
         place, watch = self._place(stream.token), _Stopwatch()
         # Nothing but the token says whom to connect to: this node proves to a stranger that it knows the secret.
@@ -165,7 +167,7 @@ class PipelineHop:
         opening: WriteChunk,
         data: Bytes,
         onward: NextHop | None,
-        stream: Stream,
+        stream: ActiveStream,
         watch: _Stopwatch,
     ) -> fx.Steps[Sealed]:
         """Forwards and stores up to the last packet, and seals."""
@@ -209,7 +211,7 @@ class PipelineHop:
         length: int,
         onward: NextHop | None,
         watch: _Stopwatch,
-        stream: Stream,
+        stream: ActiveStream,
     ) -> fx.Steps[tuple[bytes, Bytes]]:
         """Forwards all and stores all but the last, whose checksums and data it gives."""
         while True:
@@ -248,7 +250,7 @@ class PipelineHop:
         yield from onward.release()
         metrics.chunks_forwarded.inc()
         metrics.bytes_forwarded.inc(sealed.length)
-        # What its disk took lies partly in the time that this hop's own took, and is not seen then.
+        # The disk's time lies partly within the time of this hop's own, and is not seen then.
         its_own_s = max(0.0, watch.onward_s - onward.waited_onward_s)
         self._samples.took(watch.looked_s, onward.node, its_own_s, sealed.length)
         return receipts

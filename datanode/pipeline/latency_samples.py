@@ -1,4 +1,4 @@
-"""How long the successors of this datanode, and its own disks, took lately over chunks. Thread-safe.
+"""Measure the recent times of this datanode's successors, and of its own disks, over chunks. Thread-safe.
 
 A predecessor notices best that a hop is slow: it waits for it. Of what it waits, the hop says what it waited for
 the one after it, so that nobody is blamed for another. Time is counted by the MiB, a smaller chunk for one.
@@ -28,7 +28,7 @@ class _Spent:
 
 @dataclass
 class LatencySamples:
-    """What was spent in this window of time and in the one before."""
+    """The times spent in this window and in the one before."""
 
     _now: dict[NodeId, _Spent] = field(default_factory=dict)
     _before: dict[NodeId, _Spent] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class LatencySamples:
                 self._now.setdefault(node, _Spent()).add(_Spent(seconds, max(1.0, size / MIB), 1))
 
     def lately(self, now_s: float) -> list[LatencySample]:
-        """Of this window and the one before."""
+        """Return the sample over this window and the one before."""
         with self._lock:
             self._turn_over(now_s)
             samples = []

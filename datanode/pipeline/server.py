@@ -69,7 +69,7 @@ class DataServer:
         self._lock = threading.Lock()
         self._ended = threading.Condition(self._lock)
         self._serving: set[SocketConnection] = set()
-        #: What clients' frames hold that have begun, and how many clients' connections come from which host.
+        #: The memory for clients' unfinished frames, and how many clients' connections come from which host.
         self._frames: FrameBudget[SocketConnection] = FrameBudget(begun_frames_bytes_max)
         self._crowd: ConnectionCounts[str] = ConnectionCounts(per_address_max)
         self._host_of: dict[SocketConnection, str] = {}
@@ -147,7 +147,7 @@ class DataServer:
         return True
 
     def _make_room(self) -> None:
-        """Who has connected and says nothing keeps nobody out who does: the longest silent one goes."""
+        """Close the connection that has been silent longest, so that silent ones keep nobody out."""
         longest = next(iter(self._silent), None)
         if longest is not None:
             del self._silent[longest]

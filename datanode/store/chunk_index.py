@@ -1,4 +1,4 @@
-"""Where every replica of this datanode is: the only thing about a replica that is kept in memory.
+"""Map every replica of this datanode to its place: the only thing about a replica that is kept in memory.
 
 A place is packed into 24 bytes, so that a replica costs about 150 bytes with its key and its slot in the table.
 Thread-safe; each method is one step, whatever else goes on.
@@ -18,7 +18,7 @@ _PLACE = struct.Struct(">QQII")
 
 
 class ReplicaPlace(NamedTuple):
-    """Where a replica is: in a segment at an offset, or, as segment 0, in a file of its own."""
+    """The place of a replica: an offset in a segment, or, as segment 0, a file of its own."""
 
     version: Version
     length: int

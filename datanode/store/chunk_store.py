@@ -49,13 +49,13 @@ from .compaction import Compaction, Compactor
 from .disk_faults import named_fault
 from .large_chunks import LargeChunks, StagedFile
 from .layout import StorePaths, describe
-from .recovery_report import Recovery
+from .recovery_report import StoreRecovery
 from .replica_reader import Blocks, ReadPlan, ReplicaReader
 from .segment_log import SegmentLog
 from .segment_recovery import SegmentRecovery
 from .segments import NewRecord, Segments
 
-__all__ = ["Blocks", "ChunkStore", "ReadPlan", "Recovery", "Sealed", "Staged"]
+__all__ = ["Blocks", "ChunkStore", "ReadPlan", "Sealed", "Staged", "StoreRecovery"]
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class Staged:
 
 
 class Sealed(NamedTuple):
-    """What the store holds now; `checksum` is the CRC32C of the packed block checksums."""
+    """The replica that the store holds now; `checksum` is the CRC32C of the packed block checksums."""
 
     length: int
     checksum: int
@@ -116,12 +116,12 @@ class ChunkStore:
 
     # -- start and end -----------------------------------------------------------------------------
 
-    def recover(self, *, read_only: bool = False) -> fx.Steps[Recovery]:
+    def recover(self, *, read_only: bool = False) -> fx.Steps[StoreRecovery]:
         """Reads what is there; to be run once, before anything else. Raises StartupError.
 
         With `read_only` the disk takes no change: what should be tidied up is passed over and waits for a start.
         """
-        recovery = Recovery(read_only=read_only)
+        recovery = StoreRecovery(read_only=read_only)
         try:
             if not read_only:
                 yield from self._make_directories()
@@ -142,7 +142,8 @@ class ChunkStore:
 
     def close(self) -> fx.Steps[None]:
         """Writes what deletes left waiting and closes the active segment. No method may be used after it."""
-        # What could not be written comes back at the next start, which does no harm.
+        # A deletion that could not be written leaves a replica that comes back at the next start, which does no
+        # harm.
         with contextlib.suppress(ChunkError):
             yield from self._log.flush()
         yield from self._log.close()
@@ -233,7 +234,7 @@ class ChunkStore:
             if (yield from self._is_sound(staged, sealed)):
                 yield from self.discard(staged)
                 return sealed
-            # What is here has rotted since: the fresh bytes take its place.
+            # The replica that is here has rotted since: the fresh bytes take its place.
             yield from self._delete(staged.chunk, staged.version)
         place = ReplicaPlace(staged.version, staged.length)
         if staged.file is None:
@@ -257,7 +258,7 @@ class ChunkStore:
         return record.superseded_file
 
     def _is_sound(self, staged: Staged, sealed: Sealed) -> fx.Steps[bool]:
-        """Whether the replica that is here can be acknowledged once more: read again, every block of it.
+        """Return whether the replica that is here can be acknowledged again: read every block of it.
 
         Raises ChunkError if it was sealed with other content.
         """
@@ -352,7 +353,7 @@ class ChunkStore:
         return self._reader.close(plan)
 
     def drop_cached(self, plan: ReadPlan) -> fx.Steps[None]:
-        """What is read of a large chunk next comes from the medium. (A small one has been read already.)"""
+        """Make the next read of a large chunk come from the medium. (A small one has been read already.)"""
         if plan.file is not None:
             yield from fx.drop_cached(plan.file)
 
@@ -404,12 +405,12 @@ class ChunkStore:
         return self._index.replicas()
 
     def count(self) -> int:
-        """How many replicas those are."""
+        """Return the number of those replicas."""
         return len(self._index)
 
     @property
     def segments(self) -> int:
-        """How many files hold the small chunks."""
+        """Return how many files hold the small chunks."""
         return len(self._segments)
 
     def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]:
@@ -417,7 +418,7 @@ class ChunkStore:
         return self._index.chunks_after(chunk, limit)
 
     def usage(self) -> Usage:
-        """What chunks use and may still use; the capacity is both together."""
+        """Return the bytes that chunks use and may still use; the capacity is both together."""
         used_bytes = self._large.used_bytes + self._segments.used_bytes
         available_bytes = max(0, self._available_bytes() - self._reserved_bytes)
         live_bytes = self._large.used_bytes + self._segments.live_bytes

@@ -22,7 +22,7 @@ from .segments import NewRecord, Segment, Segments
 
 
 class Compaction(NamedTuple):
-    """What a round did."""
+    """The result of a round."""
 
     removed_segments: int = 0
     #: Sizes of the segments that are gone; what lived in them takes room elsewhere now.
@@ -92,7 +92,7 @@ class Compactor:
         metrics.compactions.inc()
         moved = yield from closing(file, self._move_all(segment, file))
         yield from self._log.flush()
-        # What the scan did not meet has lost its header.
+        # A live record that the scan did not find has lost its header.
         if segment.live_bytes:
             for chunk, place in self._index.in_segment(segment.number):
                 self._segments.lose(chunk, place)

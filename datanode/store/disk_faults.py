@@ -26,17 +26,17 @@ _OF_THE_MEDIUM = (
 
 
 def is_no_room(error: OSError) -> bool:
-    """Whether the disk (or the quota) is full, which leaves what was written before as it was."""
+    """Return whether the disk (or the quota) is full, which leaves earlier data as it was."""
     return error.errno in _NO_ROOM
 
 
 def is_of_the_medium(error: OSError) -> bool:
-    """Whether the disk itself has failed, as against somebody having asked for what cannot be."""
+    """Return whether the disk itself has failed, as opposed to an impossible request."""
     return error.errno in _OF_THE_MEDIUM
 
 
 def is_read_only(error: OSError) -> bool:
-    """Whether the disk takes no change any more, whatever it is."""
+    """Return whether the disk refuses every change from now on."""
     return error.errno == errno.EROFS
 
 

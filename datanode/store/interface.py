@@ -1,4 +1,5 @@
-"""What the roles of a datanode need of whatever holds its replicas: one `ChunkStore`, or a `DiskSet` of several.
+"""The interface between a datanode's roles and the holder of its replicas: one `ChunkStore`, or a `DiskSet` of
+several.
 
 The promises are those of `ChunkStore`, method by method.
 """
@@ -17,7 +18,7 @@ from .chunk_store import Blocks, ReadPlan, Sealed, Staged
 
 
 class ChunkIntake(Protocol):
-    """Where a pipeline's chunks go. What each does, and raises, is said at `ChunkStore`."""
+    """The destination of a pipeline's chunks. `ChunkStore` documents the methods and their errors."""
 
     def stage(self, chunk: ChunkId, version: Version) -> Staged: ...
 

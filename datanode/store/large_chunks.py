@@ -23,7 +23,7 @@ from .layout import (
     sums_bytes,
     unpack_tail,
 )
-from .recovery_report import Recovery
+from .recovery_report import StoreRecovery
 
 
 class StagedFile:
@@ -51,7 +51,7 @@ class LargeChunks:
 
     @property
     def used_bytes(self) -> int:
-        """Of published files; those that are staged count when they are."""
+        """Return the bytes of published files; staged ones count once they are published."""
         return self._used_bytes
 
     def _count(self, size_bytes: int) -> None:
@@ -128,7 +128,7 @@ class LargeChunks:
 
     # -- start -------------------------------------------------------------------------------------
 
-    def recover(self, recovery: Recovery) -> fx.Steps[list[tuple[ChunkId, ReplicaPlace]]]:
+    def recover(self, recovery: StoreRecovery) -> fx.Steps[list[tuple[ChunkId, ReplicaPlace]]]:
         """Empties the staging directory and enters every chunk file into the index.
 
         A file was whole before it got its name, so name and size are enough; whoever reads it verifies it.
@@ -160,7 +160,7 @@ class LargeChunks:
         return losers
 
     def _recover_file(
-        self, folder: str, name: str, size: int, recovery: Recovery
+        self, folder: str, name: str, size: int, recovery: StoreRecovery
     ) -> fx.Steps[tuple[ChunkId, ReplicaPlace] | None]:
         path = f"{folder}/{name}"
         parsed = parse_chunk_file_name(name)

@@ -1,4 +1,4 @@
-"""What the chunk store's directory looks like, byte for byte. Pure: names and formats, no I/O.
+"""The layout of the chunk store's directory, byte for byte. Pure: names and formats, no I/O.
 
     identity.json, lock       whose directory it is (store_directory)
     scrubbing.json            how far the verification of all replicas has come (scrubber)
@@ -115,7 +115,7 @@ def chunk_file_bytes(length: int) -> int:
 
 
 def pack_footer(chunk: ChunkId, version: Version, length: int, sums: Bytes) -> bytes:
-    """What ends a chunk's file: whose it is, and a checksum over that and over the blocks' checksums."""
+    """Pack the end of a chunk's file: its owner, and a checksum over that and over the blocks' checksums."""
     body = _FOOTER.pack(_FOOTER_MAGIC, _FOOTER_FORMAT, 0, chunk, version, length, checksum_block_bytes)
     return body + _CRC.pack(crc32c(body, crc32c(sums)))
 
@@ -134,7 +134,7 @@ def unpack_tail(tail: Bytes, chunk: ChunkId, version: Version, length: int) -> b
 
 
 def describe(chunk: ChunkId, version: Version) -> str:
-    """How messages name a replica."""
+    """Name a replica for messages."""
     return f"chunk {show(chunk)} version {show(version)}"
 
 
@@ -148,7 +148,7 @@ HEADER_AND_SUMS_BYTES_MAX = HEADER_BYTES + sums_bytes(small_chunk_bytes_max)
 
 
 class RecordKind(IntEnum):
-    """What a record of a segment says."""
+    """The meaning of a segment's record."""
 
     CHUNK = 1
     TOMBSTONE = 2

@@ -1,4 +1,4 @@
-"""Which bytes of a file a disk is asked for before its reader gets there: so it is busy while they are used."""
+"""Choose the bytes to prefetch from a file before its reader gets there, so that the disk stays busy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from peacefs.protocol.limits import readahead_bytes
 
 
 class ReadingAhead:
-    """Of one reader, who goes from front to back."""
+    """The read-ahead of one reader that goes from front to back."""
 
     __slots__ = ("_to",)
 
@@ -14,7 +14,9 @@ class ReadingAhead:
         self._to = 0
 
     def due(self, at: int, end: int) -> tuple[int, int] | None:
-        """What to ask for now, an offset and a length, by a reader at `at` who goes to `end`; None for nothing."""
+        """Return the range to prefetch now, as offset and length, for a reader at `at` that goes to `end`; None
+        for nothing.
+        """
         start = max(at, self._to)
         if start >= end or at + readahead_bytes <= self._to:
             return None

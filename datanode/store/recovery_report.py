@@ -1,4 +1,4 @@
-"""What a start found in the store directory, and what became of it."""
+"""Report what a start found in the store directory, and how it was treated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Recovery:
+class StoreRecovery:
     """Counts, and the names of files that somebody may want to look at."""
 
     #: The disk takes no change: what should be removed, cut off or moved is left as it is.
@@ -22,7 +22,7 @@ class Recovery:
     damaged_bytes: int = 0
     #: Chunk files whose size contradicts their name: moved to damaged/.
     damaged_files: list[str] = field(default_factory=list)
-    #: What no version of this store writes: left alone.
+    #: Entries that no version of this store writes: left alone.
     foreign: list[str] = field(default_factory=list)
 
     def summary(self) -> str:

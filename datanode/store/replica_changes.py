@@ -1,4 +1,4 @@
-"""What changed on this datanode since its last heartbeat. Thread-safe; every pipeline thread writes to it."""
+"""Collect the changes on this datanode since its last heartbeat. Thread-safe; every pipeline thread adds."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class ReplicaReader:
 
 
 def _next_blocks(plan: ReadPlan, bytes_max: int) -> tuple[int, bytes]:
-    """Where the next blocks, so many bytes at most, end, and their checksums."""
+    """Return the end of the next blocks, at most so many bytes, and their checksums."""
     end = min(plan.at + bytes_max, plan.end)
     return end, sums_between(plan.sums, plan.at, end)
 

@@ -38,7 +38,7 @@ _APPENDING = "cannot append to a segment"
 
 @dataclass(slots=True, eq=False)
 class _Submission:
-    """What one caller wants written. All fields are guarded by the log's lock."""
+    """One caller's records to write. All fields are guarded by the log's lock."""
 
     records: Sequence[NewRecord]
     ticket: fx.Ticket = field(default_factory=fx.Ticket)
@@ -122,7 +122,7 @@ class SegmentLog:
         raise DiskFault(f"{_APPENDING}: the disk did not answer within {disk_timeout_s:g} s")
 
     def _lead(self) -> fx.Steps[None]:
-        # Who is as far by now comes along.
+        # Callers that have come as far by now join the batch.
         yield from fx.sleep(0.0)
         batch = self._take_batch()
         fault: ChunkError | None = DiskFault(f"{_APPENDING}: broken off")

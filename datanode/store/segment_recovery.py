@@ -19,7 +19,7 @@ from .layout import (
     record_bytes,
     unpack_record,
 )
-from .recovery_report import Recovery
+from .recovery_report import StoreRecovery
 from .segment_log import SegmentLog
 from .segment_scan import FoundRecord, SegmentScan
 from .segments import Segment, Segments
@@ -29,7 +29,7 @@ class SegmentRecovery:
     """One start."""
 
     def __init__(
-        self, paths: StorePaths, index: ChunkIndex, segments: Segments, log: SegmentLog, recovery: Recovery
+        self, paths: StorePaths, index: ChunkIndex, segments: Segments, log: SegmentLog, recovery: StoreRecovery
     ) -> None:
         self._paths = paths
         self._index = index

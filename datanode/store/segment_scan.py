@@ -43,7 +43,7 @@ class SegmentScan:
         self._with_data = with_data
         self._window_bytes = scan_data_window_bytes if with_data else scan_headers_window_bytes
         self._at = 0
-        #: Where the last intact record ends.
+        #: The end of the last intact record.
         self.sound_end = 0
         #: Bytes before `sound_end` that belong to no intact record.
         self.damaged_bytes = 0
@@ -97,7 +97,7 @@ class SegmentScan:
 
 
 def _next_candidate(window: bytes, start: int, *, is_last: bool) -> int:
-    """Where the next record may begin: at a magic number, or at its first bytes cut by the window's end."""
+    """Return where the next record may begin: at a magic number, or at its first bytes cut by the window's end."""
     found = window.find(RECORD_MAGIC, start)
     if found >= 0:
         return found

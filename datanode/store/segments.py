@@ -63,7 +63,7 @@ class NewRecord:
     sums: bytes
     data: Bytes
     moved_from: ReplicaPlace | None = None
-    #: Whether the index now points at the record; False if something newer got there first.
+    #: True if the index now points at the record; False if something newer got there first.
     is_published: bool = False
     #: The file of its own that the record replaced, for its writer to remove.
     superseded_file: ReplicaPlace | None = None
@@ -119,7 +119,7 @@ class Segments:
 
     @property
     def live_bytes(self) -> int:
-        """Of these, what replicas need."""
+        """Return the bytes of these that replicas need."""
         with self._lock:
             return sum(segment.live_bytes for segment in self._segments.values())
 

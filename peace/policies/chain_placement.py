@@ -27,7 +27,7 @@ _NO_LIMIT = 1 << 30
 
 
 @dataclass(slots=True)
-class Chain:
+class PlacedChain:
     """A place for one chunk: the nodes that store it, those of ours that send it, and the numbers of the
     switch links that it crosses."""
 
@@ -126,7 +126,7 @@ class ChainPlacement:
     def _free_nodes(self) -> int:
         return sum([rack.free_nodes for rack in self.racks])
 
-    def place(self, writer: str | None, replicas: int, exclude: frozenset[str]) -> Chain | None:
+    def place(self, writer: str | None, replicas: int, exclude: frozenset[str]) -> PlacedChain | None:
         """A chain for one chunk, not reserved yet; None if there is no room for all of it now."""
         at_writer = self.nodes.get(writer) if writer is not None else None
         home = at_writer.rack if at_writer is not None else self._home_of_a_stranger(exclude)
@@ -149,7 +149,7 @@ class ChainPlacement:
             if here and away and reach.one_rack_is_enough and not self._one_rack_takes(away, home, other):
                 continue
             barred = {*exclude, at_writer.name} if at_writer is not None else set(exclude)
-            chain = Chain([own] if own else [], [], [])
+            chain = PlacedChain([own] if own else [], [], [])
             if not self._pick(chain, home, here - len(chain.nodes), away > 0, barred):
                 continue
             if away and not self._leave_rack(chain, home, other, away, reach, barred):
@@ -205,7 +205,7 @@ class ChainPlacement:
         return best
 
     def _leave_rack(
-        self, chain: Chain, home: RackLoad, other: RackLoad | None, away: int, reach: Reach, barred: set[str]
+        self, chain: PlacedChain, home: RackLoad, other: RackLoad | None, away: int, reach: Reach, barred: set[str]
     ) -> bool:
         """Adds nodes of the roomiest other rack, or of another if that has too few that may be chosen."""
         none_stays = not chain.nodes and away > 1 and reach.racks_elsewhere > 1
@@ -217,7 +217,7 @@ class ChainPlacement:
         rest.sort(key=lambda rack: -rack.share)
         return any(self._cross(chain, home, rack, away, barred) for rack in rest)
 
-    def _cross(self, chain: Chain, home: RackLoad, rack: RackLoad, count: int, barred: set[str]) -> bool:
+    def _cross(self, chain: PlacedChain, home: RackLoad, rack: RackLoad, count: int, barred: set[str]) -> bool:
         """Adds the last nodes, all in this rack; or leaves the chain as it was."""
         if rack.free_nodes < count:
             return False
@@ -228,7 +228,7 @@ class ChainPlacement:
         chain.links.extend(way)
         return True
 
-    def _pick(self, chain: Chain, rack: RackLoad, count: int, sends_on: bool, barred: set[str]) -> bool:
+    def _pick(self, chain: PlacedChain, rack: RackLoad, count: int, sends_on: bool, barred: set[str]) -> bool:
         """Adds nodes of one rack; the last need not send unless the chain goes on after it."""
         if rack.free_nodes < count:
             return False
@@ -241,7 +241,9 @@ class ChainPlacement:
             chain.nodes.append(node)
         return True
 
-    def _pick_around(self, chain: Chain, home: RackLoad, away: int, in_one_max: int, barred: set[str]) -> bool:
+    def _pick_around(
+        self, chain: PlacedChain, home: RackLoad, away: int, in_one_max: int, barred: set[str]
+    ) -> bool:
         """Adds nodes of several racks, so many at most of one. The next rack is always the nearest, so that no
         link is crossed twice."""
         at, unvisited = home, [rack for rack in self.racks if rack is not home]
@@ -259,7 +261,7 @@ class ChainPlacement:
 
     # -- reserving -------------------------------------------------------------------------------
 
-    def reserve(self, chain: Chain, chunk_bytes: int) -> None:
+    def reserve(self, chain: PlacedChain, chunk_bytes: int) -> None:
         """Takes all that the chain needs."""
         for node in chain.nodes:
             node.rack.take(node)
@@ -269,7 +271,7 @@ class ChainPlacement:
         for link in chain.links:
             self._link_free[link] -= 1
 
-    def give_back(self, chain: Chain) -> None:
+    def give_back(self, chain: PlacedChain) -> None:
         """Gives back all that `reserve` took, but for the bytes: those stay on the disks."""
         for node in chain.nodes:
             node.rack.give_back(node)
@@ -288,14 +290,14 @@ class ChainPlacement:
 
     # -- taking over -----------------------------------------------------------------------------
 
-    def adopt(self, writer: str | None, names: Sequence[str]) -> Chain:
+    def adopt(self, writer: str | None, names: Sequence[str]) -> PlacedChain:
         """Reserves for a chunk that is on its way already, however full the cluster is. Nodes that are gone
         are left out."""
         nodes = [self.nodes[name] for name in names if name in self.nodes]
         at_writer = self.nodes.get(writer) if writer is not None else None
         route = [at_writer, *nodes] if at_writer is not None and at_writer not in nodes else nodes
         links = [link for a, b in pairwise(route) for link in self._ways[a.rack.index][b.rack.index][0]]
-        chain = Chain(nodes, route[:-1], links)
+        chain = PlacedChain(nodes, route[:-1], links)
         self.reserve(chain, 0)
         return chain
 

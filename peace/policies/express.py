@@ -21,9 +21,9 @@ from peacefs.topology.calibration import calibrate
 from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import MB
 
-from .chain_placement import Chain, ChainPlacement, Loads
+from .chain_placement import ChainPlacement, Loads, PlacedChain
 from .interface import Event, Policy, Submitted, Withdrawn
-from .ledger import Grant, Pending
+from .ledger import Grant, PendingSet
 from .small_lane import SmallLane
 from .waiting_order import WaitingKind, WaitingOrder
 
@@ -65,7 +65,7 @@ class ExpressPolicy(Policy):
         self._chunks_per_writer_wanted = chunks_per_writer
         self._sends_max = sends_max
         self._with_slots = with_slots
-        self._chains: dict[int, Chain] = {}
+        self._chains: dict[int, PlacedChain] = {}
         self._in_flight: dict[str, int] = {}
         self._lane = SmallLane(topology, rng, writer_holds_replica=writer_holds_replica)
         self._placement = self._placement_for(topology)
@@ -191,11 +191,11 @@ class ExpressPolicy(Policy):
             if rack in leaves
         }
 
-    def _rack_of(self, pending: Pending) -> str | None:
+    def _rack_of(self, pending: PendingSet) -> str | None:
         node = self._placement.nodes.get(pending.write_set.writer or "")
         return node.rack.name if node is not None else None
 
-    def _wants_more(self, pending: Pending) -> bool:
+    def _wants_more(self, pending: PendingSet) -> bool:
         """Return whether the set has a chunk that lacks nothing but room."""
         return (
             bool(pending.waiting)
@@ -203,23 +203,23 @@ class ExpressPolicy(Policy):
             and self._placement.can_place(pending.exclude)
         )
 
-    def _place(self, pending: Pending) -> Chain | None:
+    def _place(self, pending: PendingSet) -> PlacedChain | None:
         write_set = pending.write_set
         return self._placement.place(write_set.writer, write_set.replication, pending.exclude)
 
-    def _is_hopeless(self, pending: Pending) -> bool:
+    def _is_hopeless(self, pending: PendingSet) -> bool:
         """Return whether there is no room for any set of this kind."""
         write_set = pending.write_set
         return self._placement.is_hopeless(write_set.writer, write_set.replication)
 
-    def _reserve(self, pending: Pending, chain: Chain) -> Grant:
+    def _reserve(self, pending: PendingSet, chain: PlacedChain) -> Grant:
         grant = self._ledger.grant(pending, [node.name for node in chain.nodes])
         self._changed[grant.write_set] = None
         self._placement.reserve(chain, grant.chunk_bytes)
         self._hold(grant, chain)
         return grant
 
-    def _hold(self, grant: Grant, chain: Chain) -> None:
+    def _hold(self, grant: Grant, chain: PlacedChain) -> None:
         self._chains[grant.number] = chain
         writer = grant.writer or grant.write_set
         self._in_flight[writer] = self._in_flight.get(writer, 0) + 1
@@ -241,13 +241,13 @@ class ExpressPolicy(Policy):
         return grants
 
 
-def _value(pending: Pending) -> int:
+def _value(pending: PendingSet) -> int:
     """The rank of a set, less the terms that all sets, or all of a rack's writers, have in common: the least is
     served first."""
     asked_s = pending.asked_s - (BEGUN_S if pending.started else 0.0)
     return pending.unfinished_bytes + round(AGE_BYTES_S * asked_s)
 
 
-def _writer_of(pending: Pending) -> str:
+def _writer_of(pending: PendingSet) -> str:
     """Name the writer whose chunks in flight are counted together: a server, or a set from elsewhere."""
     return pending.write_set.writer or pending.write_set.name

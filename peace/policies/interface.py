@@ -83,7 +83,7 @@ class Policy(ABC):
 
     @property
     def has_more(self) -> bool:
-        """Whether `handle` yielded to other work before it was done, and must be called again."""
+        """Return whether `handle` yielded to other work before it was done, and must be called again."""
         return False
 
     def _hear(self, event: Event, now_s: float) -> None:

@@ -42,7 +42,7 @@ class Grant:
 
 
 @dataclass(slots=True, eq=False)
-class Pending:
+class PendingSet:
     """A set that has not been written in full. `unfinished_bytes` counts what waits and what is in flight;
     of what waits, small chunks are at the front, then the largest."""
 
@@ -79,8 +79,8 @@ def _in_turn(chunks: Sequence[int]) -> deque[int]:
 class Ledger:
     """Sets by name and grants by number. A grant is closed at most once; a set is forgotten with its last."""
 
-    _sets: dict[str, Pending] = field(default_factory=dict)
-    _grants: dict[int, tuple[Grant, Pending]] = field(default_factory=dict)
+    _sets: dict[str, PendingSet] = field(default_factory=dict)
+    _grants: dict[int, tuple[Grant, PendingSet]] = field(default_factory=dict)
     _submitted: int = 0
     _granted: int = 0
 
@@ -91,7 +91,7 @@ class Ledger:
         if not write_set.chunks:
             return
         self._submitted += 1
-        self._sets[write_set.name] = Pending(
+        self._sets[write_set.name] = PendingSet(
             write_set,
             asked_s=known.asked_s if known else now_s if write_set.asked_s is None else write_set.asked_s,
             order=known.order if known else self._submitted,
@@ -102,14 +102,14 @@ class Ledger:
             refused_since_s=known.refused_since_s if known else None,
         )
 
-    def withdraw(self, name: str) -> Pending | None:
+    def withdraw(self, name: str) -> PendingSet | None:
         """Forgets the set but not its grants in flight; gives what was forgotten."""
         pending = self._sets.pop(name, None)
         if pending is not None:
             pending.waiting.clear()
         return pending
 
-    def grant(self, pending: Pending, chain: Iterable[str]) -> Grant:
+    def grant(self, pending: PendingSet, chain: Iterable[str]) -> Grant:
         """Grants the set's next chunk."""
         chunk = pending.waiting.popleft()
         self._granted += 1
@@ -125,7 +125,7 @@ class Ledger:
 
     def adopt(self, write_set: WriteSet, chain: Iterable[str]) -> Grant:
         """A grant that somebody else gave for the only chunk of a set; the set itself is not kept."""
-        return self.grant(Pending(write_set, 0.0, 0, deque([0]), 0), chain)
+        return self.grant(PendingSet(write_set, 0.0, 0, deque([0]), 0), chain)
 
     def close(self, number: int, *, aborted: bool, failed: frozenset[str]) -> Grant | None:
         """Ends a grant; None for one that is unknown or was closed before."""
@@ -144,11 +144,11 @@ class Ledger:
             del self._sets[grant.write_set]
         return grant
 
-    def find(self, name: str) -> Pending | None:
+    def find(self, name: str) -> PendingSet | None:
         """A set that has not been written in full."""
         return self._sets.get(name)
 
-    def pending(self) -> list[Pending]:
+    def pending(self) -> list[PendingSet]:
         """Sets in the order in which they were first submitted."""
         return list(self._sets.values())
 

@@ -19,7 +19,7 @@ from peacefs.topology.model import Topology
 
 from .algorithm1 import THREE_REPLICAS, PathPlan, PathRequest, Template, schedule_timestep
 from .interface import Policy
-from .ledger import Grant, Pending
+from .ledger import Grant, PendingSet
 
 Schedule = Callable[[Iterable[PathRequest], Graph, Sequence[int], Sequence[Template], Random], PathPlan]
 
@@ -65,7 +65,7 @@ class PaperPolicy(Policy):
         self._residual = self._graph.capacities()
         self._scheduled.clear()
         self._written = 0
-        self._told_not_now: set[Pending] = set()
+        self._told_not_now: set[PendingSet] = set()
 
     def _release(self, grant: Grant) -> None:
         if grant.number in self._scheduled:
@@ -104,7 +104,7 @@ class PaperPolicy(Policy):
         self._told_not_now.update(pending for pending, _ in feasible if pending.waiting)
         return grants
 
-    def _request(self, pending: Pending) -> PathRequest:
+    def _request(self, pending: PendingSet) -> PathRequest:
         """With as many replicas as there are nodes; r = 0 if there are none."""
         servers = self._graph.topology.servers
         write_set, exclude = pending.write_set, pending.exclude

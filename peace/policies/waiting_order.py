@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
 
-from .ledger import Pending
+from .ledger import PendingSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class WaitingKind:
 class _Entry:
     kind: WaitingKind
     value: int
-    pending: Pending
+    pending: PendingSet
     unfinished_bytes: int
 
     @property
@@ -39,7 +39,7 @@ class _Entry:
         return self.value, self.pending.order
 
 
-_Listed = tuple[int, int, Pending]
+_Listed = tuple[int, int, PendingSet]
 
 
 class WaitingOrder:
@@ -50,7 +50,7 @@ class WaitingOrder:
         self._lists: dict[WaitingKind, list[_Listed]] = {}
         self._unfinished: dict[str | None, int] = {}
 
-    def put(self, pending: Pending, kind: WaitingKind, value: int) -> None:
+    def put(self, pending: PendingSet, kind: WaitingKind, value: int) -> None:
         """A set that is new, or of which something has changed. Of equal values the older is first."""
         name = pending.write_set.name
         self.remove(name)
@@ -106,7 +106,7 @@ class Walk:
         value, order, _ = self._lists[kind][at]
         return value - self._less[kind], order, number, at
 
-    def __iter__(self) -> Iterator[tuple[WaitingKind, Pending]]:
+    def __iter__(self) -> Iterator[tuple[WaitingKind, PendingSet]]:
         while self._heads:
             value, order, number, at = self._heads[0]
             kind = self._kinds[number]

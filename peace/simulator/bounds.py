@@ -22,7 +22,7 @@ from .simulate import Arrival
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class WaitingBounds:
     """The least mean time from request, and the least time of the last completion, in seconds."""
 
     mean_s: float
@@ -38,7 +38,7 @@ class _Job:
     alone_s: float
 
 
-def bounds(topology: Topology, arrivals: Sequence[Arrival], client: RateCurve = PAPER_CLIENT) -> Bounds:
+def bounds(topology: Topology, arrivals: Sequence[Arrival], client: RateCurve = PAPER_CLIENT) -> WaitingBounds:
     """For these sets on this network, with every chunk on two racks where there are two."""
     on_disks = _jobs_on_disks(topology, arrivals, client)
     out_of_racks = _jobs_out_of_racks(topology, arrivals, client)
@@ -46,7 +46,7 @@ def bounds(topology: Topology, arrivals: Sequence[Arrival], client: RateCurve = 
     views = [[_least_completions(on_disks)], [_least_completions(jobs) for jobs in out_of_racks]]
     done_s = max(sum(sum(completions) for completions in view) for view in views)
     last_s = max(max(completions, default=0.0) for view in views for completions in view)
-    return Bounds((done_s - asked_s) / len(arrivals), last_s)
+    return WaitingBounds((done_s - asked_s) / len(arrivals), last_s)
 
 
 def _jobs_on_disks(topology: Topology, arrivals: Sequence[Arrival], client: RateCurve) -> list[_Job]:

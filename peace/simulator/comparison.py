@@ -26,7 +26,7 @@ MakePolicy = Callable[[Topology, Random], Policy]
 @dataclass(frozen=True, slots=True)
 class Row:
     """Means over all seeds, in seconds. `from_request_s` and `span_s` are means over sets as well: asked for
-    to done, first granted to done. The makespan is when the last set is done; bounds are `bounds.Bounds`."""
+    to done, first granted to done. The makespan ends with the last set; bounds are `bounds.WaitingBounds`."""
 
     policy: str
     writers: int

@@ -23,7 +23,10 @@ certificates = typer.Typer(
 @certificates.command()
 def create(
     directory: Annotated[
-        Path, typer.Option("--directory", metavar="DIR", help="Where the CA is, or is made, and all it signs.")
+        Path,
+        typer.Option(
+            "--directory", metavar="DIR", help="Directory of the CA, made if needed, and of all it signs."
+        ),
     ],
     hosts: Annotated[
         list[str],
@@ -35,7 +38,8 @@ def create(
         ),
     ],
     days: Annotated[
-        int, typer.Option("--days", metavar="N", min=1, max=trial_authority_days, help="How long they are valid.")
+        int,
+        typer.Option("--days", metavar="N", min=1, max=trial_authority_days, help="Validity of the certificates."),
     ] = trial_certificate_days_default,
 ) -> None:
     """Make certificates, signed by a CA in DIR.

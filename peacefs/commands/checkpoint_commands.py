@@ -132,7 +132,8 @@ def import_(file: Archive, new: NewRoot, coordinator: Coordinator = DEFAULT_COOR
 def begin(
     path: Root,
     host: Annotated[
-        str | None, typer.Option("--host", metavar="NAME", help="Where the query is to run. [default: here]")
+        str | None,
+        typer.Option("--host", metavar="NAME", help="Host on which the query is to run. [default: here]"),
     ] = None,
     pid: Annotated[
         int | None,
@@ -179,7 +180,7 @@ def rollback(
     ],
     with_sink: Annotated[
         str | None,
-        typer.Option("--with-sink", metavar="DIR", help="What a file sink writes to: its log is cut back, too."),
+        typer.Option("--with-sink", metavar="DIR", help="Directory of a file sink, whose log is cut back, too."),
     ] = None,
     no_file_sink: Annotated[
         bool, typer.Option("--no-file-sink", help="The query writes to no file sink.")

@@ -24,7 +24,7 @@ metadata = typer.Typer(
 )
 
 Directory = Annotated[
-    Path, typer.Option("--dir", metavar="DIR", help="Where the coordinator keeps everything.", show_default=False)
+    Path, typer.Option("--dir", metavar="DIR", help="Data directory of the coordinator.", show_default=False)
 ]
 
 
@@ -33,7 +33,9 @@ def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
     directory: Annotated[
         Path | None,
-        typer.Option("--dir", metavar="DIR", help="Of a coordinator of this machine, running or not."),
+        typer.Option(
+            "--dir", metavar="DIR", help="Data directory of a coordinator of this machine, running or not."
+        ),
     ] = None,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE if it is there.")] = False,
@@ -136,7 +138,9 @@ def check(directory: Directory) -> None:
 def accept_loss(
     directory: Annotated[
         Path | None,
-        typer.Option("--dir", metavar="DIR", help="Of a coordinator that does not start; it must not run."),
+        typer.Option(
+            "--dir", metavar="DIR", help="Data directory of a coordinator that does not start; it must not run."
+        ),
     ] = None,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,

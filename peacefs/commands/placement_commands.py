@@ -36,7 +36,8 @@ def simulate(
         ),
     ],
     seeds: Annotated[
-        int, typer.Option("--seeds", metavar="N", min=1, max=simulated_seeds_max, help="How many runs to average.")
+        int,
+        typer.Option("--seeds", metavar="N", min=1, max=simulated_seeds_max, help="Number of runs to average."),
     ] = 20,
     policies: Annotated[
         list[str] | None,
@@ -67,14 +68,17 @@ def plan(
     writers: Annotated[
         list[str] | None,
         typer.Option(
-            "--writer", metavar="SERVER", help="Who writes; may be repeated. [default: one outside the cluster]"
+            "--writer", metavar="SERVER", help="A writer; may be repeated. [default: one outside the cluster]"
         ),
     ] = None,
     replication: Annotated[
         int, typer.Option("--replication", min=1, max=pipeline_hops_max, help="Replicas of each chunk.")
     ] = replication_default,
     chunks: Annotated[
-        int, typer.Option("--chunks", metavar="N", min=1, max=plan_chunks_max, help="Of each writer, 64 MiB each.")
+        int,
+        typer.Option(
+            "--chunks", metavar="N", min=1, max=plan_chunks_max, help="Chunks of each writer, 64 MiB each."
+        ),
     ] = 1,
     policy: Annotated[
         str, typer.Option("--policy", help="random, paper, paper-3, paper-5, flow or express.")
@@ -142,7 +146,7 @@ def topology_calibrate(
     coordinator: Coordinator = DEFAULT_COORDINATOR,
     seconds: Annotated[
         float,
-        typer.Option("--seconds", metavar="S", min=0.1, max=60, help="How long each measurement lasts."),
+        typer.Option("--seconds", metavar="S", min=0.1, max=60, help="Duration of each measurement."),
     ] = calibration_s,
 ) -> None:
     """Measure the running cluster's disks and links.

@@ -47,7 +47,7 @@ from .service_options import (
 
 _DAY_S = 86_400.0
 
-_Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where it keeps everything.")]
+_Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Data directory.")]
 
 
 def _port(flag: str, what: str) -> typer.models.OptionInfo:
@@ -75,7 +75,7 @@ def coordinator(
         typer.Option(
             "--group",
             metavar="GROUP=USER,...",
-            help="Who is in a group, once for each; those in supergroup are superusers.",
+            help="Members of a group, once for each; those of supergroup are superusers.",
             show_default=False,
         ),
     ] = None,
@@ -115,7 +115,7 @@ def coordinator(
     policy: Annotated[
         str,
         typer.Option(
-            "--policy", metavar="NAME", help="Who decides where and when: express, paper, random or flow."
+            "--policy", metavar="NAME", help="Policy that decides where and when: express, paper, random or flow."
         ),
     ] = "express",
     audit_log: Annotated[
@@ -145,7 +145,7 @@ def coordinator(
             metavar="SECONDS",
             min=0.5,
             max=read_token_renewable_s,
-            help="How long after its rights were taken away a reader of an open file may go on.",
+            help="Time for which a reader of an open file may go on after its rights were taken away.",
         ),
     ] = read_token_lifetime_s,
     authentication: Authentication = None,
@@ -206,9 +206,9 @@ def datanode(
     data_port: Annotated[int, _port("--data-port", "For data")] = datanode_data_port_default,
     advertise: Advertise = None,
     allowed_host: AllowedHosts = None,
-    rack: Annotated[str, typer.Option("--rack", metavar="PATH", help="Where it stands.")] = "/default-rack",
+    rack: Annotated[str, typer.Option("--rack", metavar="PATH", help="Rack of this node.")] = "/default-rack",
     reserved_bytes: Annotated[
-        int, typer.Option("--reserved-bytes", min=0, help="What the disk keeps free for others.")
+        int, typer.Option("--reserved-bytes", min=0, help="Room that the disk keeps free for others.")
     ] = reserved_bytes_default,
     scrub_days: Annotated[
         float,
@@ -240,7 +240,7 @@ def datanode(
         typer.Option(
             "--data-dir",
             metavar="DIR",
-            help="Where chunks are, one for each disk; may be repeated. [default: in --dir, beside the identity]",
+            help="Directory for chunks, one for each disk; may be repeated. [default: in --dir]",
         ),
     ] = None,
     emulate_disk: Annotated[

@@ -18,7 +18,7 @@ Host = Annotated[
 ]
 Advertise = Annotated[
     str | None,
-    typer.Option("--advertise", metavar="HOST", help="How others reach this service. [default: --host]"),
+    typer.Option("--advertise", metavar="HOST", help="Host by which others reach this service. [default: --host]"),
 ]
 SecretFile = Annotated[
     Path | None,

@@ -37,7 +37,7 @@ def conf(
         typer.Option("--format", help="defaults: for spark-defaults.conf; submit: for spark-submit; json."),
     ] = "defaults",
     root: Annotated[
-        str, typer.Option("--root", metavar="DIR", help="Where queries that say nothing checkpoint.")
+        str, typer.Option("--root", metavar="DIR", help="Checkpoint root of queries that name none.")
     ] = "/checkpoints",
     coordinator: Annotated[
         str,

@@ -33,27 +33,27 @@ if TYPE_CHECKING:
 
 
 def agent(
-    directory: Annotated[
-        Path, typer.Option("--dir", metavar="DIR", help="Where the logs of what it runs are kept.")
-    ],
+    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Directory for the logs of its runs.")],
     commands: Annotated[
         Path,
-        typer.Option("--commands", metavar="FILE", help="What it may start, in TOML; nothing else is ever run."),
+        typer.Option(
+            "--commands", metavar="FILE", help="Commands that it may start, in TOML; nothing else is ever run."
+        ),
     ],
     coordinator: NodePort = f"127.0.0.1:{coordinator_node_port_default}",
-    name: Annotated[str | None, typer.Option("--name", help="How it is called. [default: --host]")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the agent. [default: --host]")] = None,
     host: Annotated[
         str | None,
         typer.Option(
             "--host",
-            help="How the datanode of this node is reached, if there is one: that says which data is near. "
+            help="Address of this node's datanode, if there is one: it tells which data is near. "
             "[default: the host's name]",
         ),
     ] = None,
     rack: Annotated[
         str,
         typer.Option(
-            "--rack", metavar="PATH", help="Where it stands. [default: where the datanode of --host does]"
+            "--rack", metavar="PATH", help="Rack of this node. [default: that of the datanode of --host]"
         ),
     ] = "",
     secret_file: SecretFile = None,
@@ -98,7 +98,7 @@ def supervise(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", help="How the query is called. [default: the checkpoint's, or the command's]"),
+        typer.Option("--name", help="Name of the query. [default: the checkpoint's, or the command's]"),
     ] = None,
     checkpoint: Annotated[
         str | None,
@@ -120,7 +120,7 @@ def supervise(
             metavar="N",
             min=0,
             max=supervised_restarts_max,
-            help="How often it may fail before it is given up; a run of ten minutes makes up for all before it.",
+            help="Failures after which it is given up; a run of ten minutes makes up for all before it.",
         ),
     ] = supervised_restarts_default,
     list_: Annotated[bool, typer.Option("--list", help="List queries and agents.")] = False,

@@ -10,12 +10,12 @@ from typing import Any, Final
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.values.account_names import check_account_name
 
-#: Where ASGI scopes bear the caller. Without it names are believed: Hadoop's simple authentication.
+#: The key of the caller in ASGI scopes. Without it names are trusted: Hadoop's simple authentication.
 CALLER: Final = "peacefs.caller"
 
 
 class Via(StrEnum):
-    """How a caller showed who it is."""
+    """The way in which a caller authenticated."""
 
     SIMPLE = "simple"
     BEARER = "bearer"
@@ -25,7 +25,7 @@ class Via(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. `token_id` names the token for logs; it is no secret."""
+    """An authenticated caller. `token_id` names the token for logs; it is no secret."""
 
     user: str
     via: Via

@@ -28,7 +28,7 @@ _LENGTH_BASE = -112
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """What a delegation token says, in HDFS's words. Times are milliseconds since 1970."""
+    """The content of a delegation token, in HDFS's words. Times are milliseconds since 1970."""
 
     owner: str
     renewer: str

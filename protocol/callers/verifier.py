@@ -62,14 +62,14 @@ class Verifier:
 
     @property
     def is_required(self) -> bool:
-        """Whether callers have to show who they are. Raises ServiceUnready while that is not known."""
+        """Return whether callers have to authenticate. Raises ServiceUnready while that is not known."""
         if self._is_required is None:
             raise ServiceUnready("this datanode has not heard from the coordinator yet; try again")
         return self._is_required
 
     @property
     def remembered(self) -> int:
-        """How many tokens need not be verified again."""
+        """Return how many tokens need not be verified again."""
         return len(self._verified)
 
     def trust(self, trust: Trust) -> None:

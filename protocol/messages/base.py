@@ -1,4 +1,4 @@
-"""What every message is, and the answers that any of them may get."""
+"""The base of all messages, and the answers that any of them may get."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class WriteAck(Message, frozen=True):
     length: int
     checksum: int
     receipts: list[Receipt]
-    #: What the hop waited for the one after it, which its predecessor does not hold against it.
+    #: How long the hop waited for the next one; its predecessor does not hold that against it.
     waited_s: float = 0.0
 
 

@@ -1,4 +1,4 @@
-"""What a datanode tells the coordinator of itself and what it holds, and what the coordinator orders it to do."""
+"""Messages between a datanode and the coordinator: reports of itself and its replicas, and orders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
     used_bytes: int
     available_bytes: int
     streams: int = 0
-    #: Of what is used, what replicas need: without what compaction will give back.
+    #: The part of the used bytes that replicas need, without what compaction will give back.
     live_bytes: int = 0
 
 
@@ -43,7 +43,7 @@ class DiskReport(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LatencySample(msgspec.Struct, frozen=True, array_like=True):
-    """What a successor, or the sender's own disk, took lately over a MiB; a smaller chunk counts as one."""
+    """The recent time for a MiB at a successor, or at the sender's own disk; a smaller chunk counts as one."""
 
     node: NodeId
     seconds: float
@@ -167,7 +167,7 @@ class BalanceDisks(Message, frozen=True):
 
 
 class DiskBalance(Message, frozen=True):
-    """How far the run is that is under way on a datanode, or was last; an empty name and phase for none.
+    """The progress of the current or last run on a datanode; an empty name and phase for none.
 
     `phase` is a value of `datanode.disk_balancer.Phase`. `bytes_left` have to be moved at least until no disk is
     further from the mean than the threshold.

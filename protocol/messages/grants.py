@@ -19,7 +19,7 @@ class StreamUnderWay(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StateWriteSet(Message, frozen=True):
-    """What the writer of `token` still wants to write: chunks by (its own number, bytes). Answered at once by
+    """The chunks that the writer of `token` still wants to write, by (its own number, bytes). Answered at once by
     Scheduled, or, with `wait_s`, as soon as there is a grant within that time.
 
     Said again now and then while it waits, and after a reconnection: nothing is granted twice, and what was
@@ -69,7 +69,7 @@ class Granted(Message, frozen=True):
 
 
 class GrantRefused(Message, frozen=True):
-    """What a set still waits for can never be granted; `code` names a class of `errors`."""
+    """A set waits for something that can never be granted; `code` names a class of `errors`."""
 
     write_set: str
     code: str
@@ -92,8 +92,9 @@ class AskStreams(Message, frozen=True):
 
 
 class StreamProgress(msgspec.Struct, frozen=True, array_like=True):
-    """How far a stream is: bytes that have come, and for how long its writer was waited for, in seconds since it
-    began. By the clock of the datanode it began at `begun_s` and was looked at at `seen_s`."""
+    """The progress of a stream: bytes received, and for how many seconds since its beginning its writer was waited
+    for. By the clock of the datanode it began at `begun_s` and was observed at `seen_s`.
+    """
 
     chunk: ChunkId
     received: int
@@ -103,7 +104,7 @@ class StreamProgress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StreamsFound(Message, frozen=True):
-    """Of the chunks that were asked about, those that are."""
+    """The chunks in question that are being received."""
 
     asked: list[ChunkId]
     found: list[StreamProgress]

@@ -14,7 +14,7 @@ PROTOCOL_VERSION = 3
 
 
 class Target(msgspec.Struct, frozen=True, array_like=True):
-    """Whom a connector means: the role and name that it was told, and the address that it dialled."""
+    """The peer that a connector expects: the role and name that it was given, and the address that it dialled."""
 
     role: str = ""
     name: str = ""
@@ -34,7 +34,7 @@ class Hello(Message, frozen=True):
     target: Target = Target()
     #: The names of the secrets that it knows: none for a client.
     secrets: list[bytes] = []
-    #: What a client shows for the user that it names, where names are not believed.
+    #: A client's credential for the user that it names, where names are not trusted.
     credential: str = ""
 
 

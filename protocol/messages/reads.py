@@ -13,7 +13,7 @@ from .base import Message
 
 
 class StateReads(Message, frozen=True):
-    """What the reader of `token`, a checkpoint's, wants to read next: chunks by (its own number, the datanodes
+    """The chunks that the reader of `token`, a checkpoint's, wants to read next, by (its own number, the datanodes
     that have it, nearest first), `at_once` of them together. Answered at once by ReadsScheduled, or, with
     `wait_s`, as soon as one is granted within that time.
 

@@ -28,7 +28,8 @@ class BoundedReads:
         self._spare: deque[bytearray] = deque(maxlen=threads_max)
 
     def read_into(self, file: DiskFile, target: memoryview, offset: int, timeout_s: float) -> int:
-        """How many bytes were read, fewer than there is room for only at the end of the file.
+        """Read into a buffer and return the number of bytes, fewer than there is room for only at the end of the
+        file.
 
         Raises PeerTimeout when the disk has not given them in time, OSError when it cannot.
         """

@@ -22,7 +22,7 @@ from .connections import SocketConnection, open_connection
 from .idle_reaper import IdleReaper
 from .in_process_payloads import ServedHere
 
-#: Where a connection leads, and to whom.
+#: The address that a connection leads to, and the expected peer.
 _Place = tuple[fx.Address, str]
 
 
@@ -64,7 +64,7 @@ class ConnectionPool:
 
     @property
     def idle(self) -> int:
-        """How many lie idle."""
+        """Return how many connections lie idle."""
         return self._idle_count
 
     def kept(self, address: fx.Address, name: str) -> SocketConnection | None:

@@ -67,7 +67,7 @@ from .tls_socket import TlsSocket, await_tls, require_certificate
 _TIMEVAL = struct.Struct("@ll")
 _TIMEOUT_TOLERANCE = 0.01
 _NOTHING = memoryview(b"")
-# What `sendfile` says of the socket; anything else it says of the file. (The first: it was closed here.)
+# Errors of the socket that `sendfile` reports; anything else concerns the file. (The first: it was closed here.)
 _FAULTS_OF_A_PEER = {
     errno.EBADF,
     errno.ENOTCONN,
@@ -92,27 +92,27 @@ class SocketConnection(fx.Connection):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(None)
         self._socket: socket.socket | TlsSocket = sock
-        #: What bytes that are encrypted already are sent through.
+        #: The socket for bytes that are encrypted already.
         self._wire = sock
         self._timeouts_s = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
         self._buffer = bytearray()
-        #: What has come from `_at` to `_end` and is no frame's yet.
+        #: Received bytes from `_at` to `_end` that belong to no frame yet.
         self._ahead = memoryview(bytearray(frame_ahead_bytes))
         self._at = self._end = 0
         self._frame_bytes_max = handshake_frame_bytes_max
         self.peer = peer
         self.local_address: fx.Address | None = None
         self.idle_since = 0.0
-        #: Whose account the buffer is on, if on anybody's.
+        #: The account that the buffer is charged to, if any.
         self._budget: FrameBudget[SocketConnection] | None = None
-        #: Whether a reactor has it among those that it polls.
+        #: True if a reactor polls it.
         self.is_polled = False
-        #: Whether a frame has begun to come that is too large for `receive_now`.
+        #: True if a frame has begun to arrive that is too large for `receive_now`.
         self.is_large_ahead = False
-        #: Where large payloads go, and come from, when the peer is in this process.
+        #: The way of large payloads in and out when the peer is in this process.
         self._gives: InProcessPayloads | None = None
         self._takes: InProcessPayloads | None = None
-        #: What seals all that is sent, and verifies all that comes, once the handshake has given keys.
+        #: Seals everything sent, and verifies everything received, once the handshake has given keys.
         self._sealer: Sealer | None = None
         self._source: SealedSource | None = None
 
@@ -139,7 +139,7 @@ class SocketConnection(fx.Connection):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is one between processes of this host, by a local socket."""
+        """Return whether both ends are processes of this host, connected by a local socket."""
         return self._wire.family == socket.AF_UNIX
 
     @property
@@ -149,7 +149,7 @@ class SocketConnection(fx.Connection):
 
     @property
     def has_peer_certificate(self) -> bool:
-        """Whether the peer has shown a certificate of our CA."""
+        """Return whether the peer has shown a certificate of our CA."""
         return isinstance(self._socket, TlsSocket) and self._socket.has_peer_certificate
 
     def seal(self, keys: FrameKeys | None) -> None:
@@ -211,7 +211,7 @@ class SocketConnection(fx.Connection):
     def _send_file_sealed(
         self, sealer: Sealer, head: memoryview, file: DiskFile, offset: int, length: int, timeout_s: float
     ) -> None:
-        """What is sealed has to be looked at: the bytes come through this process, a record's data at a time."""
+        """Send a file over a sealed connection: the bytes come through this process, a record's data at a time."""
         self._send_all(sealer.seal(head), time.monotonic() + timeout_s)
         buffer = memoryview(bytearray(min(length, sealed_record_bytes_max)))
         while length:
@@ -308,7 +308,7 @@ class SocketConnection(fx.Connection):
 
     @property
     def has_bytes_ahead(self) -> bool:
-        """Whether more has been taken from the socket than came out."""
+        """Return whether more has been taken from the socket than came out."""
         if self._source is not None and self._source.has_more:
             return True
         return self._at < self._end or (isinstance(self._socket, TlsSocket) and self._socket.has_pending)
@@ -446,7 +446,7 @@ class SocketConnection(fx.Connection):
         return memoryview(self._buffer)[:total]
 
     def _is_large(self, message_bytes: int, payload_bytes: int) -> bool:
-        """Whether what has come ends within so much of the payload."""
+        """Return whether the received bytes end within so much of the payload."""
         return message_bytes <= self._end - self._at < message_bytes + payload_bytes
 
     def _take_into(self, target: memoryview, deadline_s: float) -> memoryview:
@@ -482,7 +482,7 @@ class SocketConnection(fx.Connection):
             raise PeerTimeout(f"{self.peer} sends its frame too slowly")
 
     def has_been_closed(self) -> bool:
-        """Whether the peer hung up (or broke the silence) while the connection lay idle."""
+        """Return whether the peer hung up (or broke the silence) while the connection lay idle."""
         if self.has_bytes_ahead:
             return True
         try:
@@ -521,7 +521,7 @@ class SocketConnection(fx.Connection):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed on this side."""
+        """Return whether this side has closed it."""
         return self._socket.fileno() < 0
 
     def close(self) -> None:

@@ -41,7 +41,8 @@ def write_all(file: DiskFile, buffers: Sequence[Bytes]) -> None:
 
 
 def read_from_memory(file: DiskFile, target: bytearray | memoryview, offset: int) -> int:
-    """How many bytes of the file, from the first on, the kernel had in memory; they are in `target` now.
+    """Read the beginning of a file as far as it is in the kernel's memory, into `target`; return the number of
+    bytes.
 
     Waits for nothing, and raises nothing: a fault of the disk is for one to meet who may wait.
     """

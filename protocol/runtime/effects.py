@@ -48,8 +48,8 @@ class Connection:
 
     #: Name of the peer, for messages and blame.
     peer: str
-    #: Where a process of its host reaches it by a local socket, over which open files can be shared; None if
-    #: nowhere.
+    #: The address of the local socket for processes of its host, over which open files can be shared; None for
+    #: none.
     local_address: Address | None = None
 
 
@@ -388,7 +388,7 @@ def sync(file: File) -> Steps[None]:
 
 
 def drop_cached(file: File) -> Steps[None]:
-    """What is read next comes from the medium, not from memory, except what has not been synced yet."""
+    """Make the next read come from the medium instead of memory, except for bytes not synced yet."""
     yield DropCached(file)
 
 
@@ -398,7 +398,7 @@ def truncate(file: File, length: int) -> Steps[None]:
 
 
 def close_file(file: File) -> Steps[None]:
-    """What was appended and not synced may be lost in a crash, as before."""
+    """Close a file; appended bytes that were not synced may be lost in a crash, as before."""
     yield CloseFile(file)
 
 

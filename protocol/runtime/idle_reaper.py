@@ -31,7 +31,7 @@ class IdleReaper:
 
     def watch(self) -> None:
         """Something lies idle now. Cheap while something else does."""
-        # What lay idle before is due before this.
+        # Connections that lay idle before are due before this.
         if self._asked:
             return
         with self._changed:
@@ -52,7 +52,7 @@ class IdleReaper:
     def _run(self) -> None:
         while True:
             with self._changed:
-                # What comes to lie idle from here on is seen by the next look.
+                # Connections that become idle from here on are seen by the next check.
                 self._asked = False
             due_s = self._reap(self._clock())
             with self._changed:

@@ -64,7 +64,7 @@ class InProcessPayloads:
 
 
 class InProcessConnection(Protocol):
-    """What a connection is to this module."""
+    """The part of a connection that this module uses."""
 
     @property
     def ends(self) -> Ends | None:

@@ -98,7 +98,9 @@ def send_with_file(sock: socket.socket, data: memoryview, descriptor: int) -> in
 
 
 def receive_with_file(sock: socket.socket, into: memoryview) -> tuple[int, int | None]:
-    """How many bytes came, and the descriptor that came with the first of them, if one did. Raises OSError."""
+    """Return how many bytes were received, and the descriptor that came with the first of them, if one did. Raises
+    OSError.
+    """
     room = socket.CMSG_SPACE(array.array("i").itemsize)
     count, ancillary, _flags, _address = sock.recvmsg_into([into], room, socket.MSG_CMSG_CLOEXEC)
     descriptors = array.array("i")

@@ -40,7 +40,7 @@ from .thread_driver import ThreadDriver
 log = logging.getLogger("peacefs.reactor")
 #: In place of a result: another thread goes on with the run.
 _LATER: Final = object()
-#: Who does one of these moves much data.
+#: A participant that requests one of these moves much data.
 _BULK = (fx.ReadAt, fx.SendFile)
 #: Over so many of its answers the disk's quickness is smoothed.
 _DISK_TIMES = 8
@@ -64,7 +64,7 @@ class _RunningParticipant:
 
 @dataclass(slots=True)
 class _Synced(fx.Effect):
-    """What came of a sync that a worker has done, for the reactor's thread to go on with."""
+    """The result of a sync in a worker, for the reactor's thread to go on with."""
 
     fault: OSError | None
 
@@ -102,7 +102,7 @@ class Reactor:
         self._numbers = itertools.count()
         self._is_asleep = False
         self._sleeps_until_s = inf
-        #: What the disk took lately, and since when the reactor's thread has been at one step.
+        #: The recent time of the disk, and since when the reactor's thread has been at one step.
         self._disk_s = 0.0
         self._busy_since_s = inf
         self._stopping = threading.Event()
@@ -220,7 +220,7 @@ class Reactor:
             raise effect.fault
 
     def _is_here(self) -> bool:
-        """Whether this is the reactor's thread, which must not block."""
+        """Return whether this is the reactor's thread, which must not block."""
         return threading.get_ident() == self._thread.ident
 
     def _connect(self, run: _RunningParticipant, effect: fx.Connect) -> Any:
@@ -410,7 +410,7 @@ class Reactor:
     def _poll(self) -> None:
         with self._lock:
             if not self._is_here():
-                # What it were told it would keep from the thread that has taken over.
+                # Anything given to it now would be kept from the thread that has taken over.
                 return
             self._busy_since_s = inf
             self._sleeps_until_s = self._timers[0][0] if self._timers else inf

@@ -21,15 +21,15 @@ class SealedSource:
         self._socket = sock
         self._opener = opener
         self._raw = memoryview(bytearray(_BUFFER_BYTES))
-        #: What has come from `_at` to `_end` and is not verified yet.
+        #: Received bytes from `_at` to `_end` that are not verified yet.
         self._at = self._end = 0
-        #: What is verified and has not come out yet.
+        #: Verified bytes that have not come out yet.
         self._opened = _NOTHING
         self._seal = memoryview(bytearray(SEAL_BYTES))
 
     @property
     def has_more(self) -> bool:
-        """Whether more has been taken from the socket than came out."""
+        """Return whether more has been taken from the socket than came out."""
         return len(self._opened) > 0 or self._at < self._end
 
     def came_with_file(self, view: memoryview) -> None:
@@ -39,7 +39,8 @@ class SealedSource:
         self._raw[: self._end] = view
 
     def recv_into(self, view: memoryview, flags: int) -> int | None:
-        """How many verified bytes lie in `view` now: 0 when the record is not whole; None at the end.
+        """Receive verified bytes into `view` and return their number: 0 when the record is not whole; None at the
+        end.
 
         With MSG_WAITALL as many as there is room for, unless time is up. Raises BlockingIOError, OSError,
         ProtocolViolation.
@@ -61,7 +62,7 @@ class SealedSource:
         return filled
 
     def _give(self, view: memoryview) -> int:
-        """What has come and verifies, as much as there is room for."""
+        """Give out verified bytes, as many as there is room for."""
         given = 0
         while given < len(view) and (self._opened or self._verify()):
             count = min(len(self._opened), len(view) - given)
@@ -75,7 +76,7 @@ class SealedSource:
         return record_length(self._raw, self._at) if self._end - self._at >= LENGTH_BYTES else None
 
     def _verify(self) -> bool:
-        """Whether a whole record was here; `_opened` is what was in it."""
+        """Return whether a whole record was here; `_opened` is its content."""
         length = self._wanted()
         if length is None or self._end - self._at < length + RECORD_BYTES_OVER:
             return False
@@ -99,7 +100,7 @@ class SealedSource:
             self._raw[:kept] = bytes(self._raw[self._at : self._end])
         self._at, self._end = 0, kept
         if length is None:
-            # What else would come is not known: this takes what is there.
+            # It is unknown whether more will come: this takes what is there.
             flags &= ~_WAIT_ALL
             needed = len(self._raw)
         count = self._socket.recv_into(self._raw[kept:needed], 0, flags)

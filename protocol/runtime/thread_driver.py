@@ -121,7 +121,7 @@ class ThreadDriver:
         return self._perform[type(effect)](effect)
 
     def performer(self, kind: type[fx.Effect]) -> Callable[[Any], Any]:
-        """What performs all effects of a kind."""
+        """Return the function that performs all effects of a kind."""
         return self._perform[kind]
 
     def _open_file(self, effect: fx.OpenLocalFile) -> DiskFile:

@@ -98,14 +98,14 @@ class TlsSocket:
 
     @property
     def has_peer_certificate(self) -> bool:
-        """Whether the peer has shown one of our CA."""
+        """Return whether the peer has shown a certificate of our CA."""
         return self._object.getpeercert(binary_form=True) is not None
 
     # -- receiving -----------------------------------------------------------------------------------
 
     @property
     def has_pending(self) -> bool:
-        """Whether more has been taken from the socket than came out."""
+        """Return whether more has been taken from the socket than came out."""
         return self._incoming.pending > 0 or self._object.pending() > 0
 
     def recv_into(self, view: memoryview, _count: int, flags: int) -> int:
@@ -290,7 +290,7 @@ def _read(opened: ssl.SSLObject, view: memoryview) -> int:
 
 
 def _scratch() -> memoryview:
-    """Where a thread receives what is encrypted; what is there is copied at once."""
+    """Return the buffer in which a thread receives encrypted bytes; its content is copied at once."""
     try:
         kept: memoryview = _own.scratch
     except AttributeError:

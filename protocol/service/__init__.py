@@ -1,4 +1,4 @@
-"""What every service process shares: its HTTP server, metrics, signals, lifeline and loop watchdog.
+"""Everything that service processes share: the HTTP server, metrics, signals, lifeline and loop watchdog.
 
 Begin with `process.py`. Knows no role.
 """

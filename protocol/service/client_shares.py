@@ -14,7 +14,7 @@ _ADDRESSES_REMEMBERED_MAX = 4096
 
 @lru_cache(_ADDRESSES_REMEMBERED_MAX)
 def client_of(host: str | None) -> str:
-    """Whom a share belongs to: an IPv4 address, or the network of 64 bits that a single customer has of IPv6."""
+    """Return the owner of a share: an IPv4 address, or the IPv6 network of 64 bits that a customer has."""
     try:
         address = ipaddress.ip_address(host or "")
     except ValueError:
@@ -36,7 +36,7 @@ class Shares:
         self.total = 0
 
     def of(self, client: str) -> int:
-        """How much a client has."""
+        """Return how much a client has."""
         return self._taken.get(client, 0)
 
     def take(self, client: str, count: int = 1) -> bool:

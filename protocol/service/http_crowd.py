@@ -74,7 +74,7 @@ class HttpCrowd:
                 del self._of_client[member.client_address]
 
     def _close_one_of(self, members: dict[CrowdMember, None] | dict[CrowdMember, int]) -> bool:
-        """Of those that ask nothing."""
+        """Close one of the connections that have no request."""
         longest = next((member for member in members if member in self._waiting), None)
         if longest is None:
             return False

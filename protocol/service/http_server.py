@@ -75,7 +75,7 @@ class HeadWithBody:
 
 
 class BodyPieces:
-    """What has come of a body and was not taken yet; uvicorn's bytearray copies it twice more."""
+    """The received pieces of a body that were not taken yet; uvicorn's bytearray copies them twice more."""
 
     __slots__ = ("_length", "_pieces")
 
@@ -96,7 +96,7 @@ class BodyPieces:
 
 
 class BoundedConfig(uvicorn.Config):
-    """What the connections of one server share.
+    """The configuration that the connections of one server share.
 
     `framed` makes what serves a connection on which frames come in place of HTTP, where they are served; `admits`
     tells whether who has connected is let in.

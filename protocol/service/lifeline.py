@@ -1,4 +1,4 @@
-"""How a service and whoever started it keep in touch, over two pipes.
+"""Keep a service and the process that started it in touch, over two pipes.
 
 `announce`: the service writes one line of JSON when it is ready to serve, then closes the pipe.
 `when_parent_dies`: the parent holds the other end of a pipe and never writes; its end comes with the parent's,

@@ -27,7 +27,7 @@ log = logging.getLogger("peacefs.loop")
 
 _lateness = Histogram(
     "peacefs_loop_lateness_seconds",
-    "How late the event loop ran what was due",
+    "Lateness of the event loop",
     buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
     registry=registry,
 )
@@ -48,10 +48,12 @@ class LoopWatchdog:
         *,
         interval_s: float = loop_watch_interval_s,
         logged_s: float = loop_hold_logged_s,
+        log_pause_s: float = loop_log_pause_s,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._interval_s = interval_s
         self._logged_s = logged_s
+        self._log_pause_s = log_pause_s
         self._clock = clock
         self._due_s = clock() + interval_s
         self._loop_thread = 0
@@ -103,7 +105,7 @@ class LoopWatchdog:
         ran_until_s = time.thread_time()
         ran_s, self._ran_until_s = ran_until_s - self._ran_until_s, ran_until_s
         if late_s >= self._logged_s and now_s >= self._quiet_until_s:
-            self._quiet_until_s = now_s + loop_log_pause_s
+            self._quiet_until_s = now_s + self._log_pause_s
             log.warning(
                 "the event loop was held for %.0f ms; its thread ran %.0f ms, %.0f of them collecting garbage%s",
                 late_s * 1000,

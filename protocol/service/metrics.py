@@ -1,4 +1,4 @@
-"""What both services count, in Prometheus's form, and the text that `/metrics` answers."""
+"""The metrics that both services have, in Prometheus's form, and the text of `/metrics`."""
 
 from __future__ import annotations
 

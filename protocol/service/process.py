@@ -1,4 +1,4 @@
-"""What every service does as a process: logging, limits, and an orderly stop by a signal or its parent's death."""
+"""The process of a service: logging, limits, and an orderly stop by a signal or its parent's death."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from peacefs.protocol.limits import heap_buffer_bytes_max, heap_kept_bytes, heap
 
 from .lifeline import when_parent_dies
 
-#: What is done at a SIGHUP.
+#: Called at a SIGHUP.
 _reloads: list[Callable[[], None]] = []
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-# Of glibc's malloc.h.
+# From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 
@@ -47,7 +47,7 @@ def raise_open_files_limit() -> None:
 
 
 def keep_freed_memory() -> None:
-    """What large buffers were in stays the process's for the next ones, up to a bound.
+    """Keep the memory of large buffers for the next ones, up to a bound.
 
     It went back to the kernel, and came anew page by page. To be called before there are threads; without glibc it
     does nothing.

@@ -15,7 +15,7 @@ _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class SignsOfLife:
-    """Of one process, or a group of them, that somebody waits for.
+    """The signs of life of one process, or of a group of them, for somebody who waits.
 
     It is given up when for `silence_s` it has neither brought anything about, nor said anything, nor wanted more
     of a processor than an idle process does; and in any case when for `longest_s` it has brought nothing about.
@@ -29,11 +29,11 @@ class SignsOfLife:
         self._said_bytes = 0
 
     def progressed(self, now_s: float) -> None:
-        """What it is waited for has come nearer."""
+        """Note that the awaited result has come nearer."""
         self._progressed_s = self._lived_s = now_s
 
     def seen(self, now_s: float, *, processor_s: float, said_bytes: int = 0) -> None:
-        """How much processor time it has wanted, and how long its log is; less than before after a new start."""
+        """Return its processor time and the length of its log; less than before after a restart."""
         used_s, said = processor_s - self._processor_s, said_bytes - self._said_bytes
         if said != 0 or used_s < 0 or used_s >= idle_processor_fraction * self._silence_s:
             self._lived_s = now_s
@@ -76,7 +76,7 @@ def _used_s(fields: list[str]) -> float:
 
 
 def _waited_s(process: Path) -> float:
-    """What its threads have waited for a processor, where the kernel tells (proc(5), schedstat)."""
+    """Return how long its threads have waited for a processor, if the kernel reports it (proc(5), schedstat)."""
     waited_ns = 0
     with contextlib.suppress(OSError):
         for thread in (process / "task").iterdir():

@@ -33,7 +33,7 @@ from .tls_faults import explain_own
 
 log = logging.getLogger("peacefs.tls")
 
-# Of TLS 1.2; those of 1.3 are all of this kind.
+# For TLS 1.2; those of 1.3 are all of this kind.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _DAY_S = 86_400.0
 
@@ -89,8 +89,8 @@ class ServerContext(ssl.SSLContext):
 
 
 @dataclass(frozen=True)
-class _Generation:
-    """What has been made of one state of the files."""
+class _CertificateGeneration:
+    """The TLS contexts made from one state of the files."""
 
     connector: ssl.SSLContext
     acceptors: dict[ssl.VerifyMode, ServerContext]
@@ -173,7 +173,7 @@ class TlsIdentity:
                 return
             self._looked_s = self._clock()
             state = _state_of(self.files)
-            # Of several files that are replaced one after the other the first few make no sense alone.
+            # While several files are replaced one after the other, the first few make no sense alone.
             is_settled, self._seen_once = state == self._seen_once, state
             if state != self._seen and is_settled:
                 self._take(state)
@@ -212,7 +212,7 @@ class TlsIdentity:
 # -- loading -----------------------------------------------------------------------------------------
 
 
-def _load(files: TlsFiles, host: str | None) -> _Generation:
+def _load(files: TlsFiles, host: str | None) -> _CertificateGeneration:
     """Raises StartupError with what is wrong, and what to do."""
     connector = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _harden(connector)
@@ -221,7 +221,7 @@ def _load(files: TlsFiles, host: str | None) -> _Generation:
     else:
         _trust(connector, files.ca)
     if files.certificate is None:
-        return _Generation(connector, {}, float("inf"))
+        return _CertificateGeneration(connector, {}, float("inf"))
     _show(connector, files)
     channel, expires_s = _facts_of(files.certificate)
     acceptors = {}
@@ -237,7 +237,7 @@ def _load(files: TlsFiles, host: str | None) -> _Generation:
             acceptor.num_tickets = 0
         acceptor.channel = channel
     _rehearse(files, acceptors[ssl.CERT_REQUIRED], host)
-    return _Generation(connector, acceptors, expires_s)
+    return _CertificateGeneration(connector, acceptors, expires_s)
 
 
 def _harden(context: ssl.SSLContext) -> None:
@@ -289,7 +289,7 @@ def _facts_of(certificate: Path) -> tuple[bytes, float]:
 
 
 def channel_of_certificate(der: bytes | None) -> bytes:
-    """What both ends of a connection know of it (RFC 5929, tls-server-end-point)."""
+    """Return the channel binding that both ends of a connection know (RFC 5929, tls-server-end-point)."""
     return hashlib.sha256(der).digest() if der else b""
 
 

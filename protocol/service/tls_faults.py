@@ -16,7 +16,7 @@ from peacefs.protocol.webhdfs.answers import error_answer
 
 #: With it every record of a handshake begins, and no frame, and no method of HTTP.
 TLS_FIRST_BYTE: Final = b"\x16"
-# Of OpenSSL's x509_vfy.h.
+# From OpenSSL's x509_vfy.h.
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _UNKNOWN_ISSUER = (2, 18, 19, 20, 21)
 _INVALID_PURPOSE = 26
@@ -29,7 +29,7 @@ _NOT_TLS = (
     "UNKNOWN_PROTOCOL",
 )
 SERVICE_OPTIONS: Final = "pass --tls-certificate, --tls-key and --tls-ca"
-#: What the other side has said of our certificate, or of having none.
+#: The other side's alerts about our certificate, or about its absence.
 _ALERTS = {
     "TLSV1_ALERT_UNKNOWN_CA": "does not trust the CA of the certificate that it was shown: give both the same CA",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "was shown a certificate that has expired, by its clock: make a new one",
@@ -47,7 +47,7 @@ _ALERTS = {
 
 
 def explain(fault: ssl.SSLError, host: str = "") -> str:
-    """What another side has done, or said of us, for a sentence that begins with its name."""
+    """Describe another side's fault, or its complaint about us, for a sentence that begins with its name."""
     if isinstance(fault, ssl.SSLCertVerificationError):
         return _of_certificate(fault, host)
     reason = fault.reason or ""
@@ -116,7 +116,7 @@ PLAIN_REFUSED: Final = (
 
 
 def plain_refusal(first: bytes) -> bytes:
-    """What a connection that begins with `first`, and not as TLS does, is answered in plain text; may be empty."""
+    """Return the plain-text answer to a connection that begins with `first` and is not TLS; may be empty."""
     if first[:1] == FIRST_BYTE:
         return encode(Failure(PeerRefused(PLAIN_REFUSED).code, PLAIN_REFUSED))
     if not first[:1].isalpha():

@@ -101,7 +101,7 @@ class TlsListener:
             sock.close()
 
     def _make_room(self, client: str) -> None:
-        """Of too many strangers the longest goes: a client's own, if it has its share."""
+        """Over the limit of strangers, close the oldest: a client's own, if it has its share."""
         crowd = list(self._strangers)
         if len(crowd) >= self._handshakes_client_max:
             own = [task for task in crowd if self._strangers[task] == client]

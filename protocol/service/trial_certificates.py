@@ -40,7 +40,7 @@ _SECRET, _PUBLIC = 0o600, 0o644
 
 @dataclass(frozen=True)
 class Described:
-    """What a certificate says."""
+    """The description of a certificate."""
 
     subject: str
     issuer: str
@@ -91,7 +91,7 @@ class TrialAuthority:
         return self._certificate.not_valid_after_utc
 
     def files_of(self, host: str) -> TlsFiles:
-        """Where the files of a machine are, by its first name."""
+        """Return the paths of a machine's files, by its first name."""
         return TlsFiles(
             self.directory / f"{_file_name(host)}.pem", self.directory / f"{_file_name(host)}-key.pem", self.ca
         )
@@ -162,7 +162,7 @@ class TrialAuthority:
 
 
 def read_certificates(file: Path) -> list[Described]:
-    """What the certificates in a PEM file say. Raises StartupError."""
+    """Return descriptions of the certificates in a PEM file. Raises StartupError."""
     try:
         found = x509.load_pem_x509_certificates(file.read_bytes())
     except OSError as error:

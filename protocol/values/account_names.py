@@ -1,4 +1,4 @@
-"""What users and groups may be called. Pure.
+"""Check the names of users and groups. Pure.
 
 Nothing looks them up: they are names and no accounts. So whatever a directory service may have is taken, with
 spaces, slashes and letters of any script; but nothing that breaks a line or a `user:group`.

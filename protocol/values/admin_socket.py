@@ -1,4 +1,4 @@
-"""Where a coordinator's local socket for administrators is, for both of its sides."""
+"""The path of a coordinator's local socket for administrators, for both of its sides."""
 
 from __future__ import annotations
 

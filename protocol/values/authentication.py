@@ -1,4 +1,4 @@
-"""How callers of a cluster show who they are."""
+"""The ways in which callers of a cluster authenticate."""
 
 from __future__ import annotations
 

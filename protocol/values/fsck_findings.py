@@ -1,4 +1,4 @@
-"""What an inspection of the namespace finds: the values of `GET /v1/fsck`, which travel as JSON."""
+"""Findings of an inspection of the namespace: the values of `GET /v1/fsck`, which travel as JSON."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FileFindings(msgspec.Struct, frozen=True):
     length: int
     replication: int
     chunks: int
-    #: Of all its chunks, each once.
+    #: Findings of all its chunks, each once.
     findings: list[Finding] = []
     #: Its unhealthy chunks, `limits.fsck_chunks_shown_max` at most.
     unhealthy: list[ChunkFindings] = []
@@ -86,7 +86,7 @@ class Tally(msgspec.Struct):
 
 
 class ClusterFindings(msgspec.Struct, frozen=True):
-    """What belongs to no path: datanodes that are alive, chunks under way, replicas that no file claims."""
+    """Findings that belong to no path: live datanodes, chunks under way, replicas that no file claims."""
 
     datanodes: int
     racks: int

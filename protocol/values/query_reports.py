@@ -1,4 +1,4 @@
-"""What a driver says of its streaming query: the values of `/v1/checkpoints/reports`, which travel as JSON."""
+"""A driver's reports of its streaming query: the values of `/v1/checkpoints/reports`, which travel as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=report_text_characters_max)]
 
 
 class QueryState(StrEnum):
-    """How a query fares."""
+    """The health of a query."""
 
     RUNNING = "running"
     #: Stopped by its user, or done.

@@ -1,4 +1,4 @@
-"""What `/v1/schedule` tells of who writes and who reads now: the coordinator fills it in, clients read it.
+"""The answer of `/v1/schedule`, writers and readers now: the coordinator fills it in, clients read it.
 
 Plain dataclasses, which FastAPI describes and msgspec decodes: what is told is said here once.
 """
@@ -46,7 +46,7 @@ class ShownGrant:
 
 @dataclass(frozen=True)
 class WaitingTimes:
-    """How long sets waited for their first grant, of the last thousand; and how long a chunk takes."""
+    """The waits of the last thousand sets for their first grant; and the time that a chunk takes."""
 
     median_s: float
     p95_s: float

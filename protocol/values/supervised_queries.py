@@ -8,7 +8,7 @@ import msgspec
 
 
 class QueryPhase(Enum):
-    """Where a supervised query is in its life."""
+    """The phases in a supervised query's life."""
 
     #: For an agent that may start it, or for the end of a pause between two starts.
     WAITING = "waiting"

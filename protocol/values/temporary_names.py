@@ -19,7 +19,7 @@ _HADOOP: Final = re.compile(r"(?P<name>.+)\._COPYING_", re.DOTALL)
 
 
 def wanted_name(name: str) -> str | None:
-    """What the file of a temporary name was to be called; None for a name that is not temporary."""
+    """Return the final name for which a file has a temporary one; None for a name that is not temporary."""
     if not name.endswith((".tmp", "._COPYING_")):
         return None
     found = _SPARK.fullmatch(name) or _HADOOP.fullmatch(name)

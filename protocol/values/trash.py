@@ -1,4 +1,4 @@
-"""Where deleted files lie until they expire, and what the directories there are called: as Hadoop's trash does it.
+"""The layout of the trash: the directories in which deleted files lie until they expire, as Hadoop names them.
 
 Each user has a trash in his home. What is deleted goes to `Current`, under the path that it had; now and then
 `Current` is renamed to the time that it then is, a checkpoint, and a checkpoint that is older than the cluster
@@ -29,12 +29,12 @@ def home_of(user: str) -> str:
 
 
 def trash_of(user: str) -> str:
-    """What is deleted goes to `Current` in here."""
+    """Return a user's trash; deleted files go to `Current` in it."""
     return f"{home_of(user)}/{TRASH_NAME}"
 
 
 def checkpoint_name(now_ms: int) -> str:
-    """What `Current` is renamed to."""
+    """Return the name that `Current` is renamed to."""
     return time.strftime(_FORMAT, time.gmtime(now_ms // 1000))
 
 
@@ -50,6 +50,6 @@ def checkpoint_time_ms(name: str) -> int | None:
 
 
 def has_expired(name: str, now_ms: int, kept_minutes: int) -> bool:
-    """Whether a directory of a trash is a checkpoint older than that."""
+    """Return whether a directory of a trash is a checkpoint older than that."""
     made_ms = checkpoint_time_ms(name)
     return made_ms is not None and made_ms < now_ms - kept_minutes * 60_000

@@ -17,7 +17,7 @@ from peacefs.protocol.values.account_names import check_account_name
 T = TypeVar("T")
 
 PREFIX: Final = "/webhdfs/v1"
-#: Who is asking when nobody says so: HDFS's name for it.
+#: The caller when no name is given: HDFS's name for it.
 NOBODY: Final = "dr.who"
 
 _ROOT: Final = b"/webhdfs"
@@ -31,7 +31,7 @@ _SHOWN_CHARACTERS: Final = 40
 
 
 def is_webhdfs(scope: Scope) -> bool:
-    """Whether a request is ours to answer, be it with an error."""
+    """Return whether we should answer a request, be it with an error."""
     raw: bytes = scope["raw_path"]
     return raw == _ROOT or raw.startswith(b"/webhdfs/")
 
@@ -46,7 +46,7 @@ def path_of(scope: Scope) -> str:
 
 
 def invalid(name: str, why: str) -> BadRequest:
-    """How Hadoop words it; its client looks for these words."""
+    """Format an error as Hadoop does; its client looks for these words."""
     return BadRequest(f'Invalid value for webhdfs parameter "{name}": {why}')
 
 
@@ -118,7 +118,7 @@ class Query:
         return bits
 
     def user(self) -> str:
-        """Who is asking. Raises AccessDenied for one who wants to be taken for another."""
+        """Return the calling user. Raises AccessDenied for one who wants to be taken for another."""
         if (other := self.text("doas")) is not None:
             raise AccessDenied(f"nobody is allowed to impersonate {other}: doas is not supported")
         user = self.text("user.name")
@@ -131,7 +131,7 @@ class Query:
 
 
 def find_operation(method: str, query: Query, known: Mapping[str, Mapping[str, T]]) -> T:
-    """What `known` holds for the operation that a query names, by HTTP method and name.
+    """Return the entry of `known` for the operation that a query names, by HTTP method and name.
 
     Raises BadRequest for a name that HDFS does not have or has for another method.
     """

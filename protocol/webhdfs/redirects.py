@@ -115,7 +115,7 @@ _OPERATIONS: Final[Mapping[str, Mapping[str, type[Wanted]]]] = {
 
 
 def parse_redirected(scope: Scope) -> Wanted:
-    """What the second request asks for. Raises BadRequest or Unsupported, and nothing else."""
+    """Parse the second request of a redirected operation. Raises BadRequest or Unsupported, and nothing else."""
     query = Query(scope["query_string"])
     return find_operation(scope["method"], query, _OPERATIONS).read(path_of(scope), query)
 

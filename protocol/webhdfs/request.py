@@ -1,4 +1,4 @@
-"""What all operations of WebHDFS have in common: a path, and who asks."""
+"""The parameters that all operations of WebHDFS have in common: a path, and the caller."""
 
 from __future__ import annotations
 

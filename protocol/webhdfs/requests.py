@@ -26,7 +26,7 @@ from .query import Query, find_operation, invalid, path_of
 from .request import Reader, Request, asker, plain
 from .snapshot_requests import SNAPSHOT_OPERATIONS
 
-#: What HDFS gives when nobody says: files, directories.
+#: HDFS's defaults for files and for directories.
 _FILE_PERMISSION: Final = 0o644
 _DIRECTORY_PERMISSION: Final = 0o755
 #: Those of Hadoop's CreateFlag that ask for nothing here, and the two that do.
@@ -407,7 +407,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
 
 
 def parse_request(scope: Scope) -> Request:
-    """What an HTTP request asks for. Raises BadRequest, Unsupported or AccessDenied, and nothing else."""
+    """Parse an HTTP request into an operation. Raises BadRequest, Unsupported or AccessDenied, nothing else."""
     query = Query(scope["query_string"])
     read = find_operation(scope["method"], query, OPERATIONS)
     request = read(path_of(scope), asker(scope, query), query)

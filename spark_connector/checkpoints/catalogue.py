@@ -12,7 +12,7 @@ from peacefs.protocol.errors import BadRequest, CheckpointDamaged, FileNotFound
 from peacefs.protocol.limits import checkpoint_entries_max
 from peacefs.protocol.values.temporary_names import wanted_name
 
-from .formats.operators import Operator
+from .formats.operators import StatefulOperator
 from .inspection import Inspection
 from .layout import (
     DEFAULT_STORE,
@@ -196,7 +196,7 @@ def _durations(layout: CheckpointLayout) -> list[int]:
 
 def _operator(inspection: Inspection, number: int) -> OperatorSummary:
     layout = inspection.layout
-    described: Operator | None = None
+    described: StatefulOperator | None = None
     metadata = layout.operators[number].metadata
     with contextlib.suppress(CheckpointDamaged):  # `verify` says what is damaged
         described = inspection.operator(metadata[max(metadata)]) if metadata else None

@@ -25,7 +25,7 @@ from .formats.logs import (
     parse_query_metadata,
     parse_version,
 )
-from .formats.operators import Operator, check_schema, parse_operator
+from .formats.operators import StatefulOperator, check_schema, parse_operator
 from .formats.snapshot import StateSnapshot, parse_snapshot
 from .formats.sst import TableCheck, check_table
 from .layout import CheckpointLayout
@@ -42,7 +42,7 @@ class Inspection:
         self.layout = layout
         self._tree = tree
         self._known: dict[str, tuple[Any, CheckpointDamaged | None]] = {}
-        #: What could not be verified of the files themselves.
+        #: The aspects of the files themselves that could not be verified.
         self.notes: set[Note] = set()
         self.files_read = 0
         self.bytes_read = 0
@@ -69,14 +69,14 @@ class Inspection:
         """A file that a source keeps and understands alone."""
         return self._once(entry, parse_version)
 
-    def operator(self, entry: Entry) -> Operator:
+    def operator(self, entry: Entry) -> StatefulOperator:
         return self._once(entry, parse_operator)
 
     def schema(self, entry: Entry) -> int:
         return self._once(entry, check_schema)
 
     def changes(self, entry: Entry) -> Changelog | UnreadableChangelog:
-        """Whether it is sealed: then only checksums were verified."""
+        """Return whether it is sealed: then only checksums were verified."""
         if entry.length > checkpoint_changelog_bytes_max:
             self._remembered(entry, lambda: _compare(self._checkers(entry), self._pieces(entry)))
             return UnreadableChangelog(

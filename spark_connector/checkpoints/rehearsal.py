@@ -15,7 +15,7 @@ from peacefs.protocol.errors import BadRequest, CheckpointDamaged, CheckpointToo
 from peacefs.spark_connector.spark_failures import in_one_line
 
 from .catalogue import state_format
-from .formats.operators import Operator
+from .formats.operators import StatefulOperator
 from .inspection import Inspection
 from .tree import Entry
 
@@ -96,7 +96,7 @@ def rehearse(spark: SparkSession, uri: str, inspection: Inspection, batch: int) 
     return done
 
 
-def _parts(operator: Operator) -> list[tuple[str, str, dict[str, Any]]]:
+def _parts(operator: StatefulOperator) -> list[tuple[str, str, dict[str, Any]]]:
     """Store, variable, and how the reader is asked for them."""
     properties = msgspec.json.decode(operator.operator_properties_json or "{}", type=_Properties)
     parts: list[tuple[str, str, dict[str, Any]]] = []

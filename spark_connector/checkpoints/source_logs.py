@@ -103,7 +103,7 @@ class SourceLogs:
         return needs
 
     def _note(self, source: int, log: LogFiles) -> Needs:
-        """What another source keeps for itself, in its entry 0."""
+        """Return what a start needs of the note that another kind of source keeps in its entry 0."""
         needs = Needs()
         for entry in [log.deltas[0]] if 0 in log.deltas else []:
             needs.files.append(entry)

@@ -7,7 +7,7 @@ from peacefs.protocol.limits import checkpoint_partitions_max
 
 from .findings import CheckpointFinding, Fault, Note, damage
 from .formats.logs import BatchCommit, Offsets
-from .formats.operators import Operator, StoreInfo, path_of
+from .formats.operators import StatefulOperator, StoreInfo, path_of
 from .inspection import Inspection
 from .layout import COMMITS, FIRST_FORM, STATE, StateVersion, StoreFiles, StoreKey
 from .needs import Needs
@@ -53,7 +53,7 @@ class StateNeeds:
             needs.add(self._state(key, batch + 1, ids))
         return needs
 
-    def _described(self, number: int, batch: int, needs: Needs) -> Operator | None:
+    def _described(self, number: int, batch: int, needs: Needs) -> StatefulOperator | None:
         files = self.layout.operators.get(number)
         of_batch = max((made for made in files.metadata if made <= batch), default=None) if files else None
         directory = f"{STATE}/{number}/_metadata"
@@ -85,7 +85,7 @@ class StateNeeds:
         except CheckpointDamaged:
             return None
 
-    def _schemas(self, number: int, operator: Operator, needs: Needs) -> None:
+    def _schemas(self, number: int, operator: StatefulOperator, needs: Needs) -> None:
         for store in operator.state_store_info:
             for path, entry, elsewhere in self._schema_files(number, store):
                 if elsewhere:
@@ -118,7 +118,7 @@ class StateNeeds:
             found.append((path, self.layout.by_path.get(path), elsewhere))
         return found
 
-    def _stores(self, number: int, operator: Operator | None, batch: int) -> list[StoreKey]:
+    def _stores(self, number: int, operator: StatefulOperator | None, batch: int) -> list[StoreKey]:
         """The operator's stores in every partition.
 
         Where no metadata of the operator can be read, the stores that there are, in as many partitions as the

@@ -55,7 +55,7 @@ _PARTS = 12
 _WINDOW_S = 600
 # The batches before this one are left alone, so that there is state to lose.
 _KILL_FROM_BATCH = 3
-# How far into a batch the kill goes, as a share of what the shortest batch before it took.
+# The kill falls this far into a batch, as a share of the shortest batch before it.
 _KILL_AFTER = 0.3
 _REPAIR_POLL_S = 0.25
 _LOG_LINES_SHOWN = 15
@@ -115,7 +115,7 @@ def _workplace(options: DemoOptions) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Ordeal:
-    """What the query went through."""
+    """The faults that the query went through."""
 
     killed_in_batch: int
     killed_datanode: str

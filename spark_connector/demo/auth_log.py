@@ -47,7 +47,7 @@ _failed_login = re.compile(FAILED_LOGIN)
 
 @dataclass(frozen=True, slots=True)
 class YearAssumption:
-    """Which year the stamps of a log belong to that name none.
+    """The assumed year of a log whose stamps name none.
 
     The log begins on `month`/`day` of `year` and covers less than a year: earlier days of the calendar belong
     to the year after. So each line can be judged alone, whichever side of New Year's Eve it is on.
@@ -63,7 +63,7 @@ class YearAssumption:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """What a line tells: `at` is None unless its stamp names an instant, `failures` is 0 for all other news."""
+    """The content of a line: `at` is None unless its stamp names an instant, `failures` is 0 for other news."""
 
     at: datetime | None
     source: str | None

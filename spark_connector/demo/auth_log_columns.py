@@ -30,7 +30,7 @@ def source(line: Column) -> Column:
 
 
 def failures(line: Column) -> Column:
-    """How many failed log-ins the line reports, as a BIGINT; 0 for all other news."""
+    """Return the number of failed log-ins that the line reports, as a BIGINT; 0 for all other news."""
     repeats = _group(line, FAILED_LOGIN, REPEATS)
     return (
         F.when(source(line).isNull(), F.lit(0))

@@ -94,7 +94,7 @@ def batch_rows(session: SparkSession, plan: QueryPlan) -> list[FailureCount]:
 
 
 def streamed_rows(session: SparkSession, plan: QueryPlan) -> list[FailureCount]:
-    """What the stream has put out so far."""
+    """Return the stream's output so far."""
     return _rows(session.read.schema("start BIGINT, source STRING, failures BIGINT").parquet(plan.output_uri))
 
 
@@ -142,7 +142,7 @@ def root_cause(thrown: JavaObject) -> str:
     while (cause := thrown.getCause()) is not None:
         thrown = cause
     first_line = str(thrown.toString()).split("\n", 1)[0]
-    # Of a failed task Spark keeps the text alone, after where it ran.
+    # Spark keeps only the text of a failed task, after the place where it ran.
     return first_line.rpartition(" executor driver): ")[2]
 
 

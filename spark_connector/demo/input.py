@@ -1,4 +1,4 @@
-"""Which log the demo reads: the one named, else a real one that lies beside the project, else a made-up one."""
+"""Choose the demo's log: the one named, else a real one that lies beside the project, else a generated one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be known of a log before a stream may read it: its years, its extent, its disorder.
+"""Measure a log before a stream reads it: its years, its extent, its disorder.
 
 The disorder is what a watermark has to tolerate: by how much a line's instant lies behind the latest instant
 before it in order of arrival, at most.

@@ -1,4 +1,4 @@
-"""What goes into the process of the demo's query, and what comes out of it. Knows no Spark."""
+"""The input and output of the process of the demo's query. Knows no Spark."""
 
 from __future__ import annotations
 

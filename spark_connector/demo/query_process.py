@@ -57,7 +57,7 @@ class QueryProcess:
 
     @property
     def said_bytes(self) -> int:
-        """How long its log is."""
+        """Return the length of its log."""
         return self.log.stat().st_size
 
     def kill(self) -> None:
@@ -84,7 +84,7 @@ class QueryProcess:
         return [line for line in written if line.strip() and not line.startswith("\tat ")][-lines:]
 
     def _signal_group(self) -> bool:
-        """Whether there was anything left to kill."""
+        """Signal the process group and return whether there was anything left to kill."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:

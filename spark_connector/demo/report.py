@@ -1,4 +1,4 @@
-"""What the demo shows: its steps while it works, and one table at the end."""
+"""Show the demo: its steps while it works, and one table at the end."""
 
 from __future__ import annotations
 

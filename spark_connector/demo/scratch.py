@@ -1,4 +1,4 @@
-"""Where a driver keeps its temporary files, so that they can be removed when it was killed.
+"""Keep a driver's temporary files where they can be removed after it was killed.
 
 Spark, RocksDB's loader and Python each choose a place of their own, and remove what they put there only when they
 end in good order: `spark-*`, `blockmgr-*`, `artifacts-*`, `librocksdbjni*.so`.

@@ -57,7 +57,7 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True)
 class AgentOptions:
-    """How an agent is started. `coordinator` is its port for datanodes; logs of runs lie in `directory`.
+    """The options of an agent. `coordinator` is its port for datanodes; logs of runs lie in `directory`.
 
     `host` is how the node is called by its datanode, if it has one: that says which replicas are near.
     """
@@ -70,7 +70,7 @@ class AgentOptions:
     rack: str = ""
     secret_file: Path | None = None
     tls: TlsFiles | None = None
-    #: Whether a coordinator on another machine may be spoken to without TLS.
+    #: True if a coordinator on another machine may be reached without TLS.
     no_tls: bool = False
     ready_fd: int | None = None
     parent_fd: int | None = None
@@ -285,7 +285,7 @@ class Agent:
         self._ended.clear()
 
     def _drop_old_logs(self, query: str) -> None:
-        """Of the runs of a query the last ones are kept."""
+        """Delete all but the last logs of a query's runs."""
         logs = [path for path in self._logs.iterdir() if path.name.startswith(f"{query}.")]
         logs.sort(key=lambda path: path.stat().st_mtime)
         for path in logs[: max(0, len(logs) - 2 * run_logs_kept_max)]:

@@ -1,4 +1,4 @@
-"""What an agent may start: a list of commands with names, as its operator wrote it in TOML.
+"""The commands that an agent may start: a list with names, written by its operator in TOML.
 
     runs_max = 4                                        # queries at once
 
@@ -54,14 +54,14 @@ class CommandList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     accounts: dict[str, str] = {}
 
     def told(self) -> list[AgentCommand]:
-        """What the coordinator is told of it."""
+        """Return the agent's list as the coordinator receives it."""
         return [
             AgentCommand(name, command.users, command.extra_arguments) for name, command in self.commands.items()
         ]
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What exactly is to be started."""
+    """The exact command to start."""
 
     arguments: list[str]
     directory: str
@@ -108,7 +108,7 @@ def start_of(
     credentials: Mapping[str, str] = MappingProxyType({}),
     ca_file: Path | None = None,
 ) -> Start:
-    """How an order is carried out. Raise QueryFailed if the list does not allow it.
+    """Return how to carry out an order. Raise QueryFailed if the list does not allow it.
 
     `environment` is the agent's own, of which little goes on; `home` is the account's. To the cluster it is the
     user who has registered the query: by name, and where it asks by what `credentials` say. With the cluster's

@@ -1,4 +1,5 @@
-"""What stands for a run's own facts in the arguments of a command: `{checkpoint}`, `{query}` and their like.
+"""Replace placeholders for a run's own facts in the arguments of a command: `{checkpoint}`, `{query}` and their
+like.
 
 Names come from users, and a word of a command line may be read by a shell, at once or by what is started. So no
 list may have a placeholder in what looks like a script, and nothing that any shell takes for more than itself is
@@ -16,9 +17,10 @@ from peacefs.protocol.errors import QueryFailed, StartupError
 
 NAMES: Final = ("checkpoint", "coordinator", "query", "run")
 _PLACEHOLDER = re.compile("{(" + "|".join(NAMES) + ")}")
-#: Of this no shell makes anything but the word itself, however often it is read: see `shlex.quote`.
+#: A shell leaves words of these characters as they are, however often it reads them: see `shlex.quote`.
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]*", re.ASCII)
-#: What follows is read as a script: `sh -c`, `bash -lc`, `perl -e`, `python -c`, `su --command`, ...
+#: An argument after which the next is read as a script: `sh -c`, `bash -lc`, `perl -e`, `python -c`, `su
+#: --command`, ...
 _SCRIPT_FOLLOWS = re.compile(r"-[A-Za-z]{0,4}[ceE]|--(command|eval|execute|session-command)")
 
 

@@ -1,4 +1,4 @@
-"""What an agent has to do so that it runs what it is to run. Pure."""
+"""Compare the runs that an agent should have with those that it has, and derive what to do. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Steps(NamedTuple):
 
 
 def key_of(order: RunOrder) -> Key:
-    """Of a query there may be a run that is to end while the next is to begin."""
+    """Return the key of a run: a query may have one that is to end while the next is to begin."""
     return order.query, order.run
 
 

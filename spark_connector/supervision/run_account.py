@@ -16,7 +16,7 @@ from pathlib import Path
 
 from peacefs.protocol.errors import QueryFailed, StartupError
 
-#: What a run inherits of the agent's environment; besides, all that begins with LC_.
+#: The variables that a run inherits from the agent's environment; besides, all that begin with LC_.
 _INHERITED = frozenset(
     (
         *("PATH", "LANG", "LANGUAGE", "TZ", "JAVA_HOME", "SPARK_HOME", "SPARK_LOCAL_IP"),
@@ -37,7 +37,9 @@ class Account:
 
 
 class Accounts:
-    """What an agent may run as. `mapped` are accounts by the cluster's users, as the operator's list has them."""
+    """The accounts that an agent may run as. `mapped` are accounts by the cluster's users, from the operator's
+    list.
+    """
 
     def __init__(self, mapped: Mapping[str, str], uid: int) -> None:
         """Raise StartupError for accounts that this agent cannot use, or that are not there."""
@@ -50,7 +52,7 @@ class Accounts:
                 raise StartupError(f"the account {name} of user {user} is not on this machine")
 
     def warning(self) -> str | None:
-        """What an operator should know at the start: one line, if there is anything."""
+        """Return what an operator should know at the start, in one line; None for nothing."""
         if self._uid != 0:
             return (
                 f"all queries run under this agent's own uid {self._uid}: each can read what the others and the "
@@ -93,7 +95,7 @@ def home_of(account: Account, directory: Path) -> Path:
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a run gets of the agent's environment: where programs are, and in which language they speak."""
+    """Return the part of the agent's environment that a run inherits: where programs are, and their language."""
     return {name: value for name, value in environment.items() if name in _INHERITED or name.startswith("LC_")}
 
 

@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
     keeper = threading.Thread(target=_keep, args=(command.stdout.fileno(), log), name="log", daemon=True)
     keeper.start()
     status = command.wait()
-    # What it has left behind may hold the pipe open, and is killed by the agent.
+    # A process that the run left behind may hold the pipe open; the agent kills it.
     keeper.join(_LAST_WORDS_S)
     return _SIGNALLED - status if status < 0 else status
 

@@ -36,7 +36,7 @@ class RunTokens:
             with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as writing:
                 writing.write(order.token + "\n")
             if account.groups is not None:
-                # What runs is another user of this machine.
+                # The run has another account of this machine.
                 os.chown(staged, account.uid, account.gid)
             staged.rename(file)
             self._kept[key_of(order)] = order.token

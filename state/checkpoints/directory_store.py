@@ -148,7 +148,7 @@ class _Pending:
             os.fsync(sink.fileno())
         _fsync_directory(hidden)
         self._check()
-        # Of two writers one finds the name taken: a directory is not renamed over one that is not empty.
+        # The second of two writers finds the name taken: a directory is not renamed over one that is not empty.
         try:
             hidden.rename(self._path)
         except OSError:

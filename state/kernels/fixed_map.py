@@ -32,7 +32,7 @@ COUNT_MAX: Final = 3
 FULL_PAGE: Final = 4
 STATE: Final = 8
 
-# What `locate` does with keys that it does not find, and with pages of those that it does.
+# The ways in which `locate` treats keys that it does not find, and the pages of those that it does.
 FIND: Final = 0
 CHANGE: Final = 1
 INSERT: Final = 2

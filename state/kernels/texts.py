@@ -15,7 +15,7 @@ from .compiler import helper, kernel
 from .frames import writable
 from .places import DIRTY, HEADER_WORDS, WORD_A, WORD_B
 
-#: Where the column's number begins in the first word of an entry.
+#: The position of the column's number in the first word of an entry.
 COLUMN_SHIFT: Final = 40
 LENGTH_MASK: Final = 2**32 - 1
 REFERENCE_SHIFT: Final = 32

@@ -28,7 +28,8 @@ from .frames import FrameNumbers, Frames, Words
 SUPER_PAGE: Final = 0
 _TABLE_BEGIN: Final = 16
 
-# What word WORD_LAYOUT of a page's header begins with, in memory and on disk, and which layout follows it.
+# The upper half of word WORD_LAYOUT of a page's header, in memory and on disk; the layout follows in the lower
+# half.
 MAGIC: Final = 0x5047_5331 << 32
 LAYOUT_MASK: Final = 0xFFFF
 

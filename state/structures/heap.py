@@ -105,7 +105,7 @@ class Heap:
     def pages_for(self, given: Texts, begin: int, end: int) -> int:
         """Return how many pages the texts from one to another may need, with a clone of the last."""
         words = (end - begin) * (2 + self._key_words) + int(given.offsets[end] - given.offsets[begin]) // 8
-        # Of each page an entry may be missing that did not fit.
+        # Each page may lack one entry, which did not fit.
         return 2 + 2 * words // self._room
 
     def store(self, column: int, keys: Words, given: Texts, chosen: Words) -> Words:

@@ -36,7 +36,8 @@ class Structure:
         self._frames = page_set.frames
         self.schema: pa.Schema = schema
         self.key: tuple[str, ...] = tuple(key)
-        #: What is not in the pages themselves and cannot be rebuilt from them; a subclass says which word is what.
+        #: State that is not in the pages themselves and cannot be rebuilt from them; a subclass says which word is
+        #: what.
         self._saved: Words = np.zeros(SAVED_WORDS, np.int64)
 
     @classmethod

@@ -51,7 +51,7 @@ class TextMap(UnorderedMap):
         self.schema = schema
         self._heap = Heap(page_set, self._key.words)
         self._names = [field.name for field in schema if field.name not in key]
-        #: Where the reference to each text is, in words behind a record's begin.
+        #: The place of the reference to each text, in words from a record's beginning.
         self._places = {}
         for name in self._texts:
             _, offset = self._value.place_of(_HIDDEN + name if name in self._of_key else name)
@@ -72,7 +72,7 @@ class TextMap(UnorderedMap):
 
         def put(positions: Words, start: int, stop: int) -> None:
             here = positions[start:stop]
-            # Of a key that comes twice the later counts, and only its texts are stored.
+            # The later of two values for a key counts, and only its texts are stored.
             _, last = np.unique(here[::-1], return_index=True)
             chosen = stop - 1 - last
             at = positions[chosen]

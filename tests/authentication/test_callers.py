@@ -27,7 +27,7 @@ from peacefs.protocol.messages import Message
 from peacefs.protocol.runtime.connections import SocketConnection
 
 pytestmark = pytest.mark.cluster
-#: Of each kind one, and of those that name a user.
+#: One of each kind, and of those that name a user.
 CLOSED = [
     ("GET", "/webhdfs/v1/?op=LISTSTATUS&user.name=root"),
     ("GET", "/webhdfs/v1/?op=GETSERVERDEFAULTS"),
@@ -190,7 +190,7 @@ def test_frames_are_from_whom_the_hello_shows(cluster, alice, bob):
         assert files.status("/user/alice/framed").owner == "alice"
     with PeaceFileSystem(cluster.http_address, token=bob) as files, pytest.raises(AccessDenied):
         files.read("/user/alice/framed")
-    # What names somebody else in the message, as a forger would.
+    # The forger names somebody else in the message.
     with PeaceFileSystem(cluster.http_address, "alice", token=bob) as files:
         for forged in (lambda: files.read("/user/alice/framed"), lambda: files.write("/user/alice/forged", b"x")):
             with pytest.raises(AccessDenied, match="may not act as alice"):

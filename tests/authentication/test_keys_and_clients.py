@@ -1,4 +1,4 @@
-"""What the coordinator keeps of tokens: committed, without a private key, and forgotten when it is over."""
+"""The coordinator's records of tokens: committed, without a private key, and forgotten when they have ended."""
 
 from __future__ import annotations
 

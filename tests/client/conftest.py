@@ -14,7 +14,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process has ended; one that nobody has waited for yet counts."""
+    """Return whether a process has ended; one that nobody has waited for yet counts."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -46,7 +46,7 @@ def files(shared_cluster: LocalCluster) -> Iterator[PeaceFileSystem]:
 
 @pytest.fixture
 def superuser(shared_cluster: LocalCluster) -> Iterator[PeaceFileSystem]:
-    """Who runs the coordinator."""
+    """Return the account that runs the coordinator."""
     with PeaceFileSystem(shared_cluster.http_address) as opened:
         yield opened
 
@@ -61,10 +61,10 @@ def home(files: PeaceFileSystem, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def environment(shared_cluster: LocalCluster) -> dict[str, str]:
-    """Of a command that alice gives."""
+    """Return the environment of a command that alice runs."""
     return {
         "PEACEFS_COORDINATOR": shared_cluster.http_address,
         "HADOOP_USER_NAME": "alice",
-        # Where nothing listens: a client that asked it would fail.
+        # Nothing listens there: a client that used it would fail.
         "http_proxy": "http://127.0.0.1:1",
     }

@@ -45,7 +45,7 @@ def test_a_coordinator_is_named_by_what_spark_curl_and_people_write(text: str, h
         "[::1:9870",
     ],
 )
-def test_what_is_no_address_is_refused_in_one_line(text: str) -> None:
+def test_address_that_is_none_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(BadRequest) as refusal:
         parse_address(text)
     assert "\n" not in refusal.value.message

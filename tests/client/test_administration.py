@@ -1,4 +1,4 @@
-"""What only superusers may have done to a cluster, and anybody may look at."""
+"""Administration: superusers alone may change a cluster, and anybody may look at it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def test_changes_of_the_cluster_are_for_superusers(
     assert said["message"] == f"Access denied for user {user or 'dr.who'}. Superuser privilege is required"
 
 
-def test_whoever_runs_the_coordinator_may(superuser: PeaceFileSystem, files: PeaceFileSystem) -> None:
+def test_administration_is_allowed_to_who_runs_the_coordinator(
+    superuser: PeaceFileSystem, files: PeaceFileSystem
+) -> None:
     node = files.cluster_status()["datanodes"][0]["node"]
     with pytest.raises(AccessDenied, match="Access denied for user alice"):
         files.decide_about_datanode(node, "decommission")

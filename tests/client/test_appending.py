@@ -27,7 +27,7 @@ def noise(length: int) -> bytes:
 
 
 @pytest.mark.parametrize("length", [0, 1, 300_000, stream_buffer_bytes + 3 * MIB + 7])
-def test_what_is_appended_is_added_when_the_sink_is_closed(files: PeaceFileSystem, home: str, length: int) -> None:
+def test_appended_bytes_are_added_when_the_sink_is_closed(files: PeaceFileSystem, home: str, length: int) -> None:
     before, added = noise(70_000), noise(length)
     files.write(f"{home}/file", before)
     with files.open_for_appending(f"{home}/file") as sink:
@@ -82,7 +82,7 @@ def test_a_file_that_was_deleted_meanwhile_is_not_brought_back(files: PeaceFileS
     assert files.read(f"{home}/file") == b"another"
 
 
-def test_what_is_no_file_cannot_be_extended(files: PeaceFileSystem, home: str) -> None:
+def test_path_that_is_no_file_cannot_be_extended(files: PeaceFileSystem, home: str) -> None:
     with pytest.raises(FileNotFound):
         files.open_for_appending(f"{home}/none")
     with pytest.raises(FileAlreadyExists, match="Cannot append to directory"):

@@ -41,7 +41,7 @@ def test_a_capital_x_is_for_directories() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "88", "u+q", "u", "u+x,", "7777", "x+u"])
-def test_what_is_no_mode_is_refused(text: str) -> None:
+def test_mode_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(BadRequest):
         changed_mode(text, 0, is_directory=False)
 

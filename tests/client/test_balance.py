@@ -82,7 +82,7 @@ def test_a_datanode_that_came_later_gets_its_share(tmp_path: Path, wait_until: W
         assert run(cluster)[:2] == (0, "balanced: 0 replicas, 0B moved, 0B left to move\n")
 
 
-def test_what_makes_no_sense_is_refused(shared_cluster: LocalCluster, superuser: PeaceFileSystem) -> None:
+def test_balance_without_sense_is_refused(shared_cluster: LocalCluster, superuser: PeaceFileSystem) -> None:
     assert run(shared_cluster, "--threshold", "101")[0] == 2
     assert run(shared_cluster, "--rate", "1")[0] == 2
     status, said, complaint = run(shared_cluster, "--threshold", "0")

@@ -81,7 +81,7 @@ def test_a_full_standard_output_is_a_fault_in_one_line(
     assert (done.returncode, done.stderr) == (1, said.encode())
 
 
-def test_what_is_no_regular_file_is_not_replaced_by_one(
+def test_target_that_is_no_regular_file_is_not_replaced_by_one(
     environment: dict[str, str], files: PeaceFileSystem, home: str, tmp_path: Path
 ) -> None:
     files.write(f"{home}/file", b"line\n")
@@ -130,7 +130,7 @@ def test_a_signal_in_the_middle_of_a_get_leaves_nothing_of_it(
 def _get_interrupted(
     environment: dict[str, str], source: str, target: Path, number: signal.Signals
 ) -> tuple[int, bytes]:
-    """How a get ends that was seen at work; one that was too fast for that is repeated."""
+    """Interrupt a get that was seen at work, and return how it ended; repeat one that was too fast."""
     command = [sys.executable, "-m", "peacefs", "get", source, str(target / "copy")]
     for _ in range(20):
         with subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE) as process:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command left: its exit status and what it wrote."""
+    """The outcome of a command: its exit status and what it wrote."""
 
     returncode: int
     stdout: bytes

@@ -137,7 +137,7 @@ def test_an_answer_to_something_else_is_a_fault_and_not_a_value(
         call(Script(reply).calls)
 
 
-def test_what_writers_and_readers_ask_ends_within_its_time() -> None:
+def test_calls_of_writers_and_readers_end_within_their_time() -> None:
     script = Script(Completed(5), LOST)
     assert script.calls.call(CompleteFile("t", []), 10.0) == Completed(5)
     with pytest.raises(PeerUnreachable, match="broke"):

@@ -37,7 +37,7 @@ def test_answers_that_make_no_sense_are_faults_and_not_values() -> None:
         api_answered_with({"racks": "seven"}).network()
 
 
-def test_who_we_are_is_hadoops_name_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_name_is_hadoops_variable_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HADOOP_USER_NAME", "spark")
     assert current_user() == "spark"
     monkeypatch.delenv("HADOOP_USER_NAME")

@@ -137,7 +137,7 @@ def test_a_coordinator_that_says_nothing_is_given_up_in_the_end() -> None:
         script.connected().ask("GET", "/v1/status", retry_s=1, answer_timeout_s=3)
 
 
-def test_who_hangs_up_and_has_never_answered_may_be_another_port() -> None:
+def test_server_that_hangs_up_and_has_never_answered_may_be_another_port() -> None:
     with pytest.raises(PeerUnreachable, match="port for clients"):
         Script(fails(httpx.RemoteProtocolError)).connected().ask("GET", "/v1/status", retry_s=1)
     known = Script(answers(), fails(httpx.RemoteProtocolError)).connected()

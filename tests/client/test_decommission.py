@@ -36,7 +36,7 @@ def listed(cluster: LocalCluster) -> list[dict[str, Any]]:
 
 
 def is_listed(cluster: LocalCluster, **expected: str) -> bool:
-    """Whether a datanode is listed with these values."""
+    """Return whether a datanode is listed with these values."""
     return any(expected.items() <= record.items() for record in listed(cluster))
 
 

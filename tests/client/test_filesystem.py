@@ -142,7 +142,7 @@ def test_a_name_that_is_taken_is_refused_before_any_data_is_sent(files: PeaceFil
     assert files.read(f"{home}/file") == b"second"
 
 
-def test_of_two_writers_of_one_name_the_first_to_close_wins(files: PeaceFileSystem, home: str) -> None:
+def test_first_writer_to_close_wins_a_name(files: PeaceFileSystem, home: str) -> None:
     first, second = files.open_for_writing(f"{home}/file"), files.open_for_writing(f"{home}/file")
     first.write(b"first")
     second.write(b"second")
@@ -160,7 +160,7 @@ def test_parents_are_made_unless_that_is_not_wanted(files: PeaceFileSystem, home
         files.open_for_writing(f"{home}/no/file", make_parents=False)
 
 
-def test_what_cannot_be_opened_says_why(files: PeaceFileSystem, home: str) -> None:
+def test_open_that_fails_says_why(files: PeaceFileSystem, home: str) -> None:
     files.write(f"{home}/file", b"")
     with pytest.raises(FileNotFound):
         files.open(f"{home}/nothing")

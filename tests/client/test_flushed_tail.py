@@ -15,7 +15,7 @@ MERGE_BYTES = 4096
 
 
 class File:
-    """What the coordinator would have: the chunks of the file with their bytes."""
+    """The coordinator's view of the file: its chunks with their bytes."""
 
     def __init__(self) -> None:
         self.tail = FlushedTail(MERGE_BYTES)

@@ -32,7 +32,7 @@ for number in range(1000):
 """
 
 
-def test_what_was_flushed_is_seen_by_readers_and_the_rest_is_not(files: PeaceFileSystem, home: str) -> None:
+def test_flushed_bytes_are_seen_by_readers_and_the_rest_is_not(files: PeaceFileSystem, home: str) -> None:
     path, random_bytes = f"{home}/f", random.Random(1)
     data = b""
     with files.open_for_writing(path) as sink:
@@ -79,7 +79,7 @@ def test_a_file_flushed_often_has_few_chunks_and_readers_of_before_read_on(
     assert findings[0].chunks <= 6
 
 
-def test_what_was_flushed_survives_the_writers_kill_9_and_another_goes_on(
+def test_flushed_bytes_survive_the_writers_kill_9_and_another_goes_on(
     shared_cluster: LocalCluster, files: PeaceFileSystem, home: str
 ) -> None:
     path = f"{home}/log"
@@ -142,7 +142,7 @@ def test_a_file_that_was_deleted_under_its_writer_is_not_brought_back(files: Pea
     assert not files.exists(f"{home}/log")
 
 
-def test_what_was_flushed_stays_when_the_rest_is_discarded(files: PeaceFileSystem, home: str) -> None:
+def test_flushed_bytes_stay_when_the_rest_is_discarded(files: PeaceFileSystem, home: str) -> None:
     path = f"{home}/log"
     with contextlib.suppress(ZeroDivisionError), files.open_for_writing(path, replication=1) as sink:
         sink.write(b"kept")

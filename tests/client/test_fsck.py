@@ -47,7 +47,7 @@ def files(cluster: LocalCluster) -> Iterator[PeaceFileSystem]:
 
 
 class Fsck:
-    """What the command said, and its exit status."""
+    """The output of the command, and its exit status."""
 
     def __init__(self, cluster: LocalCluster, *arguments: str) -> None:
         result = CliRunner().invoke(application, ["fsck", f"--coordinator={cluster.http_address}", *arguments])
@@ -116,7 +116,7 @@ def test_json_is_one_object_a_line_and_the_summary_last(cluster: LocalCluster, f
     assert summary["cluster"]["datanodes"] == 3
 
 
-def test_what_is_not_there_or_makes_no_sense_is_told_apart_from_findings(cluster: LocalCluster) -> None:
+def test_fsck_tells_wrong_arguments_apart_from_findings(cluster: LocalCluster) -> None:
     nothing = Fsck(cluster, "/nothing/here")
     assert nothing.status == 1
     assert nothing.stderr == "peacefs: fsck: `/nothing/here': No such file or directory\n"
@@ -134,7 +134,7 @@ def test_a_file_with_more_replicas_than_one_rack_can_give_is_under_replicated(
     assert fsck.lines[-1] == "The filesystem under path '/wanting' is UNDER-REPLICATED"
 
 
-def test_what_is_found_goes_to_stdout_and_progress_to_the_terminal(
+def test_fsck_findings_go_to_stdout_and_progress_to_the_terminal(
     cluster: LocalCluster, files: PeaceFileSystem
 ) -> None:
     files.write("/terminal/file", b"x" * 100, replication=5)

@@ -227,7 +227,7 @@ def test_a_tree_moves_and_is_copied_in_one_step_without_its_data(
     assert not fs.exists(f"{home}/deep")
 
 
-def test_what_goes_wrong_has_pythons_names(fs: Any, home: str, files: PeaceFileSystem) -> None:
+def test_errors_have_pythons_names(fs: Any, home: str, files: PeaceFileSystem) -> None:
     fs.pipe_file(f"{home}/file", b"")
     fs.mkdir(f"{home}/full")
     fs.pipe_file(f"{home}/full/file", b"")
@@ -264,7 +264,7 @@ def test_every_error_of_ours_has_a_number_and_keeps_its_words() -> None:
     assert isinstance(as_os_error(errors.PeerUnreachable("")), ConnectionError)
 
 
-def test_that_nobody_answers_is_not_taken_for_a_file_that_is_not_there() -> None:
+def test_unreachable_cluster_is_not_taken_for_a_missing_file() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]

@@ -93,7 +93,7 @@ def test_older_checkpoints_of_the_unit_go(files: PeaceFileSystem, home: str) -> 
     assert (service.sequences("unit"), service.sequences("unit-1")) == ([11], [5])
 
 
-def test_what_a_dead_writer_left_goes_when_nobody_could_complete_it(
+def test_remains_of_a_dead_writer_go_when_nobody_could_complete_them(
     files: PeaceFileSystem, home: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = IOService(files, root=home)
@@ -109,7 +109,7 @@ def test_what_a_dead_writer_left_goes_when_nobody_could_complete_it(
 
 
 @pytest.mark.evidence("io-service-faults")
-def test_what_fails_leaves_nothing(files: PeaceFileSystem, superuser: PeaceFileSystem, home: str) -> None:
+def test_failed_checkpoint_leaves_nothing(files: PeaceFileSystem, superuser: PeaceFileSystem, home: str) -> None:
     service = IOService(files, root=home, chunk_bytes=MIB)
     # The directory and one part; the second part is one name too many.
     superuser.set_quota(home, names=3)
@@ -123,7 +123,7 @@ def test_what_fails_leaves_nothing(files: PeaceFileSystem, superuser: PeaceFileS
     assert files.schedule().grants_in_flight == 0
 
 
-def test_what_is_no_checkpoint_is_said(files: PeaceFileSystem, home: str) -> None:
+def test_directory_that_is_no_checkpoint_is_said(files: PeaceFileSystem, home: str) -> None:
     service = IOService(files, root=home)
     with pytest.raises(FileNotFound, match="no checkpoint of unit"):
         service.read("unit")
@@ -186,7 +186,7 @@ def test_datanodes_and_the_coordinator_die_in_the_middle(tmp_path: Path, wait_un
     ):
         service = IOService(files, chunk_bytes=MIB)
         pages = some_pages(5000)
-        # What the stopped datanode has begun hangs until its hops give it up.
+        # Requests that the stopped datanode has begun hang until its hops give it up.
         os.kill(cluster.datanodes[0].pid, signal.SIGSTOP)
         writing = service.submit("unit", 1, pages)
         wait_until(lambda: writing.asked_s is not None, "its set is stated")

@@ -27,10 +27,10 @@ WaitUntil = Callable[..., None]
 HasEnded = Callable[[int], bool]
 
 
-def test_what_was_written_is_there_after_the_next_start(
+def test_written_files_are_there_after_the_next_start(
     tmp_path: Path, has_ended: HasEnded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Of some other cluster; it must not get in the way.
+    # The secret of some other cluster; it must not get in the way.
     monkeypatch.setenv("PEACEFS_SECRET_FILE", str(tmp_path / "nowhere"))
     contents = {f"/job/{number}": os.urandom(number * 70_000) for number in range(4)}
     with LocalCluster(tmp_path / "c", datanodes=2, port=0) as cluster:

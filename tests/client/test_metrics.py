@@ -1,4 +1,4 @@
-"""What Prometheus is told by a running cluster, after a write and a read."""
+"""Metrics of a running cluster, after a write and a read."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_writes_and_reads_are_counted_where_they_happen(
 
     wait_until(lambda: grown("peacefs_descriptors_shared_total") == 1, "the shared descriptor is counted")
     assert grown("peacefs_chunks_lent_total") == 1, "and under its old name for one release"
-    # What has been sent is counted after the reader may have it.
+    # Sent bytes are counted after the reader may have them.
     wait_until(lambda: grown("peacefs_read_bytes_total") >= len(data), "the read is counted")
     after = [scraped(address) for address in addresses]
 
     assert grown("peacefs_written_bytes_total") >= 3 * len(data)
     assert grown("peacefs_forwarded_bytes_total") >= 2 * len(data)
     assert grown("peacefs_seal_seconds_count") == grown("peacefs_chunks_written_total") >= 3
-    # What the stores hold in all: replicas of earlier files may go meanwhile, so that it need not have grown.
+    # The totals of the stores: replicas of earlier files may go meanwhile, so that they need not have grown.
     assert sum(now["peacefs_store_replicas", ""] for now in after) >= 3
     assert sum(now["peacefs_store_live_bytes", ""] for now in after) >= 3 * len(data)
     assert all(now["peacefs_disks", "working"] == 1 for now in after)

@@ -30,7 +30,7 @@ def test_each_is_taken_once_under_its_own_id_and_the_latest_first() -> None:
     assert [taken(held, 3.0) for _ in range(3)] == [("b", 2), ("a", 1), None]
 
 
-def test_what_was_placed_too_long_ago_is_never_taken() -> None:
+def test_preallocated_chunk_that_is_too_old_is_never_taken() -> None:
     held = preallocated()
     held.put(1.0, 0, "old", chunk(1))
     held.put(3.0, 0, "new", chunk(2))
@@ -47,7 +47,7 @@ def test_those_of_another_replication_are_left_where_they_are() -> None:
     assert taken(held, 1.0, 2) == ("a", 1)
 
 
-def test_who_writes_one_file_asks_for_none_to_come_and_who_writes_on_does() -> None:
+def test_preallocation_is_asked_for_only_by_a_client_that_writes_on() -> None:
     held = preallocated()
     assert held.next_request_id(1.0, 0) == ""
     assert held.next_request_id(1.1, 2) == "", "the one before was of another replication"
@@ -57,7 +57,7 @@ def test_who_writes_one_file_asks_for_none_to_come_and_who_writes_on_does() -> N
     assert held.next_request_id(1.4 + preallocated_chunk_kept_s, 0) == "request 3"
 
 
-def test_of_too_many_the_oldest_goes_and_none_of_a_broken_way_is_kept() -> None:
+def test_preallocated_chunks_over_the_limit_go_oldest_first_and_none_of_a_broken_way_is_kept() -> None:
     held = preallocated()
     for number in range(preallocated_chunks_max + 5):
         held.put(1.0, 0, f"{number}", chunk(number))

@@ -135,7 +135,7 @@ def test_every_change_asked_again_after_kill_9_gets_its_first_answer_and_changes
     api.delete_snapshot("/r", "s")
     api.disallow_snapshots("/r")
 
-    # What would be changed by whoever did it once more.
+    # A request that was carried out again would change this.
     files.delete("/r/made")
     for name in ("a", "b", "d", "never", "late"):
         files.write(f"/r/{name}", b"younger", replication=1)

@@ -69,7 +69,7 @@ def test_a_report_is_read_at_a_glance() -> None:
     ]
 
 
-def test_what_is_slow_is_said_below_the_table() -> None:
+def test_slow_parts_are_said_below_the_table() -> None:
     slow = datanode("dn-1") | {"slow": ["hop", "disk"], "hop_seconds": 0.5, "disk_seconds": None}
     assert list(report_lines(status(slow, datanode("dn-2"))))[-2:] == [
         "Slow: dn-1 as a hop of pipelines: 0.500 s a MiB; new chunks avoid it where they can",
@@ -105,7 +105,7 @@ def test_a_datanode_that_gets_no_new_chunks_for_want_of_room_is_named() -> None:
 
 
 @pytest.mark.evidence("coordinator-disk-full")
-def test_that_the_coordinators_disk_fills_up_is_said() -> None:
+def test_coordinators_disk_that_fills_up_is_said() -> None:
     shown = list(report_lines(status() | {"metadata_room_bytes": 0}))
     assert "Coordinator's disk: 0 (0B) left; without any, nothing can be changed" in shown
     older = status()

@@ -76,7 +76,7 @@ def test_eight_writers_at_once_finish_and_leave_no_capacity_behind(
     assert (schedule.chunks_waiting, schedule.datanodes) == (0, 6)
 
 
-def test_what_killed_writers_heads_and_coordinators_held_comes_back(
+def test_capacity_of_killed_writers_heads_and_coordinators_comes_back(
     cluster: LocalCluster, files: PeaceFileSystem, wait_until: WaitUntil
 ) -> None:
     script = (

@@ -34,7 +34,7 @@ from peacefs.protocol.messages import Message
 
 pytestmark = pytest.mark.cluster
 
-#: Of who has nothing in hand; of who has.
+#: The calls of a writer with nothing in hand, and of one with a chunk in hand.
 TWO_CALLS, ONE_CALL = ["CreateFile", "CompleteFile"], ["PublishFile"]
 
 #: Long before what nobody says that he holds is garbage.
@@ -43,7 +43,7 @@ SOON_S = unreferenced_chunk_kept_s / 2
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What clients of this process ask of the coordinator."""
+    """Record the requests of this process's clients to the coordinator."""
     names: list[str] = []
     attempt = ControlRpc._attempt
 
@@ -60,7 +60,7 @@ def put_one_in_hand(files: PeaceFileSystem, home: str, replication: int | None =
         files.write(f"{home}/before", b"before", overwrite=True, replication=replication)
 
 
-def test_what_is_written_at_once_is_the_file_that_create_would_have_made(
+def test_small_write_makes_the_file_that_create_would_have_made(
     files: PeaceFileSystem, home: str, asked: list[str]
 ) -> None:
     for name in ("first", "second", "third", "fourth"):
@@ -85,7 +85,7 @@ def test_a_file_of_any_length_reads_back_as_it_was_written(
     assert files.read(f"{home}/file") == data
 
 
-def test_what_is_empty_or_large_goes_the_ordinary_way(files: PeaceFileSystem, home: str, asked: list[str]) -> None:
+def test_empty_or_large_file_goes_the_ordinary_way(files: PeaceFileSystem, home: str, asked: list[str]) -> None:
     put_one_in_hand(files, home)
     asked.clear()
     for data in (b"", bytes(fast_lane_bytes_max + 1)):
@@ -105,7 +105,7 @@ def test_a_replication_of_its_own_needs_a_chunk_of_its_own(
     assert [files.status(f"{home}/{name}").replication for name in ("one", "two")] == [1, 2]
 
 
-def test_what_cannot_be_is_refused_with_the_same_words_and_nothing_is_changed(
+def test_small_write_is_refused_with_the_same_words_and_changes_nothing(
     files: PeaceFileSystem, superuser: PeaceFileSystem, home: str
 ) -> None:
     files.write(f"{home}/file", b"first")
@@ -193,7 +193,7 @@ def test_a_datanode_that_dies_while_it_is_in_hand_costs_no_file(four: LocalClust
 
 @pytest.mark.parametrize("ended_by", [KeyboardInterrupt(), ServiceUnready("no room on the coordinator's disk")])
 @pytest.mark.evidence("create-fails")
-def test_what_is_written_and_not_published_for_ctrl_c_or_want_of_an_answer_is_gone_soon(
+def test_chunk_not_published_for_ctrl_c_or_want_of_an_answer_is_gone_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended_by: BaseException
 ) -> None:
     ends: set[str] = set()

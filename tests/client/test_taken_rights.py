@@ -42,7 +42,7 @@ def alice(address: str) -> Iterator[PeaceFileSystem]:
 
 @pytest.fixture
 def bob(address: str) -> Iterator[PeaceFileSystem]:
-    """Who reads what others let him read; with sockets alone, for a shared descriptor he keeps."""
+    """A client that reads what others let it read; with sockets alone, because it keeps a shared descriptor."""
     with PeaceFileSystem(address, user="bob", local_sockets=False) as files:
         yield files
 
@@ -168,7 +168,7 @@ def test_a_file_that_is_open_in_our_client_is_read_on_and_ends_with_the_rights(
         bob.open("/closed/large")
 
 
-def test_who_runs_the_cluster_reads_on(address: str, shared: PeaceFileSystem) -> None:
+def test_superuser_reads_on(address: str, shared: PeaceFileSystem) -> None:
     url = opened_url(address, "/closed/small", getpass.getuser())
     close_directory(shared)
     ends_s = time.monotonic() + 2 * LIFETIME_S

@@ -55,7 +55,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
         (("--chunks", "1000000"), 2, "--chunks"),
     ],
 )
-def test_what_cannot_be_planned_is_said(arguments: tuple[str, ...], status: int, said: str) -> None:
+def test_plan_that_cannot_be_made_is_said(arguments: tuple[str, ...], status: int, said: str) -> None:
     refused = plan("--topology", _EXAMPLE, *arguments)
     assert refused.exit_code == status
     assert said in refused.stderr

@@ -67,7 +67,7 @@ def test_without_random_there_is_nothing_to_compare_with() -> None:
         (("figure10", "--seeds", "0"), "--seeds"),
     ],
 )
-def test_what_there_is_not_is_wrong_usage(arguments: tuple[str, ...], said: str) -> None:
+def test_unknown_names_are_wrong_usage(arguments: tuple[str, ...], said: str) -> None:
     shown = simulate(*arguments)
     assert shown.exit_code == 2
     assert said in " ".join(shown.stderr.split())

@@ -78,7 +78,7 @@ class BalancedPlay(Play):
         return ticked.copies
 
     def ask_and_hear(self) -> None:
-        """What has arrived is asked about with one tick, and judged with the next."""
+        """Ask about everything that has arrived with one tick, and judge it with the next."""
         self.tick()
         self.tick()
 
@@ -380,7 +380,7 @@ class TestTheRate:
             for copy in play.tick():
                 for node in (copy.source, copy.target):
                     moved[node] = moved.get(node, 0) + 10 * MIB
-                    # What is begun now takes its time from now on.
+                    # A move that begins now takes its time from now on.
                     assert moved[node] <= 20 * MIB * (play.now_s - started_s) + 2 * 10 * MIB
                 assert copy.bytes_per_second == 20 * MIB
                 play.copy(copy)
@@ -400,7 +400,7 @@ class TestThePlan:
         assert plan.over() == plan.under() == []
         assert plan.left_bytes() == 0
 
-    def test_what_is_left_is_what_lies_outside_the_threshold(self) -> None:
+    def test_balance_left_to_move_lies_outside_the_threshold(self) -> None:
         plan = BalancePlan({"a": Fill(80, 100), "b": Fill(20, 100)}, 0.1)
         assert (plan.over(), plan.under()) == (["a"], ["b"])
         assert plan.left_bytes() == 20

@@ -1,4 +1,4 @@
-"""Whose checkpoint a file belongs to, and how much of it is still to come."""
+"""The checkpoint that a file belongs to, and how much of it is still to come."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_root_is_told_by_the_path_alone(path: str, root: str) -> None:
     assert checkpoint_root(path) == root
 
 
-def test_what_is_to_come_is_what_the_last_checkpoint_had_and_this_one_has_not_yet() -> None:
+def test_estimate_is_what_the_last_checkpoint_had_and_this_one_has_not_yet() -> None:
     estimates, source = CheckpointEstimates(), CheckpointSource("host", "/q")
     estimates.granted(source, 64, 0.0)
     estimates.ended(source, 64, 40, 1.0)

@@ -1,4 +1,4 @@
-"""Where new chunks go follows at once from what is known of the datanodes, however many chunks went before."""
+"""Placement of new chunks follows at once from what is known of the datanodes, however many chunks went before."""
 
 from __future__ import annotations
 

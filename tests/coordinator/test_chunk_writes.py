@@ -1,4 +1,4 @@
-"""What a writer gives up is garbage at once, by his own word and nobody else's, and is never published."""
+"""Chunks that a writer abandons are garbage at once, by its own word alone, and are never published."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_a_fault_is_an_answer_and_the_connection_goes_on(fault: Exception, code:
 
 
 @pytest.mark.parametrize("message", STRANGE, ids=lambda message: type(message).__name__)
-def test_what_only_datanodes_may_say_ends_the_connection(message: Message) -> None:
+def test_client_that_speaks_as_a_datanode_is_disconnected(message: Message) -> None:
     async def story(coordinator: Coordinator) -> None:
         client = await coordinator.client()
         client.send(message)
@@ -217,7 +217,7 @@ def test_a_file_of_very_many_chunks_has_a_layout_that_fits() -> None:
     tell(story)
 
 
-def test_of_too_many_connections_the_one_goes_that_was_idle_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_connections_over_the_limit_close_the_longest_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_link, "client_links_max", 3)
 
     async def story(coordinator: Coordinator) -> None:

@@ -235,7 +235,7 @@ class TestGarbage:
             assert len(play.cluster.chunks) == 0
         assert holders() == []
 
-    def test_of_replicas_in_excess_one_goes_and_no_rack_is_left_out(self, play: Play) -> None:
+    def test_surplus_replica_goes_and_no_rack_is_left_out(self, play: Play) -> None:
         play.join("dn-1", "dn-2", rack="/rack-1")
         play.join("dn-3", rack="/rack-2")
         play.open_for_business()

@@ -1,4 +1,4 @@
-"""Which datanode may call itself by which id: the one that was first, with the key that it showed then."""
+"""Credentials of datanodes: an id belongs to the first that used it, with the key that it showed then."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_an_id_that_has_a_key_is_not_given_to_another_who_knows_the_secret(told)
     told(story)
 
 
-def test_of_two_that_come_first_at_once_with_one_id_one_gets_it(told) -> None:
+def test_first_datanode_of_two_at_once_gets_the_id(told) -> None:
     async def story(port: NodePort, _cluster: Cluster) -> None:
         both = [await port.datanode(credential=Credential.make()) for _ in range(2)]
         answers = await asyncio.gather(*(each.register("p") for each in both))
@@ -133,7 +133,7 @@ def test_a_datanode_whose_key_is_forgotten_is_enrolled_with_the_next_that_it_sho
     told(story)
 
 
-def test_who_has_not_registered_asks_for_nothing(told) -> None:
+def test_unregistered_datanode_asks_for_nothing(told) -> None:
     """To know the secret is not enough: an id that was revoked would else be spoken under as before."""
 
     async def story(port: NodePort, _cluster: Cluster) -> None:

@@ -101,7 +101,7 @@ def test_a_write_that_was_under_way_to_it_is_drained_too(play: Play) -> None:
     assert admin_state(play, "dn-1") is AdminState.DECOMMISSIONED
 
 
-def test_what_cannot_be_drained_keeps_it(play: Play) -> None:
+def test_decommission_waits_for_chunks_that_cannot_be_drained(play: Play) -> None:
     for node in ("dn-1", "dn-4"):
         play.cluster.set_mode(node, Mode.DECOMMISSION)
     assert drain(play) == []
@@ -109,7 +109,7 @@ def test_what_cannot_be_drained_keeps_it(play: Play) -> None:
     assert admin_state(play, "dn-4") is AdminState.DECOMMISSIONED, "it holds nothing"
 
 
-def test_that_it_can_never_be_drained_is_known_at_once_and_no_more_when_it_can(play: Play) -> None:
+def test_decommission_that_can_never_end_is_reported_until_it_can(play: Play) -> None:
     """Three replicas are wanted of each chunk, and with both gone two datanodes stay."""
     play.cluster.set_mode("dn-1", Mode.DECOMMISSION)
     node = play.cluster.members.get("dn-1")

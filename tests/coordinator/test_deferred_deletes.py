@@ -19,7 +19,7 @@ def test_deferred_deletes_go_when_the_last_token_to_read_them_has_expired() -> N
     assert deferred.due(1e9) == []
 
 
-def test_of_too_many_the_oldest_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deferred_deletes_over_the_limit_go_at_once_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("peacefs.coordinator.cluster.deferred_deletes.deferred_deletes_max", 2)
     deferred = DeferredDeletes()
     assert deferred.add(0.0, [record(1), record(2), record(3)]) == [record(1)]

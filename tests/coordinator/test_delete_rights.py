@@ -16,7 +16,7 @@ def tree(play: Play) -> SharedTree:
     return SharedTree(play)
 
 
-def test_what_another_has_made_meanwhile_and_may_not_be_deleted_is_kept(tree: SharedTree) -> None:
+def test_delete_keeps_what_another_has_made_meanwhile(tree: SharedTree) -> None:
     tree.once(lambda: tree.mkdirs("/a/d/open/bobs/inside", user="bob"))
     with pytest.raises(AccessDenied, match='inode="/a/d/open/bobs"'):
         tree.delete()
@@ -87,7 +87,7 @@ def test_a_tree_that_changes_faster_than_it_is_looked_at_is_not_deleted(tree: Sh
     assert tree.delete()
 
 
-def test_what_is_too_much_to_remember_is_looked_at_again(
+def test_delete_checks_again_what_is_too_much_to_remember(
     tree: SharedTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.transaction.rights_changes_checked_max", 3)

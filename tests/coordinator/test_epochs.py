@@ -1,4 +1,4 @@
-"""Who has seen which epoch, and what that tells about the metadata."""
+"""Epochs that datanodes have seen, and what they tell about the metadata."""
 
 from __future__ import annotations
 

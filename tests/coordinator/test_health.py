@@ -1,4 +1,4 @@
-"""What is said of a chunk and of a file, held against a table written by hand."""
+"""The health of a chunk and of a file, held against a table written by hand."""
 
 from __future__ import annotations
 

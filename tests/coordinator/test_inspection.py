@@ -160,9 +160,7 @@ def test_a_file_that_somebody_extends_is_listed_as_open(tree: Tree) -> None:
     assert (total_of(pages).open_files, total_of(pages).worst) == (1, None)
 
 
-def test_what_is_deleted_between_two_pages_does_not_stop_the_walk(
-    tree: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deletion_between_two_pages_does_not_stop_the_walk(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "fsck_entries_per_page", 1)
     left = iter(["/a/b/c", "/a/b", "/a", "/b"])
 
@@ -207,7 +205,7 @@ def test_a_walk_cannot_go_on_where_it_never_was(tree: Tree) -> None:
             tree.page("/a", after)
 
 
-def test_whoever_may_not_read_all_of_it_is_refused_as_by_hdfs(play: Play) -> None:
+def test_inspection_of_unreadable_paths_is_refused_as_by_hdfs(play: Play) -> None:
     tree = Tree(play, Callers("root"))
     for path in ("/open/f", "/shut/f", "/open/secret"):
         tree.write(path)

@@ -15,7 +15,7 @@ FILE = 77
 
 @pytest.fixture
 def leases() -> Leases:
-    """Of a coordinator that has been up for long at time 0."""
+    """The leases of a coordinator that has been up for long at time 0."""
     return Leases(-1000.0)
 
 
@@ -81,7 +81,7 @@ def test_a_coordinator_that_has_just_started_waits_for_the_holder_on_record() ->
     assert not is_free(leases, lease_s + 1.0), "it has said that it is there"
 
 
-def test_who_is_not_on_record_cannot_renew_after_a_restart() -> None:
+def test_lease_that_is_not_on_record_cannot_be_renewed_after_a_restart() -> None:
     for recorded in (None, BOB):
         with pytest.raises(LeaseExpired):
             Leases(0.0).renew(1.0, FILE, ANN, recorded)

@@ -1,4 +1,4 @@
-"""What changes for all that a datanode holds is done little by little, and judged rightly meanwhile."""
+"""Changes to everything that a datanode holds happen little by little, and are judged rightly meanwhile."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_datanode_with_many_chunks_is_not_said_to_be_drained_before_all_were_l
 
 
 @given(st.lists(st.tuples(st.sampled_from("hdlct"), st.sampled_from(["a", "b"]), st.integers(1, 4)), max_size=40))
-def test_what_is_lost_little_by_little_is_lost_at_once_to_all_who_ask(steps: list[tuple[str, str, int]]) -> None:
+def test_lost_node_counts_as_lost_at_once_to_all_who_ask(steps: list[tuple[str, str, int]]) -> None:
     little, model = UnreferencedChunks(), dict[tuple[str, int], Replica]()
     random = Random(1)
     for what, node, chunk in steps:

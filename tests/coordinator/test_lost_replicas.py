@@ -23,7 +23,7 @@ _steps = st.lists(st.tuples(_kinds, st.sampled_from(NODES), st.sampled_from(CHUN
 
 
 def _apply(chunks: ChunkMap, what: str | Mode, node: str, chunk: int) -> int | None:
-    """What is said of how many replicas were lost or are awaited no more."""
+    """Count how many replicas were reported lost or are no longer awaited."""
     match what:
         case "know":
             chunks.add_chunk(record(chunk, replication=2))
@@ -152,7 +152,7 @@ def test_when_its_time_is_over_they_are_lost_after_all_and_repair_sees_them_in_t
     assert _awaiting(in_maintenance) == 0
 
 
-def test_what_it_does_not_bring_back_is_under_replicated_in_turns_what_it_brings_is_not(
+def test_returning_node_leaves_under_replicated_only_what_it_does_not_bring(
     in_maintenance: Play,
 ) -> None:
     back = [Replica(number, 1, 1000) for number in range(lost_replicas_per_turn)]

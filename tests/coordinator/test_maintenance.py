@@ -64,7 +64,7 @@ def test_nothing_new_is_placed_there(play: Play) -> None:
         assert "dn-1" not in {node.id for node in nodes}
 
 
-def test_what_only_it_holds_is_copied_before_it_may_go(play: Play) -> None:
+def test_maintenance_waits_until_what_only_the_node_holds_is_copied(play: Play) -> None:
     play.publish([record(9, replication=1, hint=("dn-1",))])
     assert admin_state(play, "dn-1") is AdminState.ENTERING_MAINTENANCE
     assert play.cluster.chunks.to_drain("dn-1") == 1
@@ -99,7 +99,7 @@ def test_data_that_only_it_has_is_missing_while_it_is_away(play: Play) -> None:
     assert play.cluster.chunks.missing == set()
 
 
-def test_what_it_does_not_bring_back_is_copied(play: Play) -> None:
+def test_maintenance_ends_with_copies_of_what_the_node_does_not_bring_back(play: Play) -> None:
     play.beating.discard("dn-1")
     copies(play, 15.0)
     come_back(play, "dn-1", HOLDING[:2])

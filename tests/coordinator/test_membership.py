@@ -1,4 +1,4 @@
-"""What silence means."""
+"""The meaning of a datanode's silence."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_every_change_is_told_once() -> None:
     assert told == [("alive", "suspect"), ("suspect", "dead")]
 
 
-def test_who_registers_again_from_elsewhere_is_found_there_and_nowhere_else() -> None:
+def test_datanode_that_registers_from_elsewhere_is_found_there_alone() -> None:
     members = Membership()
     for number in (2, 1):
         members.register(0.0, registration(f"dn-{number}"))

@@ -72,7 +72,7 @@ def test_a_pipeline_loads_its_servers_and_the_links_between_them(play: Play) -> 
     assert load.links["/", "/rack-1"] == load.links["/rack-2", "/"] == 0
 
 
-def test_what_the_cluster_places_is_a_pipeline_until_it_is_given_up(play: Play) -> None:
+def test_placed_chunk_is_a_pipeline_until_it_is_abandoned(play: Play) -> None:
     play.join("n1", "n2", "n3")
     play.open_for_business()
     nodes = play.cluster.place(play.now_s, 1, None, 3, frozenset(), 60.0)

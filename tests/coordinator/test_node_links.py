@@ -69,7 +69,7 @@ def tell(story: Callable[[Coordinator], Coroutine[Any, Any, None]], *, loaded: b
 
 
 @pytest.mark.evidence("silent-connections")
-def test_who_connects_and_says_nothing_keeps_no_datanode_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_connections_keep_no_datanode_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_server, "handshakes_waiting_max", 3)
 
     async def story(coordinator: Coordinator) -> None:
@@ -101,7 +101,7 @@ def test_a_stranger_costs_no_more_memory_than_a_hello() -> None:
 
 
 @pytest.mark.evidence("chunk-map-is-true")
-def test_what_an_earlier_link_still_brings_changes_nothing() -> None:
+def test_earlier_link_changes_nothing_by_what_it_still_brings() -> None:
     """A heartbeat that was long under way, or lay in a queue, when its datanode had registered anew."""
 
     async def story(coordinator: Coordinator) -> None:
@@ -122,7 +122,7 @@ def test_what_an_earlier_link_still_brings_changes_nothing() -> None:
 
 
 @pytest.mark.evidence("chunk-map-is-true")
-def test_what_is_said_before_registering_is_not_taken_in() -> None:
+def test_messages_before_registering_are_not_taken_in() -> None:
     async def story(coordinator: Coordinator) -> None:
         here, elsewhere = await coordinator.datanode(), await coordinator.datanode("dn-2")
         await here.register("p")
@@ -137,7 +137,7 @@ def test_what_is_said_before_registering_is_not_taken_in() -> None:
 
 
 @pytest.mark.evidence("copied-directory")
-def test_of_two_datanodes_with_one_id_the_second_is_told() -> None:
+def test_second_datanode_with_an_id_is_told() -> None:
     async def story(coordinator: Coordinator) -> None:
         first, second = await coordinator.datanode(), await coordinator.datanode()
         await first.register("one")
@@ -186,7 +186,7 @@ def test_a_datanode_that_sends_a_frame_byte_by_byte_holds_nobody_up() -> None:
     tell(story)
 
 
-def test_what_is_no_frame_ends_the_link_and_no_other() -> None:
+def test_malformed_frame_ends_the_link_and_no_other() -> None:
     async def story(coordinator: Coordinator) -> None:
         good, bad = await coordinator.datanode(), await coordinator.datanode("dn-2")
         await good.register("g")
@@ -201,7 +201,7 @@ def test_what_is_no_frame_ends_the_link_and_no_other() -> None:
     tell(story)
 
 
-def test_who_comes_while_chunks_are_being_loaded_brings_his_report_when_all_are_known() -> None:
+def test_datanode_that_comes_during_the_load_reports_when_all_chunks_are_known() -> None:
     """Until then it would all be unreferenced, at many times the memory of what is known."""
 
     async def story(coordinator: Coordinator) -> None:

@@ -98,7 +98,7 @@ def test_the_topology_shows_servers_links_capacities_and_what_is_on_its_way(rest
     assert sum(link["streams_b_to_a"] for (a, _), link in links.items() if a in pipeline) == 3
 
 
-def test_who_points_a_browser_at_the_coordinator_is_told_what_is_there(rest: Rest) -> None:
+def test_browser_at_the_coordinator_is_told_what_is_there(rest: Rest) -> None:
     answer = rest.ask("GET", "/")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")
     for place in ("/v1/docs", "/v1/status", "/metrics", "/webhdfs/v1/"):
@@ -180,7 +180,9 @@ def test_another_network_can_be_given_as_text_or_as_a_structure(rest: Rest) -> N
         ({"policies": 1}, "body.policies: "),
     ],
 )
-def test_what_cannot_be_planned_is_refused_with_the_reason(rest: Rest, changes: dict[str, Any], said: str) -> None:
+def test_plan_that_cannot_be_made_is_refused_with_the_reason(
+    rest: Rest, changes: dict[str, Any], said: str
+) -> None:
     answer = rest.plan(**changes)
     assert refusal(answer).startswith(said)
 

@@ -72,7 +72,7 @@ class TestLiars:
         assert not {(node, chunk) for node, chunk in dropped(believed, 1000.0) if node in REAL}
 
     def test_liars_in_the_majority_cause_what_they_say_they_hold_to_go_alone(self, believed: Play) -> None:
-        """Which of them tells the truth the coordinator cannot know."""
+        """The coordinator cannot know which of them tells the truth."""
         believed.join("liar-4", rack="/rack-2")
         liars = (*LIARS, "liar-4")
         believed.contents = dict.fromkeys(liars, "all the same")
@@ -81,7 +81,7 @@ class TestLiars:
         assert {chunk for _node, chunk in gone} == set(range(40))
         assert not {node for node, _chunk in gone} & set(REAL)
 
-    def test_what_others_really_hold_goes_when_there_are_too_many(self, believed: Play) -> None:
+    def test_surplus_that_others_really_hold_goes(self, believed: Play) -> None:
         claim(believed, LIARS)
         gone = dropped(believed, 100.0)
         assert len(gone) == 3 * 40
@@ -111,7 +111,7 @@ class TestLiars:
         play.contents = {"liar-2": None, "liar-3": None}
         assert ("dn-1", 7) in dropped(play, 100.0), "when one of them shows that it has it"
 
-    def test_who_cannot_show_it_is_asked_again_ever_more_rarely(self, believed: Play) -> None:
+    def test_holder_that_cannot_show_its_replica_is_asked_ever_more_rarely(self, believed: Play) -> None:
         believed.contents = {"liar-1": None}
         claim(believed, ("liar-1",))
         asked = [
@@ -124,7 +124,7 @@ class TestLiars:
         assert believed.cluster.possession.doubted == 40
 
     def test_a_datanode_that_starts_anew_has_shown_nothing(self, believed: Play) -> None:
-        """What the process before it answered says nothing of what this one holds."""
+        """The answers of the process before it say nothing of what this one holds."""
         claim(believed, LIARS)
         believed.now_s += 0.5
         ticked = believed.cluster.tick(believed.now_s, 0)
@@ -185,7 +185,7 @@ class TestQuestions:
         (evidence,) = asking.take_evidence(0.0)
         assert evidence.agreeing(["a", "b"]) == ["b"]
 
-    def test_who_never_answers_is_waited_for_so_long_and_can_be_asked_again(self) -> None:
+    def test_holder_that_never_answers_is_waited_for_so_long_and_can_be_asked_again(self) -> None:
         asking = possession()
         asking.ask(0.0, state(1, proof_bytes_per_node_max), ["a"])
         (hung,) = asking.take_questions(0.0)

@@ -55,7 +55,7 @@ def test_two_readers_a_datanode_whoever_they_are_and_the_idle_one_first() -> Non
     assert reads.grants("two")[0] == "a"
 
 
-def test_of_those_who_wait_for_a_datanode_the_first_who_asked_gets_it_and_others_pass_meanwhile() -> None:
+def test_reader_that_asked_first_gets_the_datanode_and_others_pass_meanwhile() -> None:
     reads = RecoveryReads(quiet)
     reads.state(0.0, request("reads", ["a", "a"]))
     reads.state(1.0, request("first", ["a"]))
@@ -69,7 +69,7 @@ def test_of_those_who_wait_for_a_datanode_the_first_who_asked_gets_it_and_others
     assert [reader.waiting for reader in reads.readers] == [0, 0, 1]
 
 
-def test_where_chunks_being_written_take_all_slots_one_reads() -> None:
+def test_reader_gets_one_slot_where_writers_have_taken_all() -> None:
     busy = {"a"}
     reads = RecoveryReads(lambda node: node not in busy)
     reads.state(0.0, request("one", ["a", "a", "b", "b"]))
@@ -89,7 +89,7 @@ def test_read_grants_of_a_reader_are_no_more_than_it_reads_at_once() -> None:
 
 
 @pytest.mark.evidence("recovery-storm")
-def test_what_a_reader_that_is_gone_held_comes_back() -> None:
+def test_reader_that_is_gone_gives_its_grants_back() -> None:
     reads = RecoveryReads(quiet)
     reads.state(0.0, request("gone", ["a", "a"]))
     reads.state(1.0, request("waits", ["a"]))
@@ -106,7 +106,7 @@ def test_what_a_reader_that_is_gone_held_comes_back() -> None:
     assert reads.grants("another") == {0: "a"}
 
 
-def test_what_an_earlier_coordinator_allowed_is_counted() -> None:
+def test_read_allowed_by_an_earlier_coordinator_is_counted() -> None:
     reads = RecoveryReads(quiet)
     reads.state(0.0, request("new", ["a", "a"]))
     reads.state(0.1, request("old", ["a", "a", "a"], {0: "a", 1: "a"}))
@@ -128,7 +128,7 @@ def test_a_statement_that_a_later_one_has_overtaken_takes_nothing_back_from_othe
     assert reads.at_node == {"a": 2}
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_read_request_without_sense_is_refused() -> None:
     reads = RecoveryReads(quiet)
     with pytest.raises(BadRequest, match="0 reads at once"):
         reads.state(0.0, request("x", ["a"], at_once=0))

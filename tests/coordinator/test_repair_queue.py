@@ -1,4 +1,4 @@
-"""What is repaired first, and that looking for it costs no scan of all that waits."""
+"""The order of repair, and that finding the next chunk costs no scan of all that wait."""
 
 from __future__ import annotations
 

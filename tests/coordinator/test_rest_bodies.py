@@ -1,4 +1,4 @@
-"""What bodies of REST requests take: JSON's types are taken as they are told, and no text for a number."""
+"""Bodies of REST requests: JSON's types are taken as they are, and no text for a number."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def faulty_fields(body: type[BaseModel], told: dict[str, Any]) -> set[object]:
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
-def test_what_is_of_another_type_is_refused(body: type[BaseModel]) -> None:
+def test_body_of_another_type_is_refused(body: type[BaseModel]) -> None:
     for name, field in body.model_fields.items():
         for wrong in WRONG.get(field.annotation, []):
             assert faulty_fields(body, {name: wrong}) == {name}, (name, wrong)

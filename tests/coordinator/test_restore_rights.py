@@ -42,13 +42,13 @@ def before_the_last_commit(tree: SharedTree, *changes: Callable[[], object]) -> 
 
 
 def left_over(tree: SharedTree) -> bool:
-    """Whether anything waits for a name that it will not get."""
+    """Return whether anything waits for a name that it will not get."""
     asyncio.run(tree.names.reclaim())
     staged = tree.change(lambda tx: tx._execute("SELECT count(*) FROM staged").fetchone()[0])
     return bool(staged)
 
 
-def test_what_another_has_made_while_it_was_copied_stays(tree: SharedTree) -> None:
+def test_restore_keeps_what_another_has_made_during_the_copy(tree: SharedTree) -> None:
     before_the_last_commit(tree, lambda: tree.mkdirs("/a/d/open/bobs/inside", user="bob"))
     with pytest.raises(AccessDenied, match='inode="/a/d/open/bobs"'):
         restore(tree)
@@ -57,7 +57,7 @@ def test_what_another_has_made_while_it_was_copied_stays(tree: SharedTree) -> No
     assert not left_over(tree)
 
 
-def test_what_was_moved_in_meanwhile_is_looked_through(tree: SharedTree) -> None:
+def test_restore_checks_what_was_moved_in_meanwhile(tree: SharedTree) -> None:
     before_the_last_commit(tree, lambda: tree.rename("/b/full", "/a/d/open/full"))
     with pytest.raises(AccessDenied, match='inode="/a/d/open/full"'):
         restore(tree)
@@ -87,7 +87,7 @@ def test_a_directory_that_changes_faster_than_it_is_looked_at_is_not_restored(tr
     assert not tree.is_there("/a/d/sub/mine")
 
 
-def test_what_was_begun_in_vain_is_given_up_as_soon_as_commits_are_taken_again(
+def test_restore_begun_in_vain_is_given_up_when_commits_are_taken_again(
     tree: SharedTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue is full when the copying goes on, and still full when the coordinator next tidies up."""

@@ -92,7 +92,7 @@ def asked() -> Asked:
         ({"chunks": "many"}, "chunks"),
     ],
 )  # fmt: skip
-def test_what_can_never_be_granted_is_refused_with_the_reason(
+def test_set_that_can_never_be_granted_is_refused_with_the_reason(
     asked: Asked, changes: dict[str, Any], said: str
 ) -> None:
     answer = asked.state(**changes)

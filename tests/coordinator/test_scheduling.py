@@ -1,4 +1,4 @@
-"""Who may write which chunk when: capacity is never given twice, always comes back, and never by time alone."""
+"""Scheduling of writes: capacity is never given twice, always comes back, and never by time alone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_stated_again_nothing_is_granted_twice_and_what_was_not_received_comes_a
     assert len(play.scheduling.grants) == 1
 
 
-def test_who_has_less_to_write_in_all_goes_first_whatever_it_asks_for_now() -> None:
+def test_writer_with_less_in_all_goes_first_whatever_it_asks_for_now() -> None:
     play = Scheduled(streams_per_node=1)
     (first,) = play.state("a", 1)
     play.state("long", 1, to_come_bytes=100 * 4 * MIB)
@@ -140,7 +140,7 @@ def test_a_checkpoint_that_is_cancelled_and_comes_back_with_another_k_keeps_its_
     assert (play.now_s - queued.asked_s, len(queued.waiting)) == (14.0, 5)
 
 
-def test_what_an_earlier_coordinator_granted_holds_its_capacity_in_this_one() -> None:
+def test_grant_of_an_earlier_coordinator_holds_its_capacity_in_this_one() -> None:
     play = Scheduled(streams_per_node=1, nodes=3)
     stream = StreamUnderWay(5, 6, ["n0", "n1", "n2"])
     play.scheduling.registered(play.now_s, "n0", [stream])
@@ -150,7 +150,7 @@ def test_what_an_earlier_coordinator_granted_holds_its_capacity_in_this_one() ->
     assert play.state("a", 1)
 
 
-def test_what_was_taken_over_comes_back_by_its_writers_word_or_when_its_nodes_deny_it() -> None:
+def test_grant_taken_over_ends_by_its_writers_word_or_when_its_nodes_deny_it() -> None:
     play = Scheduled(streams_per_node=1, nodes=3)
     play.scheduling.registered(play.now_s, "n0", [StreamUnderWay(5, 6, ["n0", "n1", "n2"])])
     assert play.state("a", 1, abandoned=[5]), "its writer gives it up and gets another"
@@ -166,7 +166,7 @@ def test_what_was_taken_over_comes_back_by_its_writers_word_or_when_its_nodes_de
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_what_had_begun_is_asked_about_as_soon_as_its_head_is_gone(comes_back: bool) -> None:
+def test_grant_that_had_begun_is_asked_about_as_soon_as_its_head_is_gone(comes_back: bool) -> None:
     play = Scheduled(streams_per_node=1, nodes=3)
     play.scheduling.registered(play.now_s, "n0", [StreamUnderWay(5, 6, ["n0", "n1", "n2"])])
     (grant,) = play.scheduling.grants
@@ -198,7 +198,7 @@ def test_requests_that_are_impossible_or_out_of_bounds_are_refused_and_not_queue
     assert play.scheduling.queue == []
 
 
-def test_where_capacities_are_ample_a_writer_beside_a_datanode_waits_for_nothing_either() -> None:
+def test_writer_beside_a_datanode_waits_for_nothing_where_capacities_are_ample() -> None:
     play = Scheduled(nodes=4, streams_per_node=64)
     for number in range(20):
         play.scheduling.state(
@@ -225,13 +225,13 @@ def test_a_policy_in_steps_looks_at_fewer_requests_a_turn_in_a_larger_network(no
 
 
 class NoRoom(RandomPolicy):
-    """What a network whose capacities admit nothing makes of any policy."""
+    """The behaviour of any policy on a network whose capacities admit nothing."""
 
     def _admit(self, now_s: float) -> list[Grant]:
         return []
 
 
-def test_what_finds_no_place_even_in_an_idle_cluster_is_refused_with_the_reason_and_forgotten() -> None:
+def test_set_without_a_place_even_in_an_idle_cluster_is_refused_and_forgotten() -> None:
     scheduling = Scheduling(
         Numbering(1), Random(1), policy_maker=lambda _name, topology, rng: NoRoom(topology, rng)
     )

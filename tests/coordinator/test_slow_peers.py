@@ -28,7 +28,7 @@ NODES = [f"dn-{number}" for number in range(1, 7)]
         ([], []),
     ],
 )
-def test_who_is_far_above_the_median_is_slow(measured: list[float], slow: list[int]) -> None:
+def test_slow_peer_is_far_above_the_median(measured: list[float], slow: list[int]) -> None:
     assert find_outliers({str(at): seconds for at, seconds in enumerate(measured)})[1] == [str(at) for at in slow]
 
 
@@ -37,7 +37,9 @@ def test_who_is_far_above_the_median_is_slow(measured: list[float], slow: list[i
     st.lists(st.sampled_from(NODES), unique=True),
     st.integers(1, 4),
 )
-def test_who_is_avoided_is_never_needed(racks: dict[str, str], slow: list[str], replication: int) -> None:
+def test_slow_peer_that_is_avoided_is_never_needed(
+    racks: dict[str, str], slow: list[str], replication: int
+) -> None:
     avoided = avoidable(slow, racks, replication)
     assert avoided <= set(slow) & set(racks)
     assert len(avoided) <= slow_avoided_fraction_max * len(racks)
@@ -127,7 +129,7 @@ def test_it_is_used_all_the_same_where_it_is_needed() -> None:
     assert play.places() == set(NODES) - {"dn-1", "dn-3"}
     assert "dn-3" in play.places(replication=5), "the slower of the two is left out"
     assert play.places(replication=6) == set(NODES)
-    # Of the rack of odd numbers the two are the last.
+    # The two are the last of the rack of odd numbers.
     assert {"dn-1", "dn-3"} & play.places(exclude=frozenset({"dn-5"}))
 
 

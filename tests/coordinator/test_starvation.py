@@ -1,4 +1,4 @@
-"""How long anybody waits at most: the policies' bounds, in virtual time, against an endless stream of newcomers.
+"""The longest wait of anybody: the policies' bounds, in virtual time, against an endless stream of newcomers.
 
 Everybody who comes later has less to write, and there are always more of them than there is room for.
 """

@@ -52,7 +52,7 @@ def test_a_burst_spreads_before_any_datanode_can_have_told_of_it(play: Play) -> 
 
 
 @pytest.mark.parametrize("ends", ["written", "abandoned", "given_up", "published"])
-def test_what_has_ended_is_no_load(play: Play, ends: str) -> None:
+def test_stream_that_has_ended_is_no_load(play: Play, ends: str) -> None:
     place(play, 7, replication=3)
     match ends:
         case "written":
@@ -67,7 +67,7 @@ def test_what_has_ended_is_no_load(play: Play, ends: str) -> None:
     assert (7 in play.cluster.chunks_being_written) == (ends == "written")
 
 
-def test_who_says_that_it_is_busy_gets_no_chunks_while_others_are_not(play: Play) -> None:
+def test_busy_datanode_gets_no_chunks_while_others_are_not(play: Play) -> None:
     busy = USAGE.__class__(USAGE.capacity_bytes, USAGE.used_bytes, USAGE.available_bytes, streams=30)
     play.cluster.heartbeat(play.now_s, "dn-2", Heartbeat(busy))
     chosen = {node for chunk in range(10) for node in place(play, chunk, replication=3)}
@@ -88,7 +88,7 @@ def test_a_grant_is_load_until_its_end_and_not_counted_twice() -> None:
     assert cluster.pipelines() == []
 
 
-def test_what_was_placed_counts_for_each_of_its_nodes_until_they_have_spoken() -> None:
+def test_placed_chunk_counts_for_each_of_its_nodes_until_they_report() -> None:
     assert pending_load_s > heartbeat_interval_s
     placed = PendingLoad()
     placed.add(100.0, 1, ["a", "b"])
@@ -114,7 +114,7 @@ def test_one_whose_token_has_expired_is_over() -> None:
     assert not streams.chunks
 
 
-def test_what_has_ended_takes_no_room() -> None:
+def test_stream_that_has_ended_takes_no_room() -> None:
     streams = WriteStreams()
     for chunk in range(10_000):
         streams.open(chunk, 100.0)

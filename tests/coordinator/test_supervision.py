@@ -77,7 +77,7 @@ class TestItsLife:
         assert play.of().phase is QueryPhase.RUNNING
         assert play.core.orders("a") == [RunOrder("logins", "1-1", "alice", "count", [], "/there/1")]
 
-    def test_what_ends_well_is_not_started_again(self) -> None:
+    def test_query_that_ends_well_is_not_started_again(self) -> None:
         play = Play()
         run = play.run()
         play.core.heard(play.now_s, beat("a", ended(run, 0)))
@@ -169,7 +169,7 @@ class TestItsLife:
             run = RunReport("logins", play.of().run)
         assert (play.of().phase, play.of().restarts) == (QueryPhase.RUNNING, 1)
 
-    def test_what_an_agent_cannot_start_is_tried_elsewhere(self) -> None:
+    def test_query_that_an_agent_cannot_start_is_tried_elsewhere(self) -> None:
         play = Play()
         run = play.run()
         play.core.heard(play.now_s, beat("b"))
@@ -288,7 +288,7 @@ class TestRegistering:
 
 
 class TestAnotherCoordinator:
-    def test_what_runs_goes_on(self) -> None:
+    def test_running_query_goes_on(self) -> None:
         play = Play()
         run = play.run()
         after = Play()

@@ -58,7 +58,7 @@ class Coordinator:
         asyncio.run(self.supervising.register(record))
 
     def beat(self, *runs: RunReport) -> list[str]:
-        """Of agent a; the locations of what it is to run."""
+        """Send a heartbeat of agent a; return the locations of what it is to run."""
         commands = [AgentCommand("count", ["alice"], extra_arguments=False)]
         said = AgentBeat("a", "process", "host", "", commands, 4, list(runs))
         return [order.location for order in asyncio.run(self.supervising.heard(said)).runs]
@@ -77,7 +77,7 @@ class Coordinator:
         self.play.publish(published.added)
 
 
-def test_what_was_answered_is_there_after_a_kill_and_every_start_is_a_run_of_its_own(tmp_path: Path) -> None:
+def test_acknowledged_query_survives_a_kill_and_every_start_is_a_run_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "metadata.sqlite"
     first = Coordinator(path)
     with contextlib.closing(first.metadata):
@@ -161,13 +161,13 @@ def test_a_checkpoint_that_may_not_be_written_is_a_failure_for_good(tmp_path: Pa
         {"checkpoint": "relative"},
     ],
 )
-def test_what_cannot_be_supervised_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_query_that_cannot_be_supervised_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     coordinator = Coordinator(tmp_path / "metadata.sqlite")
     with contextlib.closing(coordinator.metadata), pytest.raises(BadRequest):
         coordinator.register(**changes)
 
 
-def test_where_a_checkpoint_is_by_host_and_rack(tmp_path: Path, play: Play) -> None:
+def test_checkpoint_locality_by_host_and_rack(tmp_path: Path, play: Play) -> None:
     coordinator = Coordinator(tmp_path / "metadata.sqlite", play)
     with contextlib.closing(coordinator.metadata):
         for node, rack in (("n1", "/r1"), ("n2", "/r1"), ("n3", "/r2")):
@@ -194,7 +194,7 @@ def test_where_a_checkpoint_is_by_host_and_rack(tmp_path: Path, play: Play) -> N
 
 
 @pytest.mark.evidence("coordinator-disk-full")
-def test_what_was_decided_while_the_disk_was_full_is_committed_later_and_handed_over_then(tmp_path: Path) -> None:
+def test_decision_made_on_a_full_disk_is_committed_later_and_handed_over_then(tmp_path: Path) -> None:
     """The core has decided it and does not decide it again: it must not be lost, nor told of before its commit."""
 
     def refuse() -> None:

@@ -30,7 +30,7 @@ class Node:
 
     name: str
     process: int = 0
-    #: What it runs, and when its guard was last told that all is well.
+    #: Its runs, and when the guard of each was last told that all is well.
     running: dict[Key, float] = field(default_factory=dict)
     ended: dict[Key, int] = field(default_factory=dict)
     paused_until_s: float = 0.0
@@ -159,5 +159,5 @@ def test_never_more_than_one_run_of_a_query_whatever_is_lost_and_killed(seed: in
     assert len(world.started) > len(world.names), "nothing was ever recovered: the world was too kind"
 
 
-def test_what_an_agent_runs_is_gone_before_it_is_taken_for_dead() -> None:
+def test_runs_of_an_agent_are_gone_before_it_is_taken_for_dead() -> None:
     assert run_guard_timeout_s + agent_answer_timeout_s < agent_dead_after_s

@@ -40,7 +40,7 @@ SPARK = ".0.1d3c0a5e-8f6b-4c0e-9a5d-3a1b2c3d4e5f.tmp"
 
 
 @given(NAMES, UUIDS, st.none() | st.integers(0, 2**63 - 1))
-def test_what_spark_writes_first_is_told_and_what_it_was_to_become(
+def test_temporary_name_of_spark_is_recognised_with_its_final_name(
     name: str, unique: str, task: int | None
 ) -> None:
     suffix = "" if task is None else f".TID{task}"
@@ -48,7 +48,7 @@ def test_what_spark_writes_first_is_told_and_what_it_was_to_become(
 
 
 @given(NAMES)
-def test_what_hadoop_copies_is_told(name: str) -> None:
+def test_temporary_name_of_hadoops_copy_is_recognised(name: str) -> None:
     assert wanted_name(f"{name}._COPYING_") == name
 
 
@@ -128,7 +128,7 @@ class Tree:
 
     @property
     def freed(self) -> int:
-        """How many chunks no file refers to any more, as far as the core was told."""
+        """Return how many chunks no file refers to any more, as far as the core knows."""
         return self._play.cluster.transient.freed_count
 
     def now_ms(self) -> int:
@@ -168,7 +168,7 @@ def tree(play: Play) -> Tree:
     return Tree(play)
 
 
-def test_what_was_left_goes_once_it_is_old_and_has_been_watched(tree: Tree) -> None:
+def test_temporary_file_goes_once_it_is_old_and_has_been_watched(tree: Tree) -> None:
     for path in (f"/c/offsets/{SPARK}", "/in/data._COPYING_", "/c/offsets/0", "/c/offsets/.x.tmp", "/notes.tmp"):
         tree.write(path)
     assert tree.look() == 0
@@ -253,7 +253,7 @@ def test_a_writer_that_wakes_up_at_the_last_moment_wins(tree: Tree, meanwhile: C
     assert tree.names("/") == names and tree.freed == 0
 
 
-def test_what_changes_is_watched_anew(tree: Tree) -> None:
+def test_temporary_file_that_changes_is_watched_anew(tree: Tree) -> None:
     tree.write(f"/{SPARK}")
     for _ in range(5):
         tree.let_pass(20)
@@ -293,7 +293,7 @@ def test_many_names_are_looked_through_in_short_turns(tree: Tree, monkeypatch: p
     assert tree.pauses == 8, "24 names, three a turn"
 
 
-def test_of_too_many_some_are_watched_later(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_files_over_the_limit_are_watched_later(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("peacefs.coordinator.operations.temporary_files.temporary_watched_max", 2)
     for name in "abc":
         tree.write(f"/{name}._COPYING_")

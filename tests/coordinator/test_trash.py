@@ -73,7 +73,7 @@ def emptied(play: Play) -> Emptied:
     return Emptied(play)
 
 
-def test_what_was_deleted_stays_for_the_time_and_no_longer_than_twice(emptied: Emptied) -> None:
+def test_trash_is_kept_for_its_time_and_no_longer_than_twice(emptied: Emptied) -> None:
     emptied.pass_time(7)
     emptied.mkdirs(f"{TRASH}/Current/data/x")
     emptied.pass_time(52)
@@ -141,7 +141,7 @@ def test_many_users_are_looked_at_in_turns(emptied: Emptied) -> None:
     assert emptied.turns >= 2 * 60
 
 
-def test_what_cannot_be_deleted_now_holds_nobody_up(emptied: Emptied) -> None:
+def test_trash_that_cannot_be_deleted_now_holds_nobody_up(emptied: Emptied) -> None:
     """The rename of one fails for it has snapshots: others have theirs."""
     from peacefs.coordinator.namespace import snapshots
 

@@ -1,4 +1,4 @@
-"""What others say of a datanode's replicas counts until it must have said it itself."""
+"""Unconfirmed replicas count until their datanode must have reported them itself."""
 
 from __future__ import annotations
 

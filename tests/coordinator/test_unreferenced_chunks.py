@@ -1,4 +1,4 @@
-"""What datanodes hold and no file refers to: counted without a scan, and found from the lowest number on."""
+"""Unreferenced chunks are counted without a scan, and found from the lowest number on."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_log_is_replayed_from_a_time(store: SegmentStore) -> None:
 
 
 def test_tail_goes_along_with_the_writer(store: SegmentStore) -> None:
-    """What was there, and then what comes, without a gap or a repetition at the seam."""
+    """The reader gets the old records, and then the new ones, without a gap or a repetition at the seam."""
     written = batches(20)
     logs = write(store, written[:10])
     tail = LogTail(store, "s", after=12)
@@ -193,7 +193,7 @@ def test_torn_tail_is_cut_at_the_last_whole_record(seed: int) -> None:
 
 
 def test_rotten_record_is_refused_and_not_cut(tmp_path: Path) -> None:
-    """What was committed behind it must not be lost silently."""
+    """Records that were committed behind it must not be lost silently."""
     store = DirectorySegments(tmp_path)
     write(store, batches(4), segment_bytes=1 << 20)
     (path,) = (tmp_path / "s").iterdir()

@@ -1,4 +1,4 @@
-"""What an emulation that was killed left on the machine goes with the next one; what others use stays."""
+"""Leftovers of an emulation that was killed go with the next one; everything that others use stays."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ _PATIENCE_S = 10.0
 
 @dataclass(frozen=True)
 class Door:
-    """Where a service listens; `port` is None for a local socket. `serves_http` besides or instead of frames."""
+    """The address of a service; `port` is None for a local socket. `serves_http` besides or instead of frames."""
 
     name: str
     host: str
     port: int | None
     serves_http: bool
     serves_frames: bool
-    #: Who answers there.
+    #: The role that answers there.
     role: str
     node: str
 

@@ -116,7 +116,7 @@ def damaged(rng: random.Random) -> bytes:
 
 
 def before_the_handshake(rng: random.Random) -> bytes:
-    """What comes in place of a hello, or after half of one."""
+    """Frames sent in place of a hello, or after half of one."""
     made = rng.choice((whole, announced, nonsense, damaged, lambda rng: rng.randbytes(300)))(rng)
     if rng.random() < 0.3:
         return encode(Hello(rng.choice(_INTEGERS[:12]), "", rng.choice(_TEXTS), "x", b"n" * 16)) + made

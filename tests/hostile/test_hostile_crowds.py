@@ -14,7 +14,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 _HEAD = b"Host: 127.0.0.1\r\n"
 _JSON = b"POST /v1/files/complete HTTP/1.1\r\n" + _HEAD + b"Content-Type: application/json\r\n"
-#: What each of so many connections sends.
+#: The bytes that each of so many connections sends.
 _CROWDS = {
     "heads without an end": (300, b"GET / HTTP/1.1\r\n" + _HEAD + b"X: " + b"x" * 120_000),
     "many short headers": (300, b"GET / HTTP/1.1\r\n" + _HEAD + b"a:b\r\n" * 25_000),

@@ -1,4 +1,4 @@
-"""What a stranger sends and a service repeats in its log is no line of its own, and moves no terminal's cursor."""
+"""Strangers' names that a service repeats in its log make no line of their own, and move no cursor."""
 
 from __future__ import annotations
 

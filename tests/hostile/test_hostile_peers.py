@@ -70,7 +70,7 @@ def test_hostile_client_after_its_handshake_harms_no_service(cluster: LocalClust
 def test_hostile_service_that_knows_the_secret_crashes_no_service(
     cluster: LocalCluster, name: str, seed: int
 ) -> None:
-    """What it says may be believed; that it is nonsense must do no more than end its connection."""
+    """Its words may be trusted; nonsense must do no more than end its connection."""
     watch, door = Watch(cluster), door_of(cluster, name)
     signer = Signer(*read_secrets(cluster.directory / "coordinator" / "cluster.secret"))
     admitted: list[bool] = []

@@ -1,4 +1,4 @@
-"""What hostility may not do to services: they live, answer, log no fault of theirs, and hold what they held."""
+"""Watch services under attack: they live, answer, log no fault of theirs, and hold no more than before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.local_cluster.member_process import Member
 
-#: What a service may hold more than before. Heaps keep some of what was freed; a bound, and no goal.
+#: A service may hold so much more than before. Heaps keep some of what was freed; this is a bound, and no goal.
 MEMORY_BYTES_MAX = 96 * 1024 * 1024
 DESCRIPTORS_MAX = 24
 _FAULTS = re.compile(
@@ -22,7 +22,7 @@ _FAULTS = re.compile(
 
 @dataclass
 class Held:
-    """What a process has of its machine."""
+    """The resources that a process holds."""
 
     memory_bytes: int
     descriptors: int

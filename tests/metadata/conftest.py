@@ -61,7 +61,7 @@ class Space:
         self.metadata = metadata
         self.reader: Reader = metadata.reader()
         self.now_ms = 1_000_000
-        # Of chunks and requests: like the coordinator's they begin with the epoch.
+        # The numbers of chunks and requests begin with the epoch, like the coordinator's.
         ((epoch,),) = self.sql("SELECT value FROM meta WHERE key = 'epoch'")
         self._numbers = itertools.count(epoch * 1_000_000 + 1)
 

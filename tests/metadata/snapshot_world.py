@@ -39,7 +39,7 @@ def change_everything(space: Space) -> None:
 
 
 def retired(space: Space) -> int:
-    """How many rows are kept for snapshots."""
+    """Return how many rows are kept for snapshots."""
     counts = [
         space.sql(f"SELECT count(*) FROM {table} WHERE to_tx < 9223372036854775807")[0][0]
         for table in ("inode", "entry", "reference")

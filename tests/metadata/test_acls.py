@@ -38,7 +38,7 @@ def test_entry_is_written_as_it_is_read(text):
         ("user:a\nb:rwx", "Invalid <aclSpec>"),
     ],
 )
-def test_what_is_no_entry_is_refused_in_hadoops_words(text, words):
+def test_acl_entry_that_is_none_is_refused_in_hadoops_words(text, words):
     with pytest.raises(IllegalChange, match=words) as refused:
         parse_acl(text)
     assert "\n" not in refused.value.message
@@ -209,7 +209,7 @@ def test_default_acl_is_inherited_as_far_as_the_mode_goes(default, masked, unmas
     assert acl_rules.inherited(default, masked, unmasked, is_directory=False) == (permission, kept)
 
 
-#: What is kept beside 0o770 (the mask is rwx), who asks, with what groups, and what may be done.
+#: The entries beside 0o770 (the mask is rwx), the caller with its groups, and its permissions.
 ENTRIES = "user:ann:r--,user:carl:---,group::r-x,group:staff:-w-,group:guests:---"
 RIGHTS = [
     ("owner", {"owner"}, 0o077, ENTRIES, "---", "the owner's own bits, even where others have more"),

@@ -21,7 +21,7 @@ from peacefs.protocol.errors import (
 from .conftest import Space
 
 
-def test_what_is_appended_is_at_the_end_and_the_file_is_as_long(space: Space) -> None:
+def test_appended_bytes_are_at_the_end_and_the_file_is_as_long(space: Space) -> None:
     first = space.create("/d/f", 64, 10, replication=3).added
     before = space.status("/d/f")
     lease, file = space.take_lease("/d/f")
@@ -83,7 +83,7 @@ def test_a_lease_extends_a_file_once(space: Space) -> None:
     assert space.status("/f").length == 8
 
 
-def test_who_took_the_lease_last_fences_off_all_before_even_when_they_come_first(space: Space) -> None:
+def test_last_lease_fences_off_all_before_even_when_they_come_first(space: Space) -> None:
     space.create("/f", 1)
     first, file = space.take_lease("/f", "first")
     second, _ = space.take_lease("/f", "second")
@@ -194,7 +194,7 @@ def test_a_file_of_too_many_pieces_takes_no_more(space: Space, monkeypatch: pyte
     assert space.status("/f").length == 3
 
 
-def test_what_counts_as_garbage_by_now_is_not_added(space: Space) -> None:
+def test_chunk_that_is_garbage_by_now_is_not_added(space: Space) -> None:
     space.create("/f", 1)
     lease, file = space.take_lease("/f")
     late = space.extension(lease, file.inode, 7)
@@ -223,7 +223,7 @@ def test_a_flush_adds_and_keeps_the_lease_and_the_next_may_replace_what_it_added
     space.check_references()
 
 
-def test_what_is_replaced_must_be_the_end_and_no_more_than_what_replaces_it(space: Space) -> None:
+def test_replaced_tail_must_be_the_end_and_no_longer_than_its_replacement(space: Space) -> None:
     space.create("/f", 100)
     lease, file = space.take_lease("/f")
     flushes = [space.extension(lease, file.inode, length, keeps_lease=True) for length in (5, 6)]
@@ -253,7 +253,7 @@ def test_a_flush_of_whoever_has_lost_the_lease_is_refused(space: Space) -> None:
     assert space.status("/f").length == 105
 
 
-def test_what_a_snapshot_shows_outlives_its_replacement(space: Space) -> None:
+def test_snapshot_keeps_a_tail_that_was_replaced(space: Space) -> None:
     space.allow_snapshots("/")
     space.create("/f", 100)
     lease, file = space.take_lease("/f")

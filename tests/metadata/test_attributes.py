@@ -120,7 +120,7 @@ def test_limits_are_hdfss(space):
     assert len(shown(space, "/f")) == attributes_per_inode_max
 
 
-def test_what_is_not_there_is_said_to_be_missing(space):
+def test_missing_attribute_is_said_to_be_missing(space):
     space.create("/f", 1)
     with pytest.raises(PathError, match="At least one of the attributes provided was not found"):
         shown(space, "/f", ANN, "user.a")

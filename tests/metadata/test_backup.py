@@ -132,7 +132,7 @@ def test_a_copy_that_fails_leaves_nothing(store: Path, tmp_path: Path) -> None:
         back_up(store, tmp_path / "nowhere" / "backup", quiet)
 
 
-def test_what_is_no_store_is_not_backed_up(tmp_path: Path) -> None:
+def test_backup_refuses_what_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("dear")
     with pytest.raises(StartupError, match="not peacefs metadata"):
         back_up(tmp_path / "letter", tmp_path / "backup", quiet)
@@ -198,7 +198,7 @@ def test_a_damaged_backup_is_not_restored(store: Path, tmp_path: Path) -> None:
     assert store.read_bytes() == before
 
 
-def test_what_is_no_backup_is_not_restored_and_what_one_is_is_said(store: Path, tmp_path: Path) -> None:
+def test_restore_refuses_what_is_no_backup_and_says_what_one_is(store: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no backup")
     (tmp_path / "directory").mkdir()
     with contextlib.closing(sqlite3.connect(tmp_path / "other")) as other:

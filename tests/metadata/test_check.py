@@ -91,7 +91,7 @@ BREAKAGES = {
 
 
 @pytest.mark.parametrize("name", BREAKAGES)
-def test_what_is_broken_is_named_with_examples(store: Path, name: str) -> None:
+def test_check_names_each_fault_with_examples(store: Path, name: str) -> None:
     with contextlib.closing(sqlite3.connect(store)) as connection:
         assert connection.execute(BREAKAGES[name]).rowcount > 0
         connection.commit()

@@ -134,7 +134,7 @@ def test_a_request_that_breaks_a_constraint_is_its_own_fault_alone(
 def test_on_a_full_disk_changes_are_refused_until_there_is_room(
     commits: Commits, metadata: SqliteMetadata, faults: list[MetadataFault]
 ) -> None:
-    """What was refused left no trace, neither on the disk nor in what the store remembers of directories."""
+    """A refused change leaves no trace, neither on the disk nor in what the store remembers of directories."""
     commits.submit(mkdirs("/before")).result(PATIENCE_S)
     (pages_max,) = metadata._writer.execute("PRAGMA max_page_count").fetchone()
     metadata._writer.execute("PRAGMA max_page_count = 1")
@@ -156,7 +156,7 @@ def test_on_a_full_disk_changes_are_refused_until_there_is_room(
 
 
 @pytest.mark.evidence("coordinator-disk-full")
-def test_that_there_is_no_room_and_that_there_is_some_again_is_told_once(metadata: SqliteMetadata) -> None:
+def test_full_disk_and_room_again_are_logged_once_each(metadata: SqliteMetadata) -> None:
     told: list[bool] = []
     commits = GroupCommit(metadata, lambda fault: pytest.fail(str(fault)), told.append)
     (pages_max,) = metadata._writer.execute("PRAGMA max_page_count").fetchone()
@@ -243,9 +243,7 @@ def test_too_many_waiting_are_turned_away_at_once(group: MakeGroup, metadata: Sq
     assert commits.submit(mkdirs("/2")).result(PATIENCE_S)
 
 
-def test_what_the_coordinator_does_by_itself_is_never_turned_away(
-    group: MakeGroup, metadata: SqliteMetadata
-) -> None:
+def test_background_changes_are_never_turned_away(group: MakeGroup, metadata: SqliteMetadata) -> None:
     """It has nobody who would ask again, and would stop the coordinator."""
     commits = group(queue_max=2)
     gate = Gate(commits)

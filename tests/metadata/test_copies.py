@@ -75,7 +75,7 @@ def chunk_count(space: Space) -> int:
     return len(namespace.chunk_page(space.reader, 0, 1000))
 
 
-def test_what_fits_into_one_commit_takes_one(filled: Space) -> None:
+def test_small_copy_takes_one_commit(filled: Space) -> None:
     before = shape(filled, "/d")
     done = filled.begin_copy("/d", "/copy")
     assert isinstance(done, CopyResult)
@@ -182,7 +182,7 @@ def test_copies_of_a_lowered_replication_ask_for_what_the_snapshot_had(space: Sp
         ("/d/.snapshot/none", "/copy", FileNotFound),
     ],
 )
-def test_what_cannot_be_copied(filled: Space, source: str, target: str, error: type[PeacefsError]) -> None:
+def test_copy_is_refused(filled: Space, source: str, target: str, error: type[PeacefsError]) -> None:
     filled.create("/d2/f")
     before = shape(filled, "")
     with pytest.raises(error):

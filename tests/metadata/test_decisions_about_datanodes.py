@@ -1,4 +1,4 @@
-"""What an operator decided about datanodes is on the disk when the answer goes out."""
+"""Decisions about datanodes are on the disk when the answer goes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every storage engine promises, by topic, through the interface alone: a second engine joins the list."""
+"""The promises of every storage engine, by topic, through the interface alone: a second engine joins the list."""
 
 from __future__ import annotations
 

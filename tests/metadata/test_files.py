@@ -91,7 +91,7 @@ def test_overwriting_frees_what_was_there_in_the_same_commit(space: Space) -> No
         ("/dir/" + "n" * 256 + "/f", {}, NameTooLong),
     ],
 )
-def test_what_cannot_be_created_is_refused_at_create_and_again_at_completion(
+def test_creation_is_refused_at_create_and_again_at_completion(
     space: Space, path: str, options: dict[str, bool], error: type[PeacefsError]
 ) -> None:
     space.create("/file", 1)
@@ -104,7 +104,7 @@ def test_what_cannot_be_created_is_refused_at_create_and_again_at_completion(
     assert [space.sql(f"SELECT * FROM {table}") for table in ("inode", "entry", "chunk", "request")] == tables
 
 
-def test_what_can_be_created_passes_the_check_and_the_check_leaves_nothing(space: Space) -> None:
+def test_creation_check_passes_and_leaves_nothing(space: Space) -> None:
     space.create("/file", 1)
     check_create(space, "/file", overwrite=True)
     check_create(space, "/new/x")
@@ -128,7 +128,7 @@ def test_a_repeated_completion_gets_the_first_answer_and_changes_nothing(space: 
     space.rename("/tmp/f", "/f")
     assert space.complete(file) == namespace.Publication(7, [], [])
     assert space.names("/tmp") == [] and space.names("/") == ["f", "tmp"]
-    # Who acknowledged makes no difference: the writer may have asked the pipeline again.
+    # It makes no difference who acknowledged: the writer may have asked the pipeline again.
     fewer = [msgspec.structs.replace(chunk, receipts=chunk.receipts[:1]) for chunk in file.chunks]
     assert space.complete(file._replace(chunks=fewer)).length == 7
     # Nor do the chunks that the same data was written to, when its body was sent again.
@@ -171,7 +171,7 @@ def test_answers_are_forgotten_by_age_and_in_steps(space: Space, monkeypatch: py
         space.complete(old[0])
 
 
-def test_what_counts_as_garbage_by_now_becomes_no_file(space: Space):
+def test_chunk_that_is_garbage_by_now_becomes_no_file(space: Space):
     """Its token had expired, but a clock was set back; datanodes may have deleted it."""
     known = space.completion("/known", 10)
     space.complete(known)

@@ -1,4 +1,4 @@
-"""How many entries a directory may have: no way past the limit, and no count that goes astray."""
+"""The limit on a directory's entries: no way past it, and no count that goes astray."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_full_directory_takes_no_more_until_something_goes(full: Space, what: 
         full.mkdirs("/full/another")
 
 
-def test_what_adds_no_entry_is_done_in_a_full_directory(full: Space) -> None:
+def test_full_directory_allows_what_adds_no_entry(full: Space) -> None:
     full.create("/full/1", 5, overwrite=True)
     full.rename("/full/1", "/full/one")
     full.rename("/other", "/full/2", RenameMode.OVERWRITE)
@@ -55,7 +55,7 @@ def test_what_adds_no_entry_is_done_in_a_full_directory(full: Space) -> None:
     assert full.names("/full") == ["0", "2", "3", "4", "one"]
 
 
-def test_what_was_refused_or_undone_is_not_counted(full: Space) -> None:
+def test_entries_refused_or_undone_are_not_counted(full: Space) -> None:
     """The third of a batch fails after it has made a directory; what others have made stays counted."""
     full.delete("/full/0")
     full.delete("/full/1")

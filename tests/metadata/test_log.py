@@ -58,7 +58,7 @@ def test_the_log_begins_anew_however_long_commits_follow_one_another_and_others_
         make(metadata, 20, f"/{turn}")
         with reader.view():
             assert reader.count_children(reader.follow([f"{turn}"])[1].inode, "", 100) == 20
-        # What one commit brings comes on top.
+        # One commit's own frames come on top.
         assert log_bytes(store) < 2 * _PAGES * _PAGE_BYTES
 
 

@@ -53,7 +53,7 @@ def put(image: Image, directory: Path) -> Path:
 
 
 def frames(log: bytes) -> list[tuple[int, bool]]:
-    """Where the frames of the log's present round begin, and whether they end commits."""
+    """Return where the frames of the log's present round begin, and whether they end commits."""
     salts, found, at = log[16:24], [], _LOG_HEAD_BYTES
     while log[at + 8 : at + 16] == salts:
         found.append((at, struct.unpack_from(">I", log, at + 4)[0] != 0))

@@ -116,7 +116,7 @@ def test_a_path_through_a_file_has_no_status_and_is_otherwise_denied(space: Spac
             operation()
 
 
-def test_what_is_missing_is_not_found(space: Space) -> None:
+def test_missing_paths_are_not_found(space: Space) -> None:
     for operation in (
         lambda: space.status("/x"),
         lambda: space.list_page("/x"),

@@ -82,7 +82,7 @@ def test_a_directory_that_is_not_there_is_not_made(path: Path) -> None:
 
 
 @pytest.mark.evidence("half-written-files")
-def test_what_an_interrupted_creation_left_is_cleared_away(path: Path) -> None:
+def test_remains_of_an_interrupted_creation_are_cleared_away(path: Path) -> None:
     path.with_name("metadata.sqlite.new").write_bytes(b"half a store")
     fill(path, 1)
     assert sorted(contents(path.parent)) == ["metadata.sqlite", "metadata.sqlite.commits"]
@@ -159,7 +159,7 @@ def lose_all_but_the_log(path: Path) -> None:
     ],
 )
 @pytest.mark.evidence("database-damaged")
-def test_what_cannot_be_used_is_refused_with_advice_and_left_as_it_is(
+def test_unusable_store_is_refused_with_advice_and_left_as_it_is(
     path: Path, damage: Callable[[Path], None], complaint: str
 ) -> None:
     fill(path)

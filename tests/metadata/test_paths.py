@@ -1,4 +1,4 @@
-"""What a path may be."""
+"""The paths that are allowed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_slashes_are_normalised_as_hadoop_does(text: str, components: tuple[str,
 
 
 @pytest.mark.parametrize("text", ["", "a", "a/b", "/a/./b", "/..", "/a\0b", "/half-a-pair-\ud800"])
-def test_what_is_no_path_is_a_bad_request(text: str) -> None:
+def test_path_that_is_none_is_a_bad_request(text: str) -> None:
     with pytest.raises(BadRequest):
         parse_path(text)
 

@@ -1,4 +1,4 @@
-"""Who may do what to an inode, by owner, group, other, sticky bit, and superuser."""
+"""Permissions on an inode: by owner, group, other, sticky bit, and superuser."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_refusal_is_worded_as_in_hdfs() -> None:
 @pytest.mark.parametrize(
     "user", ["a\nb", "a\0", "a:b", "", "x" * 256], ids=["newline", "NUL", "colon", "none", "long"]
 )
-def test_who_cannot_be_called_so_is_nobody_here(user: str) -> None:
+def test_user_whose_name_is_not_allowed_is_nobody_here(user: str) -> None:
     with pytest.raises(BadRequest, match="user") as refused:
         CALLERS.of(user)
     assert "\n" not in refused.value.message

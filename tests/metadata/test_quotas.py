@@ -58,7 +58,7 @@ def test_a_directory_that_gets_a_quota_is_counted(filled: Space) -> None:
     assert filled.quota("/") == Quota(None, 5, NamespaceUsage(9, 374)), "it may hold more already"
 
 
-#: What is done, and what /q then holds.
+#: The change, and the usage of /q after it.
 MORE: dict[str, Change] = {
     "mkdirs": (lambda space: space.mkdirs("/q/a/b"), (6, 300)),
     "create": (lambda space: space.create("/q/a/b", 5, 6), (6, 322)),
@@ -86,7 +86,7 @@ LESS: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("what", [*MORE, *LESS])
-def test_what_is_kept_changes_with_what_is_there(filled: Space, what: str) -> None:
+def test_quota_usage_follows_each_change(filled: Space, what: str) -> None:
     """Also for a directory above, and for one below that moves along."""
     change, expected = (MORE | LESS)[what]
     for path in ("/q", "/", "/q/d"):
@@ -99,7 +99,7 @@ def test_what_is_kept_changes_with_what_is_there(filled: Space, what: str) -> No
 
 
 @pytest.mark.parametrize("what", MORE)
-def test_what_would_exceed_a_quota_is_refused_and_changes_nothing(filled: Space, what: str) -> None:
+def test_quota_refuses_what_would_exceed_it_and_nothing_changes(filled: Space, what: str) -> None:
     """With just enough room it is done; with one less it is not, and all is as before."""
     change, (names, space) = MORE[what]
     refused = 0
@@ -123,7 +123,7 @@ def test_what_would_exceed_a_quota_is_refused_and_changes_nothing(filled: Space,
 
 
 @pytest.mark.parametrize("what", LESS)
-def test_what_takes_no_more_is_done_in_a_directory_that_holds_too_much(filled: Space, what: str) -> None:
+def test_quota_that_is_exceeded_allows_what_takes_no_more(filled: Space, what: str) -> None:
     change, expected = LESS[what]
     filled.set_quota("/q", names=1, space=0)
     change(filled)
@@ -145,7 +145,7 @@ def test_the_words_are_those_of_hdfs(filled: Space) -> None:
     )
 
 
-def test_where_there_is_no_room_for_a_byte_more_no_chunk_is_placed(filled: Space) -> None:
+def test_quota_without_room_for_a_byte_more_places_no_chunk(filled: Space) -> None:
     filled.set_quota("/q", names=5, space=310)
     reader = filled.reader
 
@@ -202,7 +202,7 @@ def test_restoring_a_snapshot_counts_what_it_brings(filled: Space) -> None:
 
 
 def test_requests_that_share_a_commit_see_each_other(filled: Space) -> None:
-    """What the first has used the next has not; one that is refused uses nothing."""
+    """The next request lacks what the first has used; a refused one uses nothing."""
     filled.set_quota("/q", names=6)
     outcomes = filled.metadata.commit(
         [

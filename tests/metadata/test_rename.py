@@ -78,7 +78,7 @@ TABLE: list[tuple[str, str, Outcome, Outcome, Outcome]] = [
     ("/empty",      "/full",         "/full/empty",      FileAlreadyExists,  RenameRefused),
     ("/empty",      "/full2",        False,              FileAlreadyExists,  RenameRefused),
     ("/full",       "/full2",        "/full2/full",      FileAlreadyExists,  RenameRefused),
-    # What no path may be called.
+    # Names that no path may have.
     ("/f",          "/a:b",          BadRequest,         BadRequest,         BadRequest),
     ("/f",          "/" + "n" * 256, NameTooLong,        NameTooLong,        NameTooLong),
 ]  # fmt: skip

@@ -72,7 +72,7 @@ def test_a_truncated_file_grows_again_after_its_new_end(space: Space) -> None:
         ("/f", 6, IllegalChange, r"larger file size\. Current size: 5, truncate size: 6\."),
     ],
 )
-def test_what_cannot_be_truncated_stays_as_it_is(
+def test_file_that_cannot_be_truncated_stays_as_it_is(
     space: Space, path: str, length: int, error: type[PeacefsError], words: str
 ) -> None:
     space.mkdirs("/dir")
@@ -133,7 +133,7 @@ def test_the_pieces_get_the_replication_of_the_whole(space: Space) -> None:
         ("/t", ["/a"] * 4, IllegalChange, "4 source files are more than 3"),
     ],
 )
-def test_what_hdfs_does_not_concatenate_stays_as_it_is(
+def test_files_that_hdfs_does_not_concatenate_stay_as_they_are(
     space: Space,
     target: str,
     sources: list[str],

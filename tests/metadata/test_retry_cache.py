@@ -94,7 +94,7 @@ def test_answers_survive_a_store_that_was_never_closed(tmp_path: Path) -> None:
     started.close()
 
 
-def test_of_too_many_answers_the_oldest_go_unless_they_are_young(
+def test_retry_cache_drops_the_oldest_replies_unless_they_are_young(
     space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("peacefs.coordinator.namespace.reclaim.requests_forgotten_per_commit", 3)

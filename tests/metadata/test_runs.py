@@ -1,4 +1,4 @@
-"""Of the runs of a query the latest writes its checkpoint, and what an older one still does changes nothing."""
+"""The latest run of a query writes its checkpoint, and nothing that an older one still does changes anything."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_latest_run_writes_and_everyone_reads_by_any_path(space: Space, root
     assert space.names(root) == ["offsets"], "a run is no entry"
 
 
-def test_what_was_done_before_is_answered_again_after_the_fence(space: Space, root: str) -> None:
+def test_cached_reply_is_given_again_after_the_fence(space: Space, root: str) -> None:
     first = begin(space)
     done = space.completion(f"{first}/offsets/0", 10)
     assert space.complete(done).length == 10

@@ -1,4 +1,4 @@
-"""What differs between two snapshots, or between one and now, as `hdfs snapshotDiff` has it."""
+"""The differences between two snapshots, or between one and now, as `hdfs snapshotDiff` reports them."""
 
 from __future__ import annotations
 

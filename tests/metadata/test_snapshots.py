@@ -67,7 +67,7 @@ def test_a_snapshot_keeps_nothing_of_what_is_not_in_its_directory(grown: Space) 
     assert len(grown.delete("/d/later").freed) == 1, "nor of what came after it"
 
 
-def test_what_is_moved_out_is_kept_when_it_is_changed_there(grown: Space) -> None:
+def test_snapshot_keeps_what_was_moved_out_and_changed_there(grown: Space) -> None:
     before = tree(grown, "/d")
     grown.take_snapshot("/d", "s")
     grown.rename("/d/tree", "/other/tree")
@@ -90,7 +90,7 @@ def test_a_snapshot_taken_after_a_delete_keeps_nothing_of_what_waits_to_be_recla
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])
 @pytest.mark.parametrize("order", ["123", "321", "213"])
-def test_what_only_dropped_snapshots_showed_goes_in_steps_and_the_rest_stays(order: str, limit: int) -> None:
+def test_dropped_snapshots_go_in_steps_and_the_rest_stays(order: str, limit: int) -> None:
     space = space_in_memory()
     space.mkdirs("/d")
     space.allow_snapshots("/d")

@@ -48,7 +48,7 @@ class Refused(Exception):
 
 
 class TreeModel:
-    """What the namespace should be. Methods answer, or raise Refused, as the operations should."""
+    """A model of the namespace. Methods answer, or raise Refused, as the operations should."""
 
     def __init__(self) -> None:
         self.root: Tree = {}
@@ -56,7 +56,7 @@ class TreeModel:
         self.allowed: list[tuple[Tree, dict[str, Tree]]] = []
 
     def at(self, names: Names, through_file: type[PeacefsError]) -> Any:
-        """What is there, or None."""
+        """Return the entry at a path, or None."""
         node: Any = self.root
         for name in names:
             if not isinstance(node, dict):
@@ -289,7 +289,7 @@ def _directories(names: Names, tree: Tree) -> Iterator[tuple[Names, Tree]]:
 
 
 def _holds(tree: Tree, directory: Tree) -> bool:
-    """Whether a directory is, or lies below, another."""
+    """Return whether a directory is, or lies below, another."""
     return any(below is directory for _, below in _directories((), tree))
 
 

@@ -57,7 +57,7 @@ def test_a_chunk_alone_takes_as_long_as_its_slowest_part() -> None:
     assert alone.end_s == pytest.approx(chunk_bytes_max / 30e6)
 
 
-def test_what_the_policy_has_no_room_for_is_unplaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunk_for_which_the_policy_has_no_room_is_unplaced(monkeypatch: pytest.MonkeyPatch) -> None:
     class OnceOnly(RandomPolicy):
         def _admit(self, now_s: float) -> list[Grant]:
             return [] if now_s else super()._admit(now_s)
@@ -94,7 +94,7 @@ def test_a_request_that_makes_no_sense_is_named(request_: DryRunRequest, said: s
         ([DryRunRequest(None, 1, 1_000_000)], "1000000 chunks are over the limit of 20000"),
     ],
 )
-def test_how_much_is_planned_at_once_is_bounded(requests: list[DryRunRequest], said: str) -> None:
+def test_dry_run_bounds_how_much_is_planned_at_once(requests: list[DryRunRequest], said: str) -> None:
     with pytest.raises(BadRequest, match=said):
         dry_run(Task("express", 0, requests, topology=_NETWORK))
 

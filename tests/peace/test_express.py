@@ -74,7 +74,7 @@ def test_no_disk_gets_more_than_two_streams() -> None:
     assert len(grants) == 11 and max(receiving.values()) == 2, "11 chunks are 33 of 34 slots"
 
 
-def test_where_network_cards_are_the_limit_a_writer_has_two_in_flight_and_nodes_take_three() -> None:
+def test_network_cards_as_the_limit_give_a_writer_two_in_flight_and_nodes_three() -> None:
     policy = ExpressPolicy(paper_cluster(FAST_DISK), Random(0))
     grants = submit(policy, *(write_set(f"s{n}", f"n{n:02}", chunks=4) for n in range(2)))
     assert Counter(grant.write_set for grant in grants) == {"s0": 2, "s1": 1}, "the link carries three"
@@ -238,7 +238,7 @@ def test_a_set_that_has_waited_long_goes_before_a_smaller_one() -> None:
     assert [grant.write_set for grant in finish(policy, grants[0], now_s=long_after)] == ["large"]
 
 
-def test_what_was_begun_is_finished_before_what_is_as_large() -> None:
+def test_set_that_has_begun_is_finished_before_one_as_large() -> None:
     policy, grants = busy_cluster()
     submit(policy, write_set("later", None, 2))
     (begun,) = finish(policy, grants[0])
@@ -359,7 +359,7 @@ def test_an_empty_cluster_grants_nothing_until_nodes_come() -> None:
     assert sorted(grant.write_set for grant in grants) == ["s", "t"]
 
 
-def test_of_a_sets_chunks_the_small_are_first_and_then_the_largest() -> None:
+def test_chunks_of_a_set_go_small_first_and_then_the_largest() -> None:
     policy = ExpressPolicy(paper_cluster(), Random(0))
     sizes = (60 * MB, 1000, 64 * MB, 2000, 62 * MB, 64 * MB)
     granted = policy.handle([Submitted(WriteSet("s", "n00", 3, sizes))], 0.0)

@@ -173,7 +173,7 @@ def test_the_next_step_begins_when_four_fifths_are_written() -> None:
 
 
 def test_the_oldest_set_gets_a_chunk_in_every_step() -> None:
-    """What bounds waiting: others keep coming, and yet a set waits no more steps than chunks are ahead of it."""
+    """This bounds waiting: others keep coming, and yet a set waits no more steps than chunks are ahead of it."""
     peace = policy(3)
     in_flight = peace.handle([Submitted(write_set("old", "n00", 5))], 0.0)
     of_old = [sum(grant.write_set == "old" for grant in in_flight)]

@@ -38,7 +38,7 @@ def test_thousands_of_chunks_are_planned_round_by_round_within_all_slots(name: s
     assert len(rounds) <= (20 if name == "express" else 35)
 
 
-def test_what_the_cluster_cannot_take_stays_waiting() -> None:
+def test_set_that_the_cluster_cannot_take_stays_waiting() -> None:
     policy = POLICIES["express"](Topology(), Random(0))
     assert plan_rounds(policy, [WriteSet("s", None, 3, (CHUNK,) * 2)]) == []
     assert policy.chunks_waiting == 2

@@ -1,4 +1,4 @@
-"""What every policy promises, whatever happens to it: random clusters, random histories."""
+"""The promises of every policy, whatever happens to it: random clusters, random histories."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from peacefs.topology.routes import Routes
 
 MB = 1_000_000
 NAMES = ("random", "paper", "flow", "express")
-#: What may happen next: a submission, the end of the n-th grant in flight (whole or not), a withdrawal.
+#: The possible next steps: a submission, the end of the n-th grant in flight (whole or not), a withdrawal.
 Step = tuple[str, object, int]
 
 unhurried = settings(

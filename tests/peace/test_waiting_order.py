@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from peacefs.peace.policies.express import AGE_BYTES_S, BEGUN_S, ExpressPolicy
 from peacefs.peace.policies.interface import Aborted, Changed, Event, Finished, Submitted, Withdrawn
-from peacefs.peace.policies.ledger import Grant, Pending, WriteSet
+from peacefs.peace.policies.ledger import Grant, PendingSet, WriteSet
 from peacefs.peace.simulator.scenarios import star
 from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import MB
@@ -50,7 +50,7 @@ class Sorting(ExpressPolicy):
             rack: round(AGE_BYTES_S * total / leaves[rack]) for rack, total in unfinished.items() if rack in leaves
         }
 
-    def _counts(self, pending: Pending, less: dict[str | None, int]) -> int:
+    def _counts(self, pending: PendingSet, less: dict[str | None, int]) -> int:
         asked_s = pending.asked_s - (BEGUN_S if pending.started else 0.0)
         own = pending.unfinished_bytes + round(AGE_BYTES_S * asked_s)
         return own - less.get(self._rack_of(pending), 0)

@@ -93,7 +93,7 @@ class Node:
         self.prover = Prover(self.store, self.changes)
         self.requests = DataRequests(self.pipeline, server)
         self.relay = Relay()
-        #: Where it is reached.
+        #: The address at which others reach it.
         self.address = self.relay.address
         self.server = DataServer(
             "127.0.0.1",
@@ -113,7 +113,7 @@ class Node:
         return Hop(self.name, *self.address)
 
     def is_quiet(self) -> bool:
-        """Whether it is receiving and sending nothing, and holds no half of a chunk."""
+        """Return whether it is receiving and sending nothing, and holds no half of a chunk."""
         return self.requests.streams == 0 and not list((self.directory / "staging").iterdir())
 
     def break_disk(self, kind: type[Effect]) -> None:
@@ -217,7 +217,7 @@ class Coordinator:
         return Allocated(chunk, version, hops, token)
 
     def _renewed(self, asked: GetLayout) -> Layout:
-        """Of the file written last, or only of the chunk that the reader holds a token of, good or not."""
+        """Renew the token of the file written last, or only of the chunk in the reader's token, good or not."""
         layout = self.layout(self.completed[-1].chunks)
         if not asked.held:
             return layout
@@ -288,11 +288,11 @@ class Cluster:
         )
 
     def layout(self) -> Layout:
-        """Of the file written last."""
+        """Return the layout of the file written last."""
         return self.coordinator.layout(self.coordinator.completed[-1].chunks)
 
     def read(self, offset: int = 0, length: int | None = None, layout: Layout | None = None) -> bytes:
-        """Of the file written last, through the participant that clients and gateways use."""
+        """Read the file written last, through the participant that clients and gateways use."""
         layout = layout or self.layout()
         wanted = layout.length - offset if length is None else length
         reader = FileReader("file-token", layout, offset, wanted, hop_timeout_s=self.hop_timeout_s)

@@ -28,7 +28,7 @@ class Relay:
         self.flip_up_at: int | None = None
         self.dead = False
         self.connections = 0
-        #: What has passed, in either direction, if it is to be kept.
+        #: Everything that has passed, in either direction, if it is to be kept.
         self.record: bytearray | None = None
         self._released = threading.Event()
         self._threads[0].start()
@@ -62,7 +62,7 @@ class Relay:
         whole = True
         with contextlib.suppress(OSError):
             whole = self._pass_all(near, far, down=True)
-        # What the server says last comes up even when nothing more goes down to it.
+        # The server's last words still arrive when nothing more goes down to it.
         _shut_down(far, socket.SHUT_WR if whole else socket.SHUT_RDWR)
 
     def _pass_up(self, near: socket.socket, far: socket.socket, way_down: threading.Thread) -> None:

@@ -42,14 +42,14 @@ def threads():
     return sum(thread.name.startswith("bounded-reads") for thread in threading.enumerate())
 
 
-def test_what_is_in_memory_needs_no_thread(reads, file):
+def test_read_from_memory_needs_no_thread(reads, file):
     target = memoryview(bytearray(MIB))
     assert reads.read_into(file, target, 5, 0.0) == MIB
     assert target == DATA[5 : 5 + MIB]
     assert threads() == 0
 
 
-def test_what_lies_on_the_disk_comes_too(reads, file):
+def test_read_from_the_disk_comes_too(reads, file):
     os.fsync(file.descriptor)
     os.posix_fadvise(file.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     target = memoryview(bytearray(len(DATA)))
@@ -57,7 +57,7 @@ def test_what_lies_on_the_disk_comes_too(reads, file):
     assert target == DATA
 
 
-def test_what_is_half_in_memory_is_completed(reads, file, monkeypatch):
+def test_read_that_is_half_in_memory_is_completed(reads, file, monkeypatch):
     def half(file, target, offset):
         count = len(target) // 2
         target[:count] = DATA[offset : offset + count]
@@ -85,9 +85,7 @@ def test_a_fault_of_the_disk_is_told(reads, file, nothing_in_memory, monkeypatch
         reads.read_into(file, memoryview(bytearray(10)), 0, 30.0)
 
 
-def test_who_waits_behind_a_disk_that_hangs_waits_no_longer_than_he_said(
-    reads, file, nothing_in_memory, monkeypatch
-):
+def test_reader_behind_a_hanging_disk_waits_no_longer_than_stated(reads, file, nothing_in_memory, monkeypatch):
     comes_back = threading.Event()
 
     def hang(descriptor, room, offset):

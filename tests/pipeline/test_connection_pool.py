@@ -46,7 +46,7 @@ def waiting_threads() -> int:
     return sum(thread.name == "idle connections" for thread in threading.enumerate())
 
 
-def test_what_lies_idle_is_closed_by_time_and_nothing_is_left_running(make_pool, address, until):
+def test_idle_connections_are_closed_in_time_and_nothing_is_left_running(make_pool, address, until):
     before = waiting_threads()
     pool = make_pool(idle_s_max=0.8)
     connections = [pool.connect(address, "n0") for _ in range(3)]
@@ -75,7 +75,7 @@ def test_one_that_was_of_use_meanwhile_stays_longer(make_pool, address, clock):
     pool.close(kept)
 
 
-def test_what_leads_to_one_peer_is_not_given_for_another_at_its_address(make_pool, address):
+def test_pooled_connection_to_one_peer_is_not_given_for_another_at_its_address(make_pool, address):
     """The handshake was with the one; the other, if it is there now, has not shown who it is."""
     pool = make_pool()
     connection = pool.connect(address, "n0")
@@ -85,7 +85,7 @@ def test_what_leads_to_one_peer_is_not_given_for_another_at_its_address(make_poo
     pool.close(connection)
 
 
-def test_of_too_many_the_longest_idle_goes(make_pool, make_cluster, clock):
+def test_pooled_connections_over_the_limit_close_the_longest_idle(make_pool, make_cluster, clock):
     addresses = [node.server.address for node in make_cluster().nodes[:2]]
     pool = make_pool(clock=clock, idle_max=2)
     opened = [pool.connect(addresses[number % 2], f"n{number % 2}") for number in range(4)]

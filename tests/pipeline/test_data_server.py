@@ -93,7 +93,7 @@ def test_a_client_of_another_cluster_is_turned_away(cluster):
 
 
 @pytest.mark.parametrize("request_", [GetLayout("token"), ReportAgain(), Packet(0, b"")])
-def test_what_is_no_business_of_a_data_server_is_refused_and_the_connection_closed(cluster, request_):
+def test_request_that_is_no_data_servers_is_refused_and_the_connection_closed(cluster, request_):
     connection = cluster.connect("n0")
     cluster.driver.run(fx.send(connection, request_, timeout_s=60.0))
     answer = cluster.answer(connection)
@@ -186,7 +186,7 @@ def test_one_host_has_no_more_connections_of_clients_than_it_may_and_services_ar
 
 
 @pytest.mark.evidence("silent-connections")
-def test_who_connects_and_says_nothing_keeps_nobody_out(cluster, until):
+def test_silent_connections_keep_nobody_out(cluster, until):
     server = server_like(cluster.nodes[0], connections_max=4)
     silent = [socket.create_connection(server.address, timeout=180) for _ in range(20)]
     client = Identity("test-cluster", "client", "test", None)

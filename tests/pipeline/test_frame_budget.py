@@ -11,7 +11,7 @@ from peacefs.protocol.limits import client_frame_bytes_max, file_chunks_max, pip
 from peacefs.protocol.messages import CompleteFile, Receipt, WrittenChunk
 
 
-def test_of_too_much_the_one_goes_that_began_longest_ago_however_it_grows() -> None:
+def test_frame_begun_longest_ago_goes_over_the_budget_however_it_grows() -> None:
     budget: FrameBudget[str] = FrameBudget(100)
     assert budget.hold("first", 10) is None
     assert budget.hold("second", 60) is None
@@ -19,11 +19,11 @@ def test_of_too_much_the_one_goes_that_began_longest_ago_however_it_grows() -> N
     assert budget.hold("third", 1) == "first"
     assert budget.hold("first", 0) is None
     assert budget.held_bytes == 61
-    # Who begins again is the youngest.
+    # A client that begins again is the youngest.
     assert budget.hold("first", 40) == "second"
 
 
-def test_who_holds_nothing_gives_nothing_back_twice() -> None:
+def test_frame_budget_gives_nothing_back_twice() -> None:
     budget: FrameBudget[str] = FrameBudget(100)
     budget.hold("one", 50)
     for _ in range(3):

@@ -22,7 +22,7 @@ COORDINATOR = Identity("ours", "coordinator", "coordinator", SIGNER, addresses=(
 TO_NODE = Target("datanode", "dn-1", "node.example:9866", "10.0.0.1:9866")
 TO_COORDINATOR = Target("coordinator", "coordinator", "names.example:9820", "10.0.0.9:9820")
 
-#: What an attacker makes of the words that pass it.
+#: An attacker's change to the messages that pass it.
 Change = Callable[[Message], Message]
 
 
@@ -39,7 +39,7 @@ def met(
     up: Change = as_it_is,
     channels: tuple[bytes, bytes] = (b"", b""),
 ) -> tuple[Peer, Peer]:
-    """What both make of each other, with somebody between them. Raises PeerRefused, whoever refuses."""
+    """Return what both sides make of each other, with somebody between. Raises PeerRefused, whoever refuses."""
     theirs = connecting(connector, b"c" * 16, target=target, channel=channels[0])
     ours = accepting(acceptor, b"a" * 16, down(next(theirs)), channel=channels[1], reached="10.0.0.1:9866")
     met_by_connector = told_by(theirs, up(next(ours)))
@@ -83,7 +83,7 @@ def test_a_service_is_meant_by_what_it_advertises_or_by_where_the_connection_end
         (Target("coordinator", "coordinator", "evil.example:1", "192.0.2.1:1"), COORDINATOR),
     ],
 )
-def test_who_is_not_meant_refuses(meant: Target, answers: Identity) -> None:
+def test_peer_that_is_not_meant_refuses(meant: Target, answers: Identity) -> None:
     with pytest.raises(PeerRefused):
         met(GATEWAY, answers, meant)
 
@@ -97,7 +97,7 @@ def test_who_is_not_meant_refuses(meant: Target, answers: Identity) -> None:
     ],
 )
 @pytest.mark.evidence("handshake-relayed")
-def test_who_passes_a_greeting_on_under_other_names_gets_no_proof(lie: dict[str, object]) -> None:
+def test_relay_under_other_names_gets_no_proof(lie: dict[str, object]) -> None:
     """The relay mends what the greeting says, so that the coordinator answers, and mends the answer, too."""
     evil = Target("datanode", "dn-1", "evil.example:1", "192.0.2.1:1")
     mend = said_as(role="datanode", name="dn-1")
@@ -117,7 +117,7 @@ def test_a_greeting_that_is_changed_on_its_way_ends_in_a_refusal(change: dict[st
 
 
 @pytest.mark.evidence("foreign-directory")
-def test_who_is_of_another_cluster_is_refused_even_with_the_same_secret() -> None:
+def test_peer_of_another_cluster_is_refused_even_with_the_same_secret() -> None:
     for connector, acceptor in ((GATEWAY, replace(NODE, cluster="theirs")), (replace(GATEWAY, cluster="x"), NODE)):
         with pytest.raises(PeerRefused, match="belongs to cluster"):
             met(connector, acceptor, TO_NODE)

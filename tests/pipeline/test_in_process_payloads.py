@@ -85,7 +85,7 @@ def test_a_small_file_goes_as_it_goes_to_anybody(living_in_n0, given):
     assert given == []
 
 
-def test_who_is_not_at_the_other_end_is_handed_nothing(living_in_n0, given):
+def test_payload_is_handed_only_to_the_other_end(living_in_n0, given):
     """Somebody stands in between, so that the other end is another's."""
     head = living_in_n0.nodes[0]
     head.address = head.relay.address
@@ -115,7 +115,7 @@ def test_a_writer_that_goes_in_the_middle_leaves_nothing(living_in_n0, given, un
     assert given == [packet_bytes]
 
 
-def test_what_was_changed_in_memory_is_refused_by_the_head(living_in_n0):
+def test_payload_changed_in_memory_is_refused_by_the_head(living_in_n0):
     """It verifies what it is handed as it does everything."""
     connection = living_in_n0.connect("n0")
     allocated = living_in_n0.coordinator.allocated(["n0"])
@@ -147,7 +147,7 @@ def test_large_and_small_arrive_in_the_order_in_which_they_were_sent(pair, seed)
     assert bytes(ours.receive(5.0).payload) == b"x" * packet_bytes, "the way back goes through the socket"
 
 
-def test_who_takes_nothing_holds_up_the_writer_for_its_deadline(pair):
+def test_receiver_that_takes_nothing_holds_up_the_writer_for_its_deadline(pair):
     ours, _theirs = pair
     payload = bytes(packet_bytes)
     for number in range(in_process_bytes_max // packet_bytes):
@@ -159,7 +159,7 @@ def test_who_takes_nothing_holds_up_the_writer_for_its_deadline(pair):
 
 
 @pytest.mark.parametrize("end", ["close", "shut_down"])
-def test_who_waits_for_room_is_woken_when_the_other_end_is_gone(pair, end, given, until):
+def test_writer_that_waits_for_room_is_woken_when_the_other_end_is_gone(pair, end, given, until):
     ours, theirs = pair
     faults = []
 

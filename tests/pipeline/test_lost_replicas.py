@@ -27,7 +27,7 @@ def test_a_replica_that_is_lost_just_after_it_was_sealed_is_said_to_be_gone_last
     assert node.changes.take() == ([], [Replica(chunk.chunk, chunk.version, 3000)], [])
 
 
-def test_who_is_asked_about_a_replica_that_is_not_there_says_so(make_cluster):
+def test_datanode_without_the_replica_says_so(make_cluster):
     node = make_cluster().nodes[0]
     missing = Replica(77, 1, 10)
     orders = Orders(node.store, node.changes, node.replicator, node.prover)

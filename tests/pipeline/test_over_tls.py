@@ -123,7 +123,7 @@ def test_channel_is_the_same_at_both_ends_and_empty_without_tls(cluster, trustin
 
 
 def test_channel_keeps_a_service_from_passing_on_what_is_meant_for_another(cluster, authority):
-    """Who has its address and a certificate of the same authority ends TLS, and passes on what is said in it."""
+    """The attacker has its address and a certificate of the same authority, ends TLS, and passes messages on."""
     own = TlsIdentity(authority.issue(["127.0.0.1", "thief"]), "127.0.0.1")
     node = cluster.nodes[0]
     with socket.create_server(("127.0.0.1", 0)) as door:

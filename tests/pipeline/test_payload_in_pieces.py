@@ -115,7 +115,7 @@ def test_pieces_of_any_size_are_the_payload_and_the_next_frame_follows(pair, bes
 
 
 @pytest.mark.evidence("slow-peer")
-def test_who_takes_a_long_payload_slowly_gets_it_all(pair, beside, stored, monkeypatch):
+def test_slow_receiver_of_a_long_payload_gets_it_all(pair, beside, stored, monkeypatch):
     """Each of the kernel's steps has the deadline; that they take longer together is no fault."""
     ours, theirs = pair
     sendfile, interrupted = os.sendfile, []
@@ -137,7 +137,7 @@ def test_who_takes_a_long_payload_slowly_gets_it_all(pair, beside, stored, monke
 
 
 @pytest.mark.evidence("slow-peer")
-def test_who_takes_no_more_of_a_long_payload_is_left_at_the_deadline(pair, beside, stored):
+def test_receiver_that_stops_within_a_payload_is_left_at_the_deadline(pair, beside, stored):
     ours, theirs = pair
     beside(lambda: theirs.send_file(Packet(0, b""), stored, 0, 4 * MIB, 0.3))
     assert ours.receive(PATIENCE_S, None, packet_bytes).unread
@@ -146,7 +146,7 @@ def test_who_takes_no_more_of_a_long_payload_is_left_at_the_deadline(pair, besid
 
 
 @pytest.mark.evidence("slow-peer")
-def test_who_takes_next_to_nothing_until_the_deadline_is_left(pair, stored, monkeypatch):
+def test_receiver_that_takes_next_to_nothing_is_left_at_the_deadline(pair, stored, monkeypatch):
     _ours, theirs = pair
     sendfile, now_s = os.sendfile, [0.0]
 
@@ -192,7 +192,7 @@ def test_a_long_piece_that_comes_slowly_comes_whole_and_one_that_drips_does_not(
 
 
 @pytest.mark.evidence("datanode-fails-in-a-read")
-def test_who_hangs_up_within_a_payload_is_gone(pair):
+def test_receiver_that_hangs_up_within_a_payload_is_gone(pair):
     ours, theirs = pair
     theirs._socket.sendall(encode(Packet(0, b""), 4 * MIB) + bytes(checksum_block_bytes + 5))
     theirs.close()

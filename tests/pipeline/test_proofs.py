@@ -63,7 +63,7 @@ def test_a_replica_that_rots_shows_no_content_and_is_reported(make_cluster, size
     assert [replica.chunk for replica in rotten.changes.take()[2]] == [chunk.chunk]
 
 
-def test_what_is_not_here_or_of_another_version_is_not_shown(cluster):
+def test_proof_is_not_given_for_absent_or_other_versions(cluster):
     data = os.urandom(1000)
     chunk = written(cluster, data)
     node = cluster.nodes[0]

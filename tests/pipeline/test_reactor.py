@@ -26,7 +26,7 @@ PATIENCE_S = 10.0
 
 
 class Outcome:
-    """What became of a participant."""
+    """The outcome of a participant."""
 
     def __init__(self):
         self.result = None
@@ -192,7 +192,7 @@ def test_a_quick_disk_is_waited_for_and_a_slow_one_is_not(begin, pair, driver):
     received(theirs, len(framed(b"")))
 
 
-def test_what_a_slow_disk_says_is_heard_by_who_asked_it(begin, driver):
+def test_slow_disks_answer_reaches_the_participant_that_asked(begin, driver):
     def sync(effect):
         time.sleep(0.05)
         raise OSError(errno.EIO, "the disk is broken")
@@ -289,7 +289,7 @@ def test_an_earlier_deadline_than_all_others_is_kept(begin, pair):
     assert time.monotonic() - began < 5
 
 
-def test_who_takes_nothing_is_left_at_the_deadline_and_who_takes_late_gets_all(begin, pair):
+def test_receiver_that_takes_nothing_is_left_at_the_deadline_and_a_late_one_gets_all(begin, pair):
     connection, theirs = pair()
     data = bytes(4 * MIB)
     never, _its_peer = pair()
@@ -368,7 +368,7 @@ def test_one_that_was_never_started_can_be_stopped(driver):
 
 
 @pytest.mark.evidence("flood")
-def test_who_is_sent_to_without_a_pause_lets_the_others_go_first(begin, pair):
+def test_receiver_without_a_pause_lets_the_others_go_first(begin, pair):
     """Its frames are taken by turns with everybody else's, though there is always another one."""
     connection, theirs = pair()
     (other, its_peer), order, sent = pair(), [], threading.Event()

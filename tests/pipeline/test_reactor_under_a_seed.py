@@ -56,7 +56,7 @@ class Peer:
     sent: int = 0
     due_s: float = 0.0
     reader: FrameReader = field(default_factory=FrameReader)
-    #: Which chunks, and what the answer brought of each.
+    #: The chunks of a request, and the bytes of the answer for each.
     answers: list[tuple[int, bytes]] = field(default_factory=list)
     #: When each request had gone out whole.
     whole_s: list[float] = field(default_factory=list)

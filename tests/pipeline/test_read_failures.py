@@ -108,7 +108,7 @@ def test_a_disk_that_fails_while_it_is_read_costs_nobody_a_byte(written, message
 
 
 @pytest.mark.evidence("datanode-fails-in-a-read")
-def test_what_has_come_of_a_frame_is_given_before_the_rest_and_a_server_that_hangs_in_it_is_left(make_cluster):
+def test_frame_is_given_out_as_it_comes_and_a_server_that_hangs_in_it_is_left(make_cluster):
     cluster = make_cluster()
     cluster.write(DATA)
     released = threading.Event()
@@ -187,7 +187,7 @@ def test_bytes_are_received_where_they_are_wanted_over_what_a_bad_replica_left_t
             room[: len(piece)] = piece
         room = room[len(piece) :]
     assert target == DATA[offset:]
-    # Where the first block is wanted in part it is received elsewhere.
+    # A first block that is wanted in part is received elsewhere.
     assert laid_there >= len(target) - packet_bytes - len(DATA) % MIB
     assert [node for _, node in reported(written)] == ["n0"]
 

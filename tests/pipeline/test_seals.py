@@ -31,7 +31,7 @@ def opened(*pieces: bytes, key: bytes = TO) -> bytes:
     return b"".join(opener.open(piece) for piece in pieces)
 
 
-def test_what_was_sealed_comes_out_however_it_is_cut() -> None:
+def test_sealed_bytes_come_out_however_they_are_cut() -> None:
     everything = b"".join(records())
     for step in (1, 3, 7, len(everything)):
         assert opened(*(everything[at : at + step] for at in range(0, len(everything), step))) == b"".join(WORDS)
@@ -60,7 +60,7 @@ def test_a_record_that_is_not_in_its_place_is_refused(attack: Callable[..., list
         opened(*attack(*records()))
 
 
-def test_what_is_cut_short_never_comes_out() -> None:
+def test_sealed_record_that_is_cut_short_never_comes_out() -> None:
     first, second, _third = records()
     assert opened(first, second[:-1]) == WORDS[0]
 

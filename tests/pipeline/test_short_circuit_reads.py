@@ -46,7 +46,7 @@ def kinds(messages, *wanted):
 
 
 def asked_in_turn(messages):
-    """Of which nodes' data, and how, as far as this tells them apart."""
+    """Return the nodes that were asked for data, in turn, and how, as far as this tells them apart."""
     return kinds(messages, RequestDescriptor, ReadChunk)
 
 
@@ -104,7 +104,7 @@ def test_reader_of_an_open_file_asks_for_the_descriptor_of_each_chunk_once(writt
     assert asked_in_turn(messages_sent) == [RequestDescriptor, RequestDescriptor]
 
 
-def test_of_many_chunks_few_are_kept(make_cluster, messages_sent):
+def test_shared_descriptors_of_many_chunks_are_few(make_cluster, messages_sent):
     cluster = make_cluster(shares_descriptors=True)
     cluster.write(DATA, block_bytes=MIB)
     messages_sent.clear()
@@ -307,7 +307,7 @@ def test_reader_without_a_shared_descriptor_reads_over_tcp(make_cluster, message
     cluster = make_cluster(shares_descriptors=why != "the datanode has none")
     cluster.write(DATA)
     if why == "it is on another host":
-        # Where this name is nobody's.
+        # Nobody has this name there.
         for node in cluster.nodes:
             node.server._me = dataclasses.replace(node.server._me, local_socket="peacefs-elsewhere")
     # A client that has not been told of a local socket yet.

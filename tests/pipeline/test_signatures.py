@@ -1,4 +1,4 @@
-"""What tokens and receipts are signed with, and what signing costs among busy threads."""
+"""The signatures of tokens and receipts, and the cost of signing among busy threads."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_no_bit_of_a_pipeline_may_be_another(cluster, stranger):
 
 
 @pytest.mark.parametrize("change", ["node", "order", "address", "chunk", "version"])
-def test_what_a_token_says_of_a_pipeline_cannot_be_changed(cluster, stranger, change):
+def test_token_of_a_pipeline_cannot_be_changed(cluster, stranger, change):
     first, second = cluster.nodes[0].hop, cluster.nodes[1].hop
     token, permit = permit_through(cluster, first, second)
     changed = {

@@ -41,7 +41,7 @@ def test_a_chunk_of_any_size_comes_back_from_every_node_of_its_pipeline(cluster,
         assert cluster.read(layout=cluster.layout_on(node.name)) == data
 
 
-def test_what_is_acknowledged_is_what_the_writer_computed(cluster):
+def test_acknowledged_checksum_is_the_writers_own(cluster):
     data = os.urandom(2 * packet_bytes + 7)
     cluster.write(data)
     (chunk,) = cluster.coordinator.completed[0].chunks

@@ -107,7 +107,7 @@ def test_the_number_of_attempts_is_bounded(make_cluster):
     assert cluster.coordinator.completed == []
 
 
-def test_what_a_broken_pipeline_had_staged_is_dropped(make_cluster, until):
+def test_staged_replicas_of_a_broken_pipeline_are_dropped(make_cluster, until):
     cluster = make_cluster(nodes=4)
     kill_in_the_middle(cluster.coordinator.nodes["n1"].relay)
     # More than the sockets on the way can hold: the head cannot have got it all when its successor dies.
@@ -402,7 +402,7 @@ def test_a_writer_that_was_stopped_after_its_grant_asks_for_another(make_cluster
     assert (first.abandoned, second.abandoned is not None, second.exclude) == (None, True, [])
 
 
-def test_what_an_earlier_coordinator_granted_does_not_begin_under_a_later_one():
+def test_grant_of_an_earlier_coordinator_does_not_begin_under_a_later_one():
     streams = StreamsUnderWay("n0")
     earlier, later = Numbering(3), Numbering(4)
     begun, late, head_elsewhere = (

@@ -1,4 +1,4 @@
-"""What the coordinator does by itself is done however many requests wait; if it cannot be, all of it stops."""
+"""Background tasks get their turns however many requests wait; if one cannot run, all of them stop."""
 
 from __future__ import annotations
 

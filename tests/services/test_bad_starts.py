@@ -32,7 +32,7 @@ def peacefs(*arguments: str) -> list[str]:
 
 
 def complaint(*arguments: str) -> str:
-    """What a command that must fail says last; a traceback fails the test."""
+    """Return the last line of a command that must fail; a traceback fails the test."""
     environment = {**os.environ}
     for variable in ("PEACEFS_SECRET_FILE", "PEACEFS_TLS_CERTIFICATE", "PEACEFS_TLS_KEY", "PEACEFS_TLS_CA"):
         environment.pop(variable, None)

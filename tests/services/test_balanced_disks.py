@@ -38,7 +38,7 @@ def disks_of(files: PeaceFileSystem) -> tuple[str, list[dict[str, Any]]]:
 
 
 def copies(disks: list[Path]) -> list[int]:
-    """How many chunk files each directory holds."""
+    """Return how many chunk files each directory holds."""
     return [sum(entry.is_file() for entry in (disk / "chunks").rglob("*")) for disk in disks]
 
 

@@ -23,7 +23,7 @@ _CURVES = {"n1": "1=20e6,2=40e6,4=30e6", "n2": "1=10e6"}
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a coordinator with two datanodes, whose disks differ."""
+    """Return the address of a coordinator with two datanodes, whose disks differ."""
     tmp_path = tmp_path_factory.mktemp("cluster")
     processes = []
     try:

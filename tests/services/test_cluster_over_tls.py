@@ -372,7 +372,7 @@ def _options(files: TlsFiles) -> list[str]:
 
 
 def _complaint(cluster: LocalCluster, tmp_path: Path, *options: str) -> str:
-    """What a datanode says last that cannot start."""
+    """Return the last line of a datanode that cannot start."""
     done = subprocess.run(
         _datanode(cluster, tmp_path, *options),
         capture_output=True,

@@ -1,4 +1,4 @@
-"""What `peacefs coordinator` makes of its options about permissions and the trash."""
+"""The options of `peacefs coordinator` for permissions and the trash."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_groups_are_named_one_by_one(started: list[service.CoordinatorOptions]) 
 
 
 @pytest.mark.parametrize("wrong", ["analysts", "=ann"])
-def test_what_is_no_group_is_refused(started: list[service.CoordinatorOptions], wrong: str) -> None:
+def test_group_option_that_is_no_group_is_refused(started: list[service.CoordinatorOptions], wrong: str) -> None:
     result = CliRunner().invoke(application, ["coordinator", "--dir", "x", "--group", wrong])
     assert result.exit_code == 2
     assert started == []

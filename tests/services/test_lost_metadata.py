@@ -36,7 +36,7 @@ def status(cluster: LocalCluster) -> dict[str, Any]:
 
 
 def live_bytes(log: bytes) -> int:
-    """How much of a log holds the frames of its present round."""
+    """Return how many bytes of a log hold the frames of its present round."""
     end = 32
     while log[end + 8 : end + 16] == log[16:24]:
         end += 24 + 4096
@@ -76,7 +76,7 @@ def test_commits_lost_from_the_log_keep_the_coordinator_from_starting_until_that
             log.write_bytes(damaged)
             with pytest.raises(StartupError, match="has lost changes that were acknowledged"):
                 cluster.restart(cluster.coordinator)
-        # What is there but for the damage starts as after any kill.
+        # Apart from the damage, everything starts as after any kill.
         for name, content in image.items():
             (store / name).write_bytes(content)
         cluster.restart(cluster.coordinator)

@@ -1,4 +1,4 @@
-"""What an agent starts executes nothing out of a name, and reaches neither the agent nor the cluster's secret."""
+"""An agent's commands execute nothing out of a name, and reach neither the agent nor the cluster's secret."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import Failure, Message, Target, Welcome
 
 pytestmark = pytest.mark.cluster
-#: What a process needs besides, for what its allocator keeps and for each connection, which may have a thread.
+#: A process needs so much besides, for what its allocator keeps and for each connection, which may have a thread.
 _BESIDES_BYTES = 40 * MIB
 _CONNECTION_BYTES = 160 * KIB
 
@@ -113,7 +113,7 @@ def attack(
 
 
 def wait_until_ended(stalled: list[Stalled]) -> float:
-    """How long the last of them lasts while each sends a byte now and then."""
+    """Send a byte now and then on each connection, and return how long the last of them lasts."""
     began_s = time.monotonic()
     while left := [each for each in stalled if not each.has_ended()]:
         assert time.monotonic() - began_s < 4 * begun_frame_timeout_s, f"{len(left)} go on"

@@ -24,7 +24,7 @@ from peacefs.spark_connector.supervision.command_list import read_command_list
 from peacefs.spark_connector.supervision.registration import supervise
 
 pytestmark = pytest.mark.cluster
-#: How long its naps are: nobody else on this machine sleeps for as long.
+#: The length of its naps: nobody else on this machine sleeps for as long.
 _NAP = str(600 + os.getpid())
 
 # Counts to the end; every number is a file of its checkpoint, written once. It says where it runs and as what.

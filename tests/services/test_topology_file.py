@@ -40,7 +40,7 @@ def test_a_file_with_a_mistake_is_refused_with_its_line_before_anything_is_made(
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    """Of a coordinator whose file puts its one datanode into an attic."""
+    """Return the address of a coordinator whose file puts its one datanode into an attic."""
     (tmp_path / "net.toml").write_text(_FILE.format(rack="attic", bytes_s=20e6))
     processes = []
     try:

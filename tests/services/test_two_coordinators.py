@@ -27,7 +27,7 @@ def start(directory: Path) -> Started:
 
 
 def complaint(directory: Path) -> str:
-    """What a coordinator says that does not start."""
+    """Return the last line of a coordinator that does not start."""
     command = [
         sys.executable,
         "-P",
@@ -44,7 +44,7 @@ def complaint(directory: Path) -> str:
 
 
 def mkdirs(address: str, name: str) -> bool:
-    """Whether it was acknowledged."""
+    """Make a directory and return whether that was acknowledged."""
     with contextlib.suppress(httpx.HTTPError):
         return httpx.put(f"{address}/webhdfs/v1/{name}?op=MKDIRS&user.name=ann", timeout=30).status_code == 200
     return False
@@ -97,7 +97,7 @@ def test_second_coordinator_is_refused_on_the_renamed_directory_and_the_first_st
 ) -> None:
     moved = directory.rename(directory.with_name("moved"))
     assert_stops_by_itself(first)
-    # What was not acknowledged may be there.
+    # An unacknowledged change may have happened.
     with running(moved) as (_process, address):
         assert names(address) - {"after"} == {"before"}
 
@@ -106,7 +106,7 @@ def test_second_coordinator_is_refused_on_the_renamed_directory_and_the_first_st
 def test_second_coordinator_in_the_first_one_s_place_follows_its_end(directory: Path, first: Started) -> None:
     """A copy of the directory takes its place while the first runs, which hears nobody's request after that."""
     moved = directory.rename(directory.with_name("moved"))
-    # What is no file, a socket, is nothing to copy.
+    # A socket is no file to copy.
     shutil.copytree(moved, directory, ignore=shutil.ignore_patterns("admin"))
     with running(directory) as (_process, address):
         assert mkdirs(address, "of-the-second")

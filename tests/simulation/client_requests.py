@@ -1,4 +1,4 @@
-"""What the simulated coordinator is asked where real clients speak WebHDFS or REST."""
+"""The requests to the simulated coordinator for which real clients use WebHDFS or REST."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peacefs.protocol.messages import (
 
 
 class OnLink(StreamMessage, frozen=True):
-    """What a datanode says through one of its links: of those only the last that registered counts."""
+    """The messages of a datanode through one of its links: only the last registered link counts."""
 
     link: str
     message: Message

@@ -1,4 +1,4 @@
-"""What clients of the simulated cluster do, by the real code of clients: `write_file`, `FileReader`, ..."""
+"""The steps of the simulated cluster's clients, by the real code of clients: `write_file`, `FileReader`, ..."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def write_from(path: str, source: ByteStream, request_id: str = "", user: str = 
 
 
 def small_writes(name: str) -> SmallWrites:
-    """Of a client whose request ids begin with its name: the same in every run of a seed."""
+    """Return the small writes of a client whose request ids begin with its name: the same in each run."""
     numbers = itertools.count(1)
     return SmallWrites(GRANT_CLIENT, hop_timeout_s=HOP_TIMEOUT_S, new_id=lambda: f"{name}-small-{next(numbers)}")
 

@@ -32,7 +32,7 @@ class DiskMishaps:
         self._look_again()
 
     def rest(self) -> None:
-        """What has rotted stays so until it is found."""
+        """Stop rotting disks; rotten blocks stay so until they are found."""
         self._is_over = True
         self._victim.node.disk.fail_no_more()
         self._make_room()

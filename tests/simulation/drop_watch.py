@@ -1,4 +1,4 @@
-"""What must be true whenever the simulated coordinator tells a datanode to drop a replica."""
+"""The conditions under which the simulated coordinator may tell a datanode to drop a replica."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DropWatch:
 
     def __init__(self, liars: Container[NodeId]) -> None:
         self._liars = liars
-        #: Who was said, by whomever, to have a corrupt replica of which chunk.
+        #: The replicas that anybody has reported as corrupt.
         self.corrupt: set[tuple[NodeId, ChunkId]] = set()
 
     def look(self, cluster: Cluster, orders: Sequence[Order]) -> None:

@@ -17,7 +17,7 @@ _nonces = itertools.count()
 
 
 def greet(connector: str, *, is_service: bool, meant: str, address: Address, acceptor: str) -> tuple[Peer, Peer]:
-    """What the connector and the acceptor make of each other. Raises PeerRefused."""
+    """Return what the connector and the acceptor make of each other. Raises PeerRefused."""
     role, signer = ("datanode", SIGNER) if is_service else ("client", None)
     me = Identity(_CLUSTER if is_service else "", role, connector, signer)
     there = Identity(_CLUSTER, "datanode", acceptor, SIGNER, addresses=(show_address(address),))

@@ -10,7 +10,7 @@ from simulation.simulated_cluster import SimulatedCluster
 from simulation.world import Network
 
 _DELAY_S_MAX = 12.0
-#: How long what has failed may still take to happen.
+#: A failed request may still take effect for so long.
 DOUBT_S = 2 * _DELAY_S_MAX + 10.0
 
 
@@ -54,7 +54,7 @@ def check_everything(cluster: SimulatedCluster, clients: Sequence[PrivateDirecto
 
 
 def replicas_that_are_not_there(cluster: SimulatedCluster) -> list[tuple[int, str]]:
-    """What the coordinator believes in, and no disk holds."""
+    """Return the replicas that the coordinator believes in, and no disk holds."""
     coordinator = cluster.coordinator
     return [
         (record.chunk, holder)

@@ -30,7 +30,7 @@ class Latecomers:
         self._random = random
         self._client = cluster.client("client-latecomer")
         self._is_over = False
-        #: How many versions were acknowledged, and how many refused.
+        #: The number of acknowledged versions, and of refused ones.
         self.acknowledged = self.refused = 0
         self._come_later()
 

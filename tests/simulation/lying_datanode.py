@@ -28,7 +28,7 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.runtime import effects as fx
 
-#: Of all datanodes it says that it has the most room: whoever else has a replica looks more dispensable.
+#: It claims more room than all other datanodes: every other holder of a replica looks more dispensable.
 _USAGE = Usage(1 << 50, 0, 1 << 50)
 
 

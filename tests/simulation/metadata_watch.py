@@ -1,4 +1,4 @@
-"""What must be true of the simulated coordinator's metadata after each commit and after each crash."""
+"""The invariants of the simulated coordinator's metadata after each commit and after each crash."""
 
 from __future__ import annotations
 

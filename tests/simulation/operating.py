@@ -99,7 +99,7 @@ class Operator:
             world.later(_LOOK_S, lambda: self._when_it_is(datanode, admin_state, act, until_s))
 
     def _check_drained(self, datanode: SimulatedDatanode) -> None:
-        """Of every chunk that it holds as many others that stay hold it as should."""
+        """Check that each of its chunks has as many replicas as it should on nodes that stay."""
         coordinator, name = self._cluster.coordinator, datanode.node.name
         chunks, members = coordinator.cluster.chunks, coordinator.cluster.members
         for record in coordinator.metadata.reader().chunks(0, 1_000_000):

@@ -56,7 +56,7 @@ _BYTES_MAX = (_NO_LIMIT, 300 * 1024 * 3, 2 * CHUNK_BYTES * 3, 6 * CHUNK_BYTES * 
 
 @dataclass
 class Snapshot:
-    """What it, or a copy, shows if it is there, and whether it is for certain."""
+    """The content of a snapshot or copy, if it is there, and whether it is there for certain."""
 
     shows: dict[str, Contents]
     certain: bool = False
@@ -69,10 +69,10 @@ class PrivateDirectory:
     owner: str
     others: list[str]
     random: Random
-    #: How long what has failed may still take to happen.
+    #: A failed request may still take effect for so long.
     doubt_s: float
     superuser: str = "simulated"
-    #: Where it is, if not below the root under its owner's name.
+    #: Its place, if not below the root under its owner's name.
     place: str = ""
     operations: tuple[str, ...] = OPERATIONS
     files: dict[str, Contents] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class PrivateDirectory:
     copies: dict[str, Snapshot] = field(default_factory=dict)
     #: By the path in the trash, below what a checkpoint of it is called.
     discarded: dict[str, Contents] = field(default_factory=dict)
-    #: Whether there may be a quota.
+    #: True if there may be a quota.
     limited: bool = False
     acknowledged: dict[str, int] = field(default_factory=dict)
     failed: int = 0
@@ -138,7 +138,7 @@ class PrivateDirectory:
             yield from fx.sleep(self.random.uniform(0.0, 1.0))
 
     def _do(self, what: str, name: str) -> fx.Steps[bool]:
-        """Whether there was anything to do."""
+        """Take a step, and return whether there was anything to do."""
         match what:
             case "write" | "state":
                 yield from self._write(name, write if what == "write" else stated)
@@ -309,7 +309,7 @@ class PrivateDirectory:
             case "read snapshot":
                 yield from self.check_snapshot(name, file, self.owner)
             case "drop snapshot":
-                # Where that fails it may be there or not, and nobody asks for it any more.
+                # When that fails, it may be there or not, and nobody asks for it any more.
                 del self.snapshots[name]
                 yield from self._change("drop snapshot", self.path, name)
             case "restore snapshot":

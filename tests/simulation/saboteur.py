@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated cluster, at times that a seed decides."""
+"""Cause the faults of a simulated cluster, at times that a seed decides."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class DiskBreaker:
         self._look_again()
 
     def rest(self) -> None:
-        """What is broken stays so until its datanode starts again."""
+        """Stop causing faults; broken parts stay so until their datanode starts again."""
         self._is_over = True
 
     def _look_again(self) -> None:

@@ -1,4 +1,4 @@
-"""Which seeds the tests of the simulated cluster play.
+"""Choose the seeds that the tests of the simulated cluster play.
 
 PEACEFS_SEED=n plays one, as a failing test has printed it; PEACEFS_SEEDS=n plays the first n of each test, for a
 longer search, and PEACEFS_SEEDS=m-n goes on from where another has ended.

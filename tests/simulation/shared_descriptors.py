@@ -17,7 +17,7 @@ class SharedDescriptor(fx.File):
         self._file: SimulatedFile = disk.share(file)
 
     def perform(self, effect: fx.Effect) -> Any:
-        """What a reader may do with it. Raises OSError."""
+        """Do what a reader may do with it. Raises OSError."""
         match effect:
             case fx.ReadInto():
                 data = self._disk.read_shared(self._file, effect.offset, len(effect.target))
@@ -29,7 +29,7 @@ class SharedDescriptor(fx.File):
 
 
 def local_address(address: fx.Address) -> fx.Address:
-    """Of the local socket beside this port."""
+    """Return the address of the local socket beside this port."""
     host, port = address
     return host, -port
 

@@ -49,9 +49,9 @@ _WAYS = (
     "exchange",
     "new",
 )
-#: How long what has failed may still take to happen.
+#: A failed request may still take effect for so long.
 _DOUBT_S = startup_hold_s + 10.0
-#: How long a reader may have a file open before it reads, so that what it reads is still kept.
+#: The longest time between a reader's open and its reads, so that the chunks are still kept.
 _OPEN_S_MAX = freed_chunks_kept_s - 3.0
 
 
@@ -85,7 +85,7 @@ class Histories:
                 other.ended_s = min(other.ended_s, self.cluster.world.now_s)
 
     def may_be(self, path: str, data: bytes | None, from_s: float, to_s: float) -> bool:
-        """Whether the path may have had this content at a moment of that time."""
+        """Return whether the path may have had this content at a moment of that time."""
         return any(each.data == data and each.begun_s <= to_s and each.ended_s >= from_s for each in self.of(path))
 
     def told(self, path: str) -> str:
@@ -165,7 +165,7 @@ class SharingWriter:
             self._known[path] = data
 
     def _flush(self, path: str, data: bytes) -> fx.Steps[None]:
-        """What was flushed is seen before the rest is written."""
+        """Flush a part, which is visible before the rest is written."""
         half = len(data) // 2
         writing = yield from flusher(path, self._request(), f"{self._name} {self._asked}")
         yield from self._publish(path, data[:half], writing.flush(data[:half]))

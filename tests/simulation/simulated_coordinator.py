@@ -65,7 +65,7 @@ _PAGES_MAX = 4294967294
 
 
 class _Sleep:
-    """What a coroutine of the real code awaits in place of asyncio's sleep."""
+    """The awaitable of the real code's coroutines in place of asyncio's sleep."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -160,7 +160,7 @@ class SimulatedCoordinator:
         )
         world.coordinator = self.answer
         for name, task in self.parts.background.all():
-            # Where a background task fails, the service stops.
+            # When a background task fails, the service stops.
             world.spawn(self.node, name, task, is_vital=True)
         world.spawn(self.node, "comparing replicas", self._keep_comparing(), is_vital=True)
 
@@ -193,11 +193,11 @@ class SimulatedCoordinator:
         self.metadata._writer.execute(f"PRAGMA max_page_count = {_PAGES_MAX}")
 
     def back_up(self) -> SqliteMetadata:
-        """What `peacefs metadata backup` makes."""
+        """Make a copy as `peacefs metadata backup` does."""
         return _copy(self.metadata)
 
     def restore(self, backup: SqliteMetadata) -> None:
-        """What `peacefs metadata restore` does, after the metadata was lost; `start` follows."""
+        """Restore a copy as `peacefs metadata restore` does, after the metadata was lost; `start` follows."""
         self.metadata = _copy(backup)
         self.metadata.hold_gc_floor()
         drawn = self.metadata.begin_epoch()
@@ -210,7 +210,7 @@ class SimulatedCoordinator:
             yield from fx.sleep(tick_interval_s)
 
     async def answer(self, caller: str, message: Message) -> Message:
-        """What the service's links and doors do with a message."""
+        """Answer a message as the service's links do."""
         try:
             return await self._answer(caller, message)
         except PeacefsError as error:

@@ -132,7 +132,7 @@ class SimulatedDatanode:
         disk = self.node.disk
         return _ROOM_BYTES if disk.capacity_bytes == sys.maxsize else disk.available_bytes()
 
-    # What goes wrong in the following is tried again, as by the real datanode's threads.
+    # A failure in the following is tried again, as by the real datanode's threads.
 
     def _keep_compacting(self) -> fx.Steps[None]:
         while True:
@@ -203,7 +203,7 @@ class SimulatedDatanode:
             yield from fx.call(self.streams.find(question, self.world.now_s), Done, timeout_s=CALL_TIMEOUT_S)
 
     def _stay_registered(self, changes: Changes, clock: ClusterClock) -> fx.Steps[None]:
-        """What `CoordinatorLink` does, without its threads."""
+        """Stay registered as `CoordinatorLink` does, without its threads."""
         link = f"{self.node.name}-{self.world.now_s}"
         registration = Register(
             self.node.name,

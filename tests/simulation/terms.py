@@ -1,4 +1,4 @@
-"""What all parts of the simulated cluster agree on."""
+"""The terms that all parts of the simulated cluster agree on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SIGNER = Signer(b"the secret of the simulated cluster")
 CHUNK_BYTES = 1 << 20
 HOP_TIMEOUT_S = 4.0
 CALL_TIMEOUT_S = 5.0
-#: Where grants for all clients arrive.
+#: The client at which grants for all clients arrive.
 GRANT_CLIENT = GrantClient("simulated", pushed=True)
-#: How the names of clients begin to whom nothing can be pushed: they ask over HTTP, and are held.
+#: The beginning of the names of clients to which nothing can be pushed: they ask over HTTP, and are held.
 HTTP_CLIENT = "client-http"

@@ -1,4 +1,4 @@
-"""What writers have given up, when the coordinator that they told is followed by one from an older backup.
+"""Abandoned chunks, when the coordinator that was told of them is followed by one from an older backup.
 
 That one has forgotten what was given up as it has forgotten what was published, and hands no chunk out twice: so
 it believes nobody who gives up what another coordinator gave him, and drops nothing of it before the floor is
@@ -94,7 +94,9 @@ def test_a_file_that_was_completed_without_what_its_writer_gave_up(seed: int, si
 @SIZES
 @pytest.mark.evidence("older-backup")
 def test_a_writer_that_a_newer_lease_had_fenced_off(seed: int, size: int, taken_before: bool) -> None:
-    """What he had been told, and all that he gave up then, has not happened; what he completes now is whole."""
+    """Everything that it had been told, and all that it abandoned then, has not happened; what it completes now is
+    whole.
+    """
     print(f"seed {seed}")
     cluster, random = cluster_with_short_lived_tokens(seed), Random(seed)
     client = cluster.client("client-1")

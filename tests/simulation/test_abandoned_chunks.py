@@ -1,4 +1,4 @@
-"""What a broken pipeline or a refused file left goes at once, by its writer's word; what was published stays."""
+"""Remains of a broken pipeline or a refused file go at once, by the writer's word; published chunks stay."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(cluster: SimulatedCluster, node: Node, steps: fx.Steps[Any]) -> Any:
 
 @pytest.mark.parametrize("seed", seeds(8))
 @pytest.mark.parametrize("size", [5000, 300 * 1024, CHUNK_BYTES + 5], ids=["small", "large", "granted"])
-def test_what_a_broken_pipeline_left_is_gone_soon_and_long_before_the_floor(seed: int, size: int) -> None:
+def test_remains_of_a_broken_pipeline_are_gone_soon_and_long_before_the_floor(seed: int, size: int) -> None:
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed)
     client = cluster.client("client-1")
@@ -118,7 +118,7 @@ def nothing_is_left(cluster: SimulatedCluster, limit_s: float = 5.0) -> bool:
 
 @SIZES
 @pytest.mark.evidence("create-fails")
-def test_what_was_written_for_a_file_that_is_refused_at_its_completion_is_gone_soon(size: int) -> None:
+def test_chunks_of_a_file_refused_at_completion_are_gone_soon(size: int) -> None:
     cluster = SimulatedCluster(1)
     client = cluster.client("client-1")
     cluster.until_ready()
@@ -136,7 +136,7 @@ def test_what_was_written_for_a_file_that_is_refused_at_its_completion_is_gone_s
 
 @SIZES
 @pytest.mark.evidence("create-fails")
-def test_what_was_written_for_the_end_of_a_file_that_is_deleted_meanwhile_is_gone_soon(size: int) -> None:
+def test_chunks_for_the_end_of_a_file_deleted_meanwhile_are_gone_soon(size: int) -> None:
     cluster = SimulatedCluster(1)
     client = cluster.client("client-1")
     cluster.until_ready()
@@ -152,13 +152,13 @@ def test_what_was_written_for_the_end_of_a_file_that_is_deleted_meanwhile_is_gon
 
     with pytest.raises((FileNotFound, LeaseExpired)):
         run(cluster, client, work())
-    # What was in the file before stays for its readers a little longer.
+    # The file's earlier chunks stay for its readers a little longer.
     assert nothing_is_left(cluster, freed_chunks_kept_s + 5.0), unknown_replicas(cluster)
 
 
 @pytest.mark.parametrize("appending", [False, True], ids=["new", "longer"])
 @pytest.mark.evidence("create-fails")
-def test_what_was_written_of_a_file_whose_producer_dies_is_gone_soon(appending: bool) -> None:
+def test_chunks_of_a_file_whose_producer_dies_are_gone_soon(appending: bool) -> None:
     cluster = SimulatedCluster(1)
     client = cluster.client("client-1")
     cluster.until_ready()
@@ -175,7 +175,7 @@ def test_what_was_written_of_a_file_whose_producer_dies_is_gone_soon(appending: 
 
 
 @pytest.mark.evidence("create-fails")
-def test_what_was_written_of_a_checkpoint_that_is_given_up_is_gone_soon() -> None:
+def test_chunks_of_an_abandoned_checkpoint_are_gone_soon() -> None:
     cluster = SimulatedCluster(1)
     client = cluster.client("client-1")
     cluster.until_ready()

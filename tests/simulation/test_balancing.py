@@ -48,7 +48,7 @@ def grown_cluster(seed: int, lose: float = 0.0) -> tuple[SimulatedCluster, Model
 
 
 def balance(cluster: SimulatedCluster, bytes_per_second: float = 100.0 * MIB) -> fx.Steps[BalancePhase]:
-    """What `peacefs balance` does; begins anew when the coordinator has forgotten it."""
+    """Balance as `peacefs balance` does; begin anew when the coordinator has forgotten the run."""
     runs = 0
     while True:
         core, now_s = cluster.coordinator.cluster, cluster.world.now_s

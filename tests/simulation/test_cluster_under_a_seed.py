@@ -157,7 +157,7 @@ def holders_on_disk(cluster: SimulatedCluster, chunk: int) -> list[SimulatedData
 
 
 @pytest.mark.parametrize("seed", seeds(12))
-def test_what_was_acknowledged_survives_crashes_and_lost_messages(seed: int) -> None:
+def test_acknowledged_writes_survive_crashes_and_lost_messages(seed: int) -> None:
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed, lose=0.004)
     random = Random(seed)

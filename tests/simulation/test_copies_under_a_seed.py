@@ -89,7 +89,7 @@ class Copier:
     juggler: Juggler
     whole: int = 0
     absent: int = 0
-    #: Of how many the tree was changed while they were made.
+    #: The number of copies during which the tree was changed.
     crossed: int = 0
 
     def work(self) -> fx.Steps[None]:
@@ -99,7 +99,7 @@ class Copier:
             before = len(self.juggler.states)
             while len(self.juggler.states) < before + 3:
                 yield from fx.sleep(0.01)
-            # What was asked for and not answered yet may have been done, or not.
+            # An unanswered request may have been carried out, or not.
             first = max(0, len(self.juggler.states) - 2)
             certain = True
             try:

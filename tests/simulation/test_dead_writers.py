@@ -1,4 +1,5 @@
-"""What dead writers left is gone in minutes, whatever crashes; what living ones hold stays, however slow they are.
+"""Remains of dead writers are gone in minutes, whatever crashes; chunks of living ones stay, however slow they
+are.
 
 Who was silent for too long and comes back is refused: no file is made of what may have been deleted.
 """

@@ -44,7 +44,7 @@ def patiently(steps: fx.Steps[Any]) -> fx.Steps[Any]:
 
 
 class Log:
-    """What a writer has flushed, and what it was about to."""
+    """The records that a writer has flushed, and the one that it was about to flush."""
 
     def __init__(self) -> None:
         self.acknowledged = b""
@@ -87,7 +87,7 @@ def follower(log: Log, done: list[bool]) -> fx.Steps[int]:
 
 
 @pytest.mark.parametrize("seed", seeds(6))
-def test_what_was_flushed_is_read_in_order_and_never_lost(seed: int) -> None:
+def test_flushed_bytes_are_read_in_order_and_never_lost(seed: int) -> None:
     print(f"seed {seed}")
     random = Random(seed)
     cluster = SimulatedCluster(seed, lose=0.003)

@@ -26,12 +26,12 @@ from simulation.simulated_cluster import SimulatedCluster
 from simulation.world import Network
 
 _TRASH_MINUTES = 5
-#: Of all that clients do: so much must have been done at least once.
+#: So many of the kinds of requests must have been made at least once.
 _KINDS_MIN = 18
 
 
 def directories(cluster: SimulatedCluster, count: int, random: Random) -> list[PrivateDirectory]:
-    """Of clients that are each their own user."""
+    """Return the directories of clients that are each their own user."""
     names = [f"client-{number}" for number in range(count)]
     made = []
     for name in names:
@@ -61,7 +61,7 @@ def work(cluster: SimulatedCluster, clients: list[PrivateDirectory], operations:
     "partition",
     "drained-node-lost",
 )
-def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
+def test_acknowledged_writes_survive_everything_at_once(seed: int) -> None:
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed, trash_minutes=_TRASH_MINUTES)
     random = Random(seed)
@@ -105,7 +105,7 @@ def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.evidence("return-is-harmless", "older-backup")
 def test_a_backup_put_back_shows_what_was_there_and_what_follows_is_as_safe(seed: int) -> None:
-    """What was changed after the backup is forgotten; what was not is whole, whatever happened to the nodes."""
+    """Changes after the backup are forgotten; everything else is whole, whatever happened to the nodes."""
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed, trash_minutes=_TRASH_MINUTES)
     random = Random(seed)

@@ -36,7 +36,7 @@ def written_cluster(seed: int, lose: float) -> tuple[SimulatedCluster, Model]:
 
 
 def real_replicas(cluster: SimulatedCluster) -> Counter[int]:
-    """How many datanodes that live and do not lie have each chunk."""
+    """Return how many datanodes that live and do not lie have each chunk."""
     chunks = cluster.coordinator.cluster.chunks
     held = [replica for datanode in cluster.datanodes if datanode.node.up for replica in datanode.store.replicas()]
     return Counter(replica.chunk for replica in held if chunks.get(replica.chunk) is not None)
@@ -45,7 +45,7 @@ def real_replicas(cluster: SimulatedCluster) -> Counter[int]:
 @pytest.mark.parametrize("seed", seeds(3))
 @pytest.mark.parametrize("lose", [0.0, 0.02], ids=["", "messages lost"])
 @pytest.mark.evidence("liars-lose-nothing")
-def test_what_only_liars_claim_never_causes_the_deletion_of_a_real_replica(seed: int, lose: float) -> None:
+def test_liars_claims_never_cause_the_deletion_of_a_real_replica(seed: int, lose: float) -> None:
     """`DropWatch` looks at each order to delete: enough that do not lie must hold the chunk besides."""
     cluster, model = written_cluster(seed, lose)
     world, random = cluster.world, Random(seed)

@@ -61,7 +61,7 @@ _TOKENS_LIVE_S = 120.0
 
 
 class Asked:
-    """What clients ask of the coordinator, by the names of the messages."""
+    """Record the requests of clients to the coordinator, by the names of the messages."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.names: list[str] = []
@@ -107,7 +107,7 @@ def test_the_third_file_that_follows_at_once_and_all_after_it_are_one_call_each(
 
 
 @pytest.mark.evidence("unused-chunk")
-def test_what_is_not_used_in_time_is_no_load_for_longer_than_others_and_is_not_used_late() -> None:
+def test_preallocated_chunk_unused_in_time_is_no_longer_load_and_not_used_late() -> None:
     cluster, client = started()
     small = with_one_in_hand(cluster, client)
     assert len(cluster.coordinator.cluster.pipelines()) == 1
@@ -194,7 +194,7 @@ def fenced_off() -> fx.Steps[str]:
 )
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "by CREATE"])
 @pytest.mark.evidence("create-fails")
-def test_what_is_refused_at_once_is_refused_as_by_create_and_what_was_written_is_gone_soon(
+def test_publication_is_refused_as_by_create_and_its_chunk_is_gone_soon(
     prepare: Callable[[], fx.Steps[str]], refusal: type[PeacefsError], at_once: bool
 ) -> None:
     cluster, client = started()
@@ -324,7 +324,7 @@ def test_token_ends_and_what_was_written_with_it_is_garbage_then() -> None:
 
 
 @pytest.mark.evidence("unused-chunk")
-def test_what_a_coordinator_before_has_placed_is_as_good_after_its_restart() -> None:
+def test_preallocated_chunk_is_as_good_after_a_restart() -> None:
     cluster, client = started()
     small = with_one_in_hand(cluster, client)
     cluster.coordinator.crash()

@@ -105,7 +105,7 @@ def test_nothing_that_datanodes_hold_is_lost_and_no_number_comes_twice(seed: int
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_what_was_kept_goes_after_the_floor_is_released_and_nothing_else(seed: int) -> None:
+def test_chunks_kept_by_the_floor_go_after_its_release_and_nothing_else(seed: int) -> None:
     cluster, random = cluster_with_short_lived_tokens(seed), Random(seed)
     known = write_files(cluster, "known", 4, random)
     backup = cluster.coordinator.back_up()

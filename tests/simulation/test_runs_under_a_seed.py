@@ -23,15 +23,15 @@ from peacefs.protocol.runtime import effects as fx
 _ROOT = "/checkpoints/query"
 _RUNS = 4
 _OPERATIONS = 40
-#: Who only reads is led to the same place by the path of any run.
+#: A reader is led to the same place by the path of any run.
 _READS = ("read", "read snapshot", "read copy")
 
 
 @dataclass
 class Driver(PrivateDirectory):
-    """Of one run; does not know that it has been followed, and goes on."""
+    """The driver of one run; it does not know that another has followed, and goes on."""
 
-    #: Whether another run has been asked for, and whether it has begun for certain.
+    #: True once another run has been requested; and once it has begun for certain.
     followed: bool = False
     fenced: bool = False
     refused: int = 0

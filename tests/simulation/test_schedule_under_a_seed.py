@@ -29,7 +29,7 @@ WRITERS = 10
 #: As Spark tries a task again.
 ATTEMPTS = 4
 SLOTS = 2
-#: What copies that are no longer needed may take to end.
+#: Copies that are no longer needed may take so long to end.
 _LAST_COPIES_S = 10.0
 #: Late: a grant may come when it is of no use any more.
 HOSTILE = Network(lose=0.01, duplicate=0.05, delay=0.02, delay_s_max=grant_open_s + 20.0)
@@ -139,7 +139,7 @@ class Story:
         return self.cluster.coordinator.files.schedule.scheduling
 
     def _look(self, node: Node, effect: fx.Effect) -> None:
-        """How many chunks come through heads that live to each datanode."""
+        """Count the chunks that come through live heads to each datanode."""
         if not self.is_bounded or not isinstance(effect, fx.Send | fx.Connect):
             return
         through: dict[str, int] = {}

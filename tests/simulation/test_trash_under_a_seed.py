@@ -103,7 +103,7 @@ class Thrower:
 
 @pytest.mark.parametrize("seed", seeds(3))
 @pytest.mark.evidence("answers-survive-kill")
-def test_what_is_thrown_away_stays_for_its_time_and_then_goes_with_its_data(seed: int) -> None:
+def test_trash_stays_for_its_time_and_then_goes_with_its_data(seed: int) -> None:
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed, trash_minutes=_MINUTES)
     world, random = cluster.world, Random(seed)

@@ -18,7 +18,7 @@ from peacefs.protocol.runtime import effects as fx
 
 
 def find_bytes(disk: Disk, chunk: ChunkId) -> tuple[str, str, int, int] | None:
-    """Where a replica lies: a directory, how the file's name there begins, from which byte on, and how many."""
+    """Return where a replica lies: directory, beginning of the file's name, offset, and length."""
     place = disk.store._index.find(chunk)
     if place is None:
         return None
@@ -30,7 +30,7 @@ def find_bytes(disk: Disk, chunk: ChunkId) -> tuple[str, str, int, int] | None:
 
 
 class WatchedDisks(DiskSet):
-    """What a seal returns is what the index shows, unless it is lost by then, and would survive a crash."""
+    """Check that a sealed replica is what the index shows unless lost by then, and would survive a crash."""
 
     def __init__(self, disks: Sequence[Disk], medium: SimulatedDisk, rng: Random, changes: Changes) -> None:
         super().__init__(disks, rng=rng, on_lost=changes.removed)

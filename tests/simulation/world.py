@@ -57,7 +57,7 @@ class SimulatedConnection(fx.Connection):
         self.inbox: deque[Frame] = deque()
         self.reader = FrameReader()
         self.sealer: Sealer | None = None
-        #: Who waits for a message, in which of their turns: they may have given up since.
+        #: The task that waits for a message, and in which of its turns: it may have given up since.
         self.receiver: tuple[Task, int] | None = None
         self.reads_descriptor = False
         #: So much of a payload the receiver takes with its head, and what it has not taken of it yet.
@@ -80,7 +80,7 @@ class SimulatedConnection(fx.Connection):
         return head + payload if self.sealer is None else b"".join(self.sealer.seal(head, payload))
 
     def begin(self, frame: Frame) -> Frame:
-        """What of a frame that has come the receiver takes first."""
+        """Return how much of an arrived frame the receiver takes first."""
         assert not self.rest, "the payload before has not been received to its end"
         if self.payload_max is None:
             return frame
@@ -100,15 +100,15 @@ class Node:
     name: str
     disk: SimulatedDisk
     up: bool = True
-    #: What its disk takes longer for everything than others do.
+    #: The extra time that its disk takes for everything.
     disk_lag_s: float = 0.0
     generation: int = 0
     listeners: dict[fx.Address, Callable[[SimulatedConnection], Steps]] = field(default_factory=dict)
     connections: list[SimulatedConnection] = field(default_factory=list)
     idle: dict[fx.Address, list[SimulatedConnection]] = field(default_factory=dict)
-    #: How far its clock on the wall is ahead of the world's; may jump. What it measures time with does not.
+    #: The lead of its wall clock over the world's; may jump. The clock for durations does not.
     clock_ahead_s: float = 0.0
-    #: What a participant here takes for the time on the wall, where that is not the node's own clock.
+    #: The wall clock of a participant here, where it is not the node's own.
     clock: Callable[[], float] | None = None
     #: Called once each when it goes down.
     when_down: list[Callable[[], None]] = field(default_factory=list)
@@ -125,7 +125,7 @@ class Task:
     done: bool = False
     result: Any = None
     error: BaseException | None = None
-    #: Whether all ends with it when it fails.
+    #: True if the whole run ends when it fails.
     is_vital: bool = False
     #: Rises at every resumption, so that a timer of an earlier effect finds itself out of date.
     turn: int = 0
@@ -133,7 +133,7 @@ class Task:
 
 @dataclass
 class Network:
-    """What may happen to a message, each with a chance of its own.
+    """The faults that may befall a message, each with a chance of its own.
 
     A message of a byte stream cannot come twice, nor overtake another: to be lost is to stall its connection, and
     one that is late holds up those behind it. To be cut is to arrive in part; then the connection breaks.
@@ -144,7 +144,7 @@ class Network:
     delay: float = 0.0
     delay_s_max: float = 0.0
     cut: float = 0.0
-    #: Whether who connects is on the host of the other end.
+    #: The chance that a connecting node is on the host of the other end.
     one_host: float = 0.0
     #: Pairs of nodes between which nothing arrives any more, and neither is told.
     separated: set[frozenset[str]] = field(default_factory=set)
@@ -359,19 +359,19 @@ class World:
         return self.random.uniform(0.0001, 0.003)
 
     def transit_s(self) -> float:
-        """How long the next message is under way."""
+        """Return how long the next message is under way."""
         late = self._happens(self.network.delay)
         self.messages_delayed += late
         return self._latency_s() + (self.random.uniform(0.0, self.network.delay_s_max) if late else 0.0)
 
     def times(self) -> int:
-        """How often the next message comes, unless it is lost."""
+        """Return how often the next message arrives, unless it is lost."""
         twice = self._happens(self.network.duplicate)
         self.messages_duplicated += twice
         return 2 if twice else 1
 
     def loses(self) -> bool:
-        """Whether the next message is lost."""
+        """Return whether the next message is lost."""
         lost = self._happens(self.network.lose)
         self.messages_lost += lost
         return lost

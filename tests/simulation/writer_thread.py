@@ -23,7 +23,7 @@ from peacefs.coordinator.metadata.store import Transaction
 T = TypeVar("T")
 _COMMIT_S_MAX = 0.004
 _OVERTAKES = 0.3
-#: How long the loop may be busy with others before it hears of a commit: mostly a moment.
+#: The loop may be busy with others for so long before it hears of a commit: mostly a moment.
 _HEARD_AFTER_S = (0.001, 0.004, 0.02, 0.3)
 
 
@@ -96,7 +96,7 @@ class WriterThread:
 
 
 class _OvertakenConnection:
-    """What a reader needs of a connection. Within a view nobody overtakes."""
+    """The part of a connection that a reader needs. Within a view nobody overtakes."""
 
     def __init__(self, connection: sqlite3.Connection, overtake: Callable[[], None]) -> None:
         self._connection = connection

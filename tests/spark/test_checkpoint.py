@@ -1,4 +1,4 @@
-"""Which batches a checkpoint directory says were begun and committed."""
+"""The batches that a checkpoint directory records as begun and as committed."""
 
 from __future__ import annotations
 

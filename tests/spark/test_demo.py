@@ -40,7 +40,7 @@ def test_a_killed_query_comes_back_exact(tmp_path: Path) -> None:
     system.mkdir()
     done = subprocess.run(
         [*DEMO, "--input", str(log), "--dir", str(work), "--json"],
-        # What Python and Java take for the system's place of temporary files, as `/tmp` is.
+        # The place that Python and Java take for the system's temporary files, as `/tmp` is.
         env={**os.environ, "TMPDIR": str(system), "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={system}"},
         capture_output=True,
         text=True,
@@ -86,7 +86,7 @@ def test_ctrl_c_leaves_nothing_running_and_nothing_behind(tmp_path: Path) -> Non
     assert not work.exists() or not list(work.iterdir())
 
 
-def test_what_cannot_work_is_said_in_one_line(tmp_path: Path) -> None:
+def test_demo_that_cannot_work_says_so_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "something").write_text("")
     for arguments in (["--input", str(tmp_path / "absent.log")], ["--dir", str(tmp_path)]):
         done = subprocess.run([*DEMO, *arguments], capture_output=True, text=True, timeout=180, check=False)

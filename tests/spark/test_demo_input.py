@@ -1,4 +1,4 @@
-"""Which log the demo reads."""
+"""The log that the demo reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo says in the end."""
+"""The demo's final table."""
 
 from __future__ import annotations
 

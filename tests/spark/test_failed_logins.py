@@ -61,7 +61,7 @@ def test_the_innermost_cause_is_the_reason_in_one_line() -> None:
     assert root_cause(Thrown("a", Thrown("b", cause))) == "java.io.IOException: no datanode is alive"
 
 
-def test_of_a_failed_task_the_reason_is_what_failed_in_it() -> None:
+def test_reason_of_a_failed_task_is_what_failed_in_it() -> None:
     from peacefs.spark_connector.demo.failed_logins import root_cause
 
     text = (
@@ -102,7 +102,7 @@ def test_a_run_that_spark_stops_says_why_in_its_last_line(tmp_path: Path) -> Non
 
 
 def uncommit_last_batch(checkpoint: Path) -> None:
-    """What a kill leaves that comes after the sink's commit of a batch and before the query's own."""
+    """Undo the query's own commit: as after a kill between the sink's commit of a batch and the query's."""
     last = max(int(entry.name) for entry in (checkpoint / "commits").iterdir() if entry.name.isdecimal())
     for name in (str(last), f".{last}.crc"):
         (checkpoint / "commits" / name).unlink()

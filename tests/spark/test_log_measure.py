@@ -1,4 +1,4 @@
-"""What is measured of a log before a stream reads it, and which years it is taken for."""
+"""The measure of a log before a stream reads it, and the years that it is taken for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from Spark's reports of its batches."""
+"""Spark's reports of its batches, as they are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_batch_is_read_with_the_times_of_its_checkpoint_writes(tmp_path: Path)
     assert read_progress(path) == [BatchProgress(7, 900, 42, 20.0)]
 
 
-def test_of_a_batch_that_ran_twice_the_second_run_counts_and_a_torn_line_does_not(tmp_path: Path) -> None:
+def test_batch_that_ran_twice_counts_its_second_run_and_no_torn_line(tmp_path: Path) -> None:
     path = tmp_path / "progress.jsonl"
     runs = [report(0, walCommit=1), report(1, walCommit=2), report(1, walCommit=3)]
     path.write_text("".join(json.dumps(run) + "\n" for run in runs) + '{"batchId": 2, "dur')

@@ -1,4 +1,4 @@
-"""What a driver reports reaches the coordinator, and the query neither waits nor fails when it does not."""
+"""A driver's reports reach the coordinator, and the query neither waits nor fails when they do not."""
 
 from __future__ import annotations
 
@@ -76,9 +76,7 @@ def reporter(coordinator: Coordinator) -> Iterator[QueryReporter]:
     made.stop()
 
 
-def test_what_spark_says_is_sent_in_order_and_the_end_last(
-    reporter: QueryReporter, coordinator: Coordinator
-) -> None:
+def test_reports_are_sent_in_order_and_the_end_last(reporter: QueryReporter, coordinator: Coordinator) -> None:
     reporter.follow(QUERY, LOCATION)
     for batch in range(3):
         reporter.onQueryProgress(progress(batch))
@@ -134,7 +132,7 @@ def test_a_reporter_stops_in_time_although_nobody_answers(
     assert not reporter._thread.is_alive()
 
 
-def test_who_is_refused_says_no_more(reporter: QueryReporter, coordinator: Coordinator) -> None:
+def test_reporter_that_is_refused_says_no_more(reporter: QueryReporter, coordinator: Coordinator) -> None:
     coordinator.fault = AccessDenied("no")
     reporter.follow(QUERY, LOCATION)
     wait_until(lambda: not reporter._followed, "the refusal")

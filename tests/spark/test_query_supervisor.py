@@ -27,7 +27,7 @@ class World:
         self.log = [STOPPED + "java.io.IOException: gateway gone"]
         self.observed: list[int] = []
         self.told: list[str] = []
-        #: Of a processor, and of its log.
+        #: The share of a processor, and of its log.
         self.share = 0.0
         self.said_lines = 0
 

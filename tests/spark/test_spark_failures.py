@@ -1,4 +1,4 @@
-"""What Spark failed with is told in one line, from what Py4J gives for it."""
+"""Spark's failures are told in one line, from what Py4J gives for them."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_store_gives_back_what_was_written(store: CheckpointStore) -> None:
     assert pages_of(store, 3, 3, 6) == pages_of(store, 11, 3, 6) == b"aaaabb"
     assert pages_of(store, 10, 10, 4) == pages_of(store, 11, 10, 4) == b"cccc"
     assert pages_of(store, 11, 11, 0) == b""
-    # What is referred to outlives the checkpoint that it came with.
+    # Pages that others refer to outlive the checkpoint that they came with.
     store.remove("unit", 3)
     store.remove("unit", 10)
     store.remove("unit", 10)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from store.seeded_driver import SeededDriver
 from store.simulated_disk import SimulatedDisk
 
-from peacefs.datanode.store.chunk_store import ChunkStore, Recovery, Sealed
+from peacefs.datanode.store.chunk_store import ChunkStore, Sealed, StoreRecovery
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB
@@ -39,7 +39,7 @@ class Machine(ABC):
         self.directory = directory
         self.lost: list[Replica] = []
         self.store: ChunkStore
-        self.recovery: Recovery
+        self.recovery: StoreRecovery
 
     @abstractmethod
     def run(self, steps: fx.Steps[T]) -> T: ...
@@ -56,7 +56,7 @@ class Machine(ABC):
 
     @abstractmethod
     def open_files(self) -> int:
-        """How many files of the store are open."""
+        """Return how many files of the store are open."""
 
     def start(self, **options: Any) -> ChunkStore:
         """A new process finds what the last one left; what that one had in memory is gone."""
@@ -88,7 +88,7 @@ class Machine(ABC):
 def write_chunk(
     store: ChunkStore, chunk: int, version: int, data: bytes, packet_bytes: int = MIB
 ) -> fx.Steps[Sealed]:
-    """What a hop of a pipeline does with a chunk."""
+    """Write a chunk as a hop of a pipeline does."""
     staged = store.stage(chunk, version)
     *before, last = range(0, max(len(data), 1), packet_bytes)
     for at in before:
@@ -140,7 +140,7 @@ class RealMachine(Machine):
     def open_files(self) -> int:
         count = 0
         for descriptor in Path("/proc/self/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):  # That of the listing itself.
+            with contextlib.suppress(FileNotFoundError):  # The descriptor of the listing itself.
                 count += str(descriptor.readlink()).startswith(self.directory)
         return count
 

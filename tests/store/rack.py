@@ -12,7 +12,7 @@ from store.simulated_disk import SimulatedDisk
 from peacefs.datanode.disks.disk import Disk, DiskState
 from peacefs.datanode.disks.disk_set import DiskSet
 from peacefs.datanode.store.chunk_store import ChunkStore
-from peacefs.datanode.store.recovery_report import Recovery
+from peacefs.datanode.store.recovery_report import StoreRecovery
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Replica
 from peacefs.protocol.runtime import effects as fx
@@ -37,7 +37,7 @@ class Rack:
         self.medium.perform(fx.SyncDirectory("/"))
         self.start()
 
-    def start(self) -> Recovery:
+    def start(self) -> StoreRecovery:
         self.lost: list[Replica] = []
         self.failed: list[tuple[str, int]] = []
         self.disks = [

@@ -22,7 +22,7 @@ class PowerLoss(BaseException):
 @dataclass(eq=False)
 class _Task:
     steps: fx.Steps[Any]
-    #: What it asked for last; None before it has begun.
+    #: Its last request; None before it has begun.
     effect: fx.Effect | None = None
     #: Its result, or the error that it ended with.
     outcome: Any = None

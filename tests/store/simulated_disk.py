@@ -173,7 +173,7 @@ class SimulatedDisk:
             fx.AppendToFile: self._append,
             fx.ReadAt: lambda e: bytes(memoryview(self._inode(e.file).cached)[e.offset : e.offset + e.length]),
             fx.ReadAhead: lambda e: None,
-            # What it begins may or may not be done at the next crash, which is true of all that is pending.
+            # The writeback may or may not be done at the next crash, which is true of all that is pending.
             fx.StartWriteback: lambda e: None,
             fx.Sync: lambda e: self._inode(e.file).sync(),
             fx.DropCached: lambda e: self._inode(e.file).drop_cached(),
@@ -253,7 +253,7 @@ class SimulatedDisk:
 
     @property
     def open_files(self) -> int:
-        """How many files are open."""
+        """Return how many files are open."""
         return len(self._open_files)
 
     def available_bytes(self) -> int:
@@ -265,7 +265,9 @@ class SimulatedDisk:
             yield path, bytes(inode.cached)
 
     def is_on_medium(self, directory: str, begins: str, offset: int, length: int) -> bool:
-        """Whether so many bytes of the file whose name begins so would survive a crash as a reader sees them."""
+        """Return whether so many bytes of the file whose name begins so would survive a crash as a reader sees
+        them.
+        """
         inode, kept = self._directory(directory), self._root
         for part in PurePosixPath(directory).parts[1:]:
             below = kept.durable.get(part)
@@ -352,7 +354,7 @@ class SimulatedDisk:
         return None
 
     def _leave_traces(self, effect: fx.Effect) -> None:
-        """What an effect does although it fails."""
+        """Do what an effect does although it fails."""
         if isinstance(effect, fx.AppendToFile):
             inode = self._inode(effect.file)
             data = b"".join(effect.buffers)

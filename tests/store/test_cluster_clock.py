@@ -19,7 +19,7 @@ def test_before_the_coordinator_was_heard_its_own_clock_is_all_there_is() -> Non
     assert clocks.cluster.now_s() == 1000.0
 
 
-def test_what_the_coordinator_said_goes_on_evenly_while_its_own_clock_jumps() -> None:
+def test_cluster_clock_goes_on_evenly_while_its_own_clock_jumps() -> None:
     clocks = Clocks()
     clocks.cluster.heard(7000.0)
     clocks.even_s += 5

@@ -1,4 +1,4 @@
-"""What becomes of deleted chunks and of the room that they took, on a real disk and on the simulated one alike."""
+"""Compaction of deleted chunks and reuse of their room, on a real disk and on the simulated one alike."""
 
 from __future__ import annotations
 

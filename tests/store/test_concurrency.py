@@ -37,7 +37,7 @@ def test_a_delete_does_not_take_away_what_is_sealed_after_it(content: bytes) -> 
 
 
 @SIZES
-def test_of_two_contents_for_one_version_the_first_to_be_sealed_stays(content: bytes) -> None:
+def test_first_sealed_content_of_a_version_stays(content: bytes) -> None:
     other = content[::-1]
     winners = set()
     for seed in range(SEEDS):
@@ -56,7 +56,7 @@ def test_of_two_contents_for_one_version_the_first_to_be_sealed_stays(content: b
 
 
 @SIZES
-def test_of_many_versions_at_once_the_highest_stays(content: bytes) -> None:
+def test_highest_of_many_versions_at_once_stays(content: bytes) -> None:
     for seed in range(SEEDS):
         machine = SimulatedMachine(seed)
         store = machine.start()

@@ -1,4 +1,4 @@
-"""What the chunk store promises to writers and readers, on a real disk and on the simulated one alike."""
+"""The chunk store's contract with writers and readers, on a real disk and on the simulated one alike."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LENGTHS = [
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_what_was_sealed_is_read_back_and_survives_a_restart(machine: Machine, length: int) -> None:
+def test_sealed_replica_is_read_back_and_survives_a_restart(machine: Machine, length: int) -> None:
     data = data_of(length)
     sealed = machine.put(CHUNK, 5, data)
     assert sealed == (length, chunk_checksum(block_checksums(data)))
@@ -148,7 +148,7 @@ def test_a_discarded_chunk_leaves_nothing_behind(machine: Machine, content: byte
 
 
 @pytest.mark.evidence("half-written-files")
-def test_what_a_killed_process_left_unfinished_is_removed_at_the_next_start(machine: Machine) -> None:
+def test_unfinished_replica_of_a_killed_process_is_removed_at_the_next_start(machine: Machine) -> None:
     staged = machine.store.stage(CHUNK, 5)
     data = data_of(MIB)
     machine.run(machine.store.write(staged, block_checksums(data), data))
@@ -238,7 +238,7 @@ def test_a_newer_version_replaces_the_older_one_for_good(
     assert machine.get(CHUNK) == data_of(new_length, 1)
 
 
-def test_whoever_stages_a_higher_version_fences_the_lower_one(machine: Machine, content: bytes) -> None:
+def test_higher_staged_version_fences_the_lower_one(machine: Machine, content: bytes) -> None:
     store = machine.store
     slow = store.stage(CHUNK, 5)
     machine.run(store.write(slow, block_checksums(content[:BLOCK]), content[:BLOCK]))

@@ -17,7 +17,7 @@ from peacefs.datanode.rate_limiter import CopyBudget
         [(7.0, 0, 7.0), (7.0, 20, 7.0), (7.0, 0, 7.0), (7.0, 5, 7.5)],
     ],
 )
-def test_what_was_saved_may_go_at_once_and_the_rest_in_turn(story: list[tuple[float, int, float]]) -> None:
+def test_copy_budget_saved_may_go_at_once_and_the_rest_in_turn(story: list[tuple[float, int, float]]) -> None:
     budget = CopyBudget(10.0, burst_bytes=20)
     for now_s, size, send_at_s in story:
         assert budget.reserve(now_s, size) == pytest.approx(send_at_s)

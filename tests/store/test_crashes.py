@@ -32,7 +32,7 @@ SEGMENT_BYTES = 30_000
 
 @dataclass
 class Acknowledged:
-    """What writers and deleters were told, to hold the store to after a crash."""
+    """The acknowledgements to writers and deleters, to hold the store to after a crash."""
 
     #: Everything that anybody tried to write, by chunk and version.
     attempts: dict[tuple[int, int], bytes] = field(default_factory=dict)
@@ -170,7 +170,7 @@ def test_a_crash_alone_never_damages_a_segment_that_was_ended() -> None:
         assert machine.recovery.damaged_bytes == machine.recovery.torn_bytes == 0
 
 
-def test_of_two_copies_that_a_crash_in_compaction_leaves_a_delete_kills_both() -> None:
+def test_delete_kills_both_copies_that_a_crash_in_compaction_leaves() -> None:
     for seed in range(20):
         machine = SimulatedMachine(seed)
         store = machine.start(segment_bytes=SEGMENT_BYTES)
@@ -191,7 +191,7 @@ def test_of_two_copies_that_a_crash_in_compaction_leaves_a_delete_kills_both() -
 
 
 @pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
-def test_what_a_start_accepts_survives_the_next_crash(content: bytes) -> None:
+def test_replica_that_a_start_accepts_survives_the_next_crash(content: bytes) -> None:
     """A process is killed, the kernel keeps what it wrote; its successor counts on it; then the power fails."""
     accepted_unacknowledged = 0
     for seed in range(8):
@@ -270,7 +270,7 @@ class Life:
                 assert_counts_are_right(self.machine.store)
 
     def excuse_lost(self) -> None:
-        """What the store has reported as lost is repaired from elsewhere."""
+        """Take out the replicas that the store has reported as lost, which are repaired from elsewhere."""
         for replica in self.machine.lost:
             if self.model.sealed.get(replica.chunk, 0) <= replica.version:
                 self.model.sealed.pop(replica.chunk, None)
@@ -278,7 +278,7 @@ class Life:
 
 
 def assert_counts_are_right(store: ChunkStore) -> None:
-    """What each segment counts as alive is what the index has in it."""
+    """Check that each segment counts as alive exactly what the index has in it."""
     for number, segment in store._segments._segments.items():
         in_index = [record_bytes(place.length) for _chunk, place in store._index.in_segment(number)]
         assert segment.live_bytes == sum(in_index)

@@ -1,4 +1,4 @@
-"""Which directories a datanode starts with, and which not."""
+"""The directories with which a datanode starts, and those with which it does not."""
 
 from __future__ import annotations
 

@@ -178,9 +178,7 @@ def test_between_the_copy_and_the_removal_one_of_the_two_counts_and_a_start_drop
 @pytest.mark.parametrize("seed", range(40))
 @CONTENTS
 @pytest.mark.evidence("killed-in-disk-move")
-def test_what_writers_readers_and_deletes_do_meanwhile_has_the_outcome_that_it_has_without(
-    content: bytes, seed: int
-) -> None:
+def test_disk_balancing_changes_no_outcome_of_writes_reads_and_deletes(content: bytes, seed: int) -> None:
     random = Random(seed)
     rack = LopsidedRack()
     rack.pile_up(2, content)
@@ -285,7 +283,7 @@ def test_a_run_keeps_to_its_rate(rack: LopsidedRack) -> None:
     rack.driver.renew = lambda: rack.ask(rate=MIB)  # type: ignore[method-assign]
     assert rack.balance(rate=MIB).phase == "balanced"
     assert rack.counts() == [1, 1, 1]
-    # What is left of a budget for a while may be used at once, a packet of it.
+    # A budget that is left unused for a while may be used at once, a packet of it.
     assert 0.9 <= rack.driver.slept_s <= 2.0
 
 

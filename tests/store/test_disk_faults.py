@@ -1,4 +1,4 @@
-"""What writers and readers see when the disk is full, or fails, or takes no fsync."""
+"""The view of writers and readers when the disk is full, or fails, or takes no fsync."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_failed_fsync_is_never_tried_again_into_success(simulated: SimulatedMa
     assert simulated.get(CHUNK) == SMALL == simulated.get(CHUNK + 1)
 
 
-def test_what_a_failed_fsync_spared_is_moved_to_another_segment(simulated: SimulatedMachine) -> None:
+def test_records_that_a_failed_fsync_spared_move_to_another_segment(simulated: SimulatedMachine) -> None:
     for number in range(5):
         simulated.put(CHUNK + number, 5, SMALL)
     (name,) = simulated.segment_files()
@@ -125,7 +125,7 @@ def test_what_a_failed_fsync_spared_is_moved_to_another_segment(simulated: Simul
 
 
 @pytest.mark.evidence("fsync-fails")
-def test_what_a_failed_fsync_turns_out_to_have_cost_is_dropped_and_reported(
+def test_records_that_a_failed_fsync_cost_are_dropped_and_reported(
     simulated: SimulatedMachine,
 ) -> None:
     """The medium lost an acknowledged record while memory still held it: reading back past memory shows it."""

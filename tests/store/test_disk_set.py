@@ -365,7 +365,7 @@ def test_readers_and_writers_leave_nothing_behind(rack: Rack) -> None:
 
 
 @CONTENTS
-def test_what_was_sealed_is_there_after_a_crash_on_every_disk(rack: Rack, content: bytes) -> None:
+def test_sealed_replica_survives_a_crash_on_every_disk(rack: Rack, content: bytes) -> None:
     rack.fill(20, content)
     rack.medium.crash()
     recovery = rack.start()

@@ -34,7 +34,7 @@ def test_the_curve_is_read_from_the_command_line() -> None:
         ("2=1,2=3", "must rise"),
     ],
 )
-def test_what_is_no_curve_is_refused(text: str, said: str) -> None:
+def test_curve_that_is_none_is_refused(text: str, said: str) -> None:
     with pytest.raises(BadRequest, match=said):
         parse_curve(text)
 
@@ -62,7 +62,7 @@ def test_an_idle_disk_saves_nothing_up() -> None:
 
 
 def _stored(disk: EmulatedDisk, data: bytes, *, sums: bytes) -> fx.Steps[float]:
-    """How long it took."""
+    """Store a chunk and return how long it took."""
     begun_s = yield from fx.now()
     staged = disk.stage(1, 1)
     yield from disk.write(staged, sums, data)

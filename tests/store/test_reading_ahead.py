@@ -1,4 +1,4 @@
-"""What a disk is asked for before its reader gets there."""
+"""Read-ahead asks the disk for bytes before their reader gets there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the store asks to be synced, Linux is asked for, and has done before the chunk exists.
+"""Every sync that the store requests is requested of Linux, and done before the chunk exists.
 
 That the store asks for all that it needs is seen with a disk that forgets what was not synced (`test_crashes`);
 that its real driver passes it on, here.

@@ -1,4 +1,4 @@
-"""What a start makes of a directory in which something is not as the last process left it."""
+"""Recovery of a directory in which something is not as the last process left it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from store.machine import Machine, data_of
 
 from peacefs.datanode.store.layout import FOOTER_BYTES, HEADER_BYTES, record_bytes
-from peacefs.datanode.store.recovery_report import Recovery
+from peacefs.datanode.store.recovery_report import StoreRecovery
 from peacefs.protocol.errors import ChecksumMismatch, ChunkNotFound
 from peacefs.protocol.limits import KIB, MIB
 from peacefs.protocol.messages import Replica
@@ -80,7 +80,7 @@ def test_damage_in_the_middle_of_a_segment_costs_the_record_that_it_hit(
 
 
 @pytest.mark.evidence("segment-damaged")
-def test_what_is_left_of_a_damaged_segment_is_moved_to_a_sound_one(machine: Machine) -> None:
+def test_sound_records_of_a_damaged_segment_move_to_a_sound_one(machine: Machine) -> None:
     contents = put_small(machine, 10)
     (name,) = machine.segment_files()
     machine.damage(name, 4 * RECORD)
@@ -249,6 +249,6 @@ def test_a_file_that_vanishes_under_a_running_store_is_noticed_by_the_first_read
 
 
 def test_the_summary_of_a_start_says_what_was_not_as_it_should_be() -> None:
-    assert Recovery(replicas=3).summary() == "3 replicas"
-    odd = Recovery(replicas=3, torn_bytes=17, damaged_files=["a", "b"])
+    assert StoreRecovery(replicas=3).summary() == "3 replicas"
+    odd = StoreRecovery(replicas=3, torn_bytes=17, damaged_files=["a", "b"])
     assert odd.summary() == "3 replicas, 17 torn bytes cut off, 2 damaged files moved aside"

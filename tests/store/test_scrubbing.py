@@ -112,7 +112,7 @@ def test_a_round_reads_every_replica_small_and_large(scrubbing: Scrubbing, machi
     assert machine.open_files() == 1, "that of the active segment"
 
 
-def test_what_rotted_is_reported_whether_small_or_large(
+def test_rotten_replica_is_reported_whether_small_or_large(
     scrubbing: Scrubbing, machine: Machine, content: bytes
 ) -> None:
     machine.put(CHUNK, 1, data_of(len(content), seed=1))
@@ -272,7 +272,7 @@ def test_a_disk_that_fails_once_condemns_nothing_and_twice_does(simulated: Simul
     assert set(scrubbing.corrupt) == {Replica(CHUNK, 1, LARGE)}
 
 
-def test_what_is_only_right_in_memory_is_found_on_the_medium(simulated: SimulatedMachine) -> None:
+def test_rot_on_the_medium_is_found_behind_a_sound_cache(simulated: SimulatedMachine) -> None:
     scrubbing = Scrubbing(simulated)
     simulated.put(CHUNK, 1, data_of(LARGE))
     (name,) = simulated.chunk_files()
@@ -292,7 +292,7 @@ def test_a_full_disk_does_not_end_scrubbing(simulated: SimulatedMachine) -> None
     assert scrubbing.rounds_done == 1
 
 
-def test_what_is_corrupt_is_still_to_be_said_after_a_full_report() -> None:
+def test_corrupt_replica_is_still_to_be_reported_after_a_full_report() -> None:
     changes = Changes()
     changes.added(Replica(1, 1, 1))
     changes.corrupt(Replica(2, 1, 1))

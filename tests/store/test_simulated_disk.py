@@ -28,7 +28,7 @@ def read(disk: SimulatedDisk, path: str = "/d/f") -> bytes:
     return dict(disk.files())[path]
 
 
-def test_what_was_synced_survives_every_crash() -> None:
+def test_synced_bytes_survive_every_crash() -> None:
     for seed in range(SEEDS):
         disk, file = made(seed)
         disk.perform(fx.AppendToFile(file, [DATA[:100], DATA[100:]]))
@@ -37,7 +37,7 @@ def test_what_was_synced_survives_every_crash() -> None:
         assert read(disk) == DATA
 
 
-def test_what_was_not_synced_survives_wholly_in_part_or_not_at_all() -> None:
+def test_unsynced_bytes_survive_wholly_in_part_or_not_at_all() -> None:
     kinds = set()
     for seed in range(SEEDS):
         disk, file = made(seed)

@@ -1,4 +1,4 @@
-"""Whose a datanode directory is, and what a datanode is told that may not have it."""
+"""The owner of a datanode directory, and the refusal for a datanode that may not have it."""
 
 from __future__ import annotations
 

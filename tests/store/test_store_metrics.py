@@ -1,4 +1,4 @@
-"""What a datanode counts of its store, for Prometheus: segments, fsyncs, compaction, faults, scrubbing, moves."""
+"""A datanode's metrics of its store: segments, fsyncs, compaction, faults, scrubbing, moves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rack() -> Watched:
 
 
 class Growth:
-    """How much counters have grown since."""
+    """The growth of counters since it was made."""
 
     def __init__(self, *names: str) -> None:
         self._before = {name: counted(name) for name in names}
@@ -47,7 +47,7 @@ class Growth:
         return counted(name) - self._before[name]
 
 
-def test_what_is_alive_and_what_is_dead_is_seen_for_each_disk(rack: Watched) -> None:
+def test_live_and_dead_bytes_are_seen_for_each_disk(rack: Watched) -> None:
     grown = Growth("peacefs_segment_batch_records_count", "peacefs_segment_batch_records_sum")
     rack.pile_up(10, SMALL)
     assert grown["peacefs_segment_batch_records_sum"] == 10
@@ -64,7 +64,7 @@ def test_what_is_alive_and_what_is_dead_is_seen_for_each_disk(rack: Watched) -> 
     assert shown["peacefs_store_live_bytes"] == 0 and shown["peacefs_store_dead_bytes"] >= alive
 
 
-def test_what_compaction_does_about_it_is_counted() -> None:
+def test_compaction_is_counted() -> None:
     machine = SimulatedMachine()
     machine.start(segment_bytes=20_000)
     for number in range(100):

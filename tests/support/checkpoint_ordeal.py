@@ -103,7 +103,7 @@ def flip_unseen(path: Path) -> None:
 
 
 def _flipped(path: Path) -> bytes:
-    """Of text a digit, which becomes another, so that it can be read as before."""
+    """Flip a byte; in text a digit becomes another, so that it can be read as before."""
     data = bytearray(path.read_bytes())
     digits = [place for place, byte in enumerate(data) if chr(byte).isdigit()]
     if path.suffix == ".sst":
@@ -143,7 +143,7 @@ def applies(harm: str, path: Path) -> bool:
 
 # -- kinds of files --------------------------------------------------------------------------------
 
-#: Of the logs it matters whether there is state, and whether commits name it; not how it is packed.
+#: For the logs it matters whether there is state, and whether commits name it; not how it is packed.
 _WITH_LOGS = ("copy", "rocksdb")
 _COMMITS = ("commit of the last batch done", "older commit")
 _STATE_KINDS = (

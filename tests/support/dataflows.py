@@ -24,7 +24,7 @@ class Sample:
     """A query with two units, `first` and `second`, and the sink `out`."""
 
     network: Network
-    #: Of what a row of the output speaks, for the judge of recovery.
+    #: The subject of a row of the output, for the judge of recovery.
     subject: Callable[[Row], Hashable]
     carries: Callable[[Row], Iterable[Hashable]] | None = None
     #: The unit with the operator that gives the class. What follows it treats rows one by one.

@@ -1,4 +1,4 @@
-"""What a port for datanodes stands before: the operations on files of a coordinator that has none yet."""
+"""The operations on files behind a port for datanodes, of a coordinator that has none yet."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from support.spoken_link import SIGNER
 from peacefs.coordinator.core import CoordinatorCore
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.operations.context import OperationContext
-from peacefs.coordinator.operations.core_driver import Links
+from peacefs.coordinator.operations.core_driver import DatanodeSender
 
 
-def workplace_in_memory(core: CoordinatorCore, links: Links, clock: Callable[[], float]) -> OperationContext:
+def workplace_in_memory(
+    core: CoordinatorCore, links: DatanodeSender, clock: Callable[[], float]
+) -> OperationContext:
     """Over a namespace in memory."""
     metadata = SqliteMetadata.in_memory()
     metadata.begin_epoch()

@@ -42,7 +42,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class LogForm:
-    """How to read one log: where its stamp is and how it is written, and which groups are key and word."""
+    """The way to read one log: the place and form of its stamp, and the groups for key and word."""
 
     file: str
     pattern: str

@@ -49,7 +49,7 @@ class NodePort:
 
     @property
     def waiting(self) -> int:
-        """How many links have datanodes that wait to be registered."""
+        """Return how many links have datanodes that wait to be registered."""
         return self._service.waiting
 
     def hang_up(self, node: str) -> None:

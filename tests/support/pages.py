@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-#: Where the guides say that the cluster is.
+#: The address of the cluster in the guides.
 GUIDE_ADDRESS = "127.0.0.1:9870"
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-#: What ends one simple command in a line of a shell.
+#: The tokens that end one simple command in a line of a shell.
 _SEPARATORS = {"|", "||", "&&", ";", ">", ">>", "<"}
 
 
@@ -45,7 +45,7 @@ class Page:
         return _LINK.findall(self.prose)
 
     def anchors(self) -> set[str]:
-        """What `page.md#anchor` may name, by GitHub's rule."""
+        """Return the anchors that `page.md#anchor` may name, by GitHub's rule."""
         return {
             re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in _HEADING.findall(self.prose)
         }

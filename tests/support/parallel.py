@@ -27,7 +27,7 @@ SESSION_FILES = (
     "tests/spark/test_failed_logins.py",
     "tests/spark/test_query_reporter.py",
 )
-#: What starts Java, the longest first.
+#: Tests that start Java, the longest first.
 JVM = (
     "tests/spark/test_killed_queries.py",
     SESSION,
@@ -35,7 +35,7 @@ JVM = (
     "tests/spark/",
     "tests/webhdfs/test_stock_hadoop",
 )
-#: What the other workers begin with, so that no long file is left for the end.
+#: The other workers begin with these, so that no long file is left for the end.
 LONG = ("tests/services/", "tests/client/", "tests/simulation/", "tests/authentication/", "tests/webhdfs/")
 
 

@@ -47,7 +47,7 @@ def record(chunk: int, replication: int = 3, hint: tuple[str, ...] = (), version
 
 
 def proof(challenge: ReplicaChallenge, content: str = "the content") -> ReplicaProof:
-    """Of a datanode that holds `content`; with "" of one whose replica fails its checksum."""
+    """Return the proof of a datanode that holds `content`; "" stands for one whose replica fails its checksum."""
     digests = [hashlib.sha256(challenge.nonce + text.encode()).digest() for text in (content, "its checksums")]
     return ReplicaProof(challenge.chunk, challenge.version, digests[0] if content else b"", digests[1])
 

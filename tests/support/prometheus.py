@@ -1,4 +1,4 @@
-"""What Prometheus would be told."""
+"""Read the metrics as Prometheus would."""
 
 from __future__ import annotations
 

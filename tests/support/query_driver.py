@@ -33,7 +33,7 @@ Rows = list[list[Any]]
 
 
 class DriverPlan(msgspec.Struct, frozen=True):
-    """Where everything is, as URIs of Spark's but for `result`, the file that is made in the end."""
+    """The plan of a driver: its places, as URIs of Spark's but for `result`, the file that is made in the end."""
 
     coordinator: str
     queries: list[str]
@@ -111,7 +111,7 @@ class Driver:
         return _timed(lines.json(self._plan.input_uri)).withWatermark("at", f"{self._plan.delay_s} seconds")
 
     def _stream_of(self, name: str) -> DataFrame:
-        """What another query has written, a few files a batch."""
+        """Stream the output of another query, a few files a batch."""
         schema = self._session.read.parquet(self._output(name)).schema
         files = self._session.readStream.schema(schema).option("maxFilesPerTrigger", _FILES_A_BATCH)
         return files.parquet(self._output(name))

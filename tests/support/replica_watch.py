@@ -9,7 +9,7 @@ from peacefs.coordinator.cluster.replica_history import ReplicaHistory
 from peacefs.coordinator.cluster.replica_states import TRANSITIONS, ReplicaEvent, ReplicaState, follow
 from peacefs.protocol.ids import ChunkId, NodeId
 
-#: What time does to replicas without a word: it is told of no replica alone.
+#: The events of a replica that only time brings: no message names the replica.
 _SILENT = {ReplicaState.LOST: ReplicaEvent.SWEPT, ReplicaState.DELETING: ReplicaEvent.LAPSED}
 _COMPARED_MAX = 2_000
 

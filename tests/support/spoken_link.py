@@ -1,4 +1,4 @@
-"""What a datanode says to its coordinator, word by word over a real connection."""
+"""Talk to a coordinator as a datanode does, word by word over a real connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIGNER = Signer(b"the secret of the test")
 
 
 def told_by(talk: Generator[Message, Message, Peer], answer: Message) -> Peer:
-    """What one side of a handshake makes of the other's answer."""
+    """Return what one side of a handshake makes of the other's answer."""
     try:
         talk.send(answer)
     except StopIteration as end:
@@ -81,7 +81,7 @@ class Datanode:
         return (await self.receive()).message
 
     async def has_ended(self) -> bool:
-        """Whether the coordinator hangs up."""
+        """Return whether the coordinator hangs up."""
         try:
             return await asyncio.wait_for(self._reader.read(65536), 10) == b""
         except ConnectionError:

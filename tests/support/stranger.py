@@ -35,7 +35,7 @@ class Stranger:
 
     @property
     def connections(self) -> int:
-        """How many have come so far. Who was refused by it has been taken before."""
+        """Return how many connections have come so far. One that was refused by it has been taken before."""
         with self._lock:
             return len(self._taken)
 

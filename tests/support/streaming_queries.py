@@ -117,7 +117,7 @@ def _batch_totals(events: Events, _horizon_s: int) -> DataFrame:
 
 
 class Portrait(StatefulProcessor):
-    """Of each key: how many events (a value), how many of which words (a map), and which (a list)."""
+    """The portrait of each key: how many events (a value), how many of which words (a map), and which (a list)."""
 
     def __init__(self, horizon_s: int) -> None:
         self._horizon_ms = horizon_s * 1000

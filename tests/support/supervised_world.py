@@ -25,7 +25,7 @@ def runs(pid: int) -> bool:
 
 
 def accounts_of_tests() -> str:
-    """What a list has to say so that queries of whoever runs the tests run under the tests' own uid."""
+    """Return the part of a list by which queries of whoever runs the tests run under the tests' own uid."""
     return '[accounts]\n"root" = "root"' if os.geteuid() == 0 else ""
 
 

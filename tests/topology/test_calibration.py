@@ -36,7 +36,7 @@ def test_a_node_at_half_the_speed_gets_its_share() -> None:
     assert calibrate(two_racks(slow=0.5)).slots["n0"] == 2
 
 
-def test_where_the_network_card_is_slower_than_the_disk_it_sets_the_rate() -> None:
+def test_network_card_slower_than_the_disk_sets_the_rate() -> None:
     found = calibrate(two_racks(SSD))
     assert found.network_bound
     assert set(found.slots.values()) == {3}

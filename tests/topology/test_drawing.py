@@ -1,4 +1,4 @@
-"""What people see of a topology."""
+"""The drawing of a topology for people."""
 
 from __future__ import annotations
 

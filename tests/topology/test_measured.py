@@ -44,7 +44,7 @@ def test_disks_that_are_alike_become_one_and_a_slow_one_stays_itself() -> None:
     assert curves[3] == _curve(8e6, 9e6)
 
 
-def test_what_was_not_measured_stays() -> None:
+def test_capacity_that_was_not_measured_stays() -> None:
     measured = with_measured(_TREE, {"a": _curve(1e6)}, {frozenset(("/1", "core")): 11_934_670.6})
     rates = {tuple(sorted(link.ends)): link.bytes_s for link in measured.links}
     assert rates.pop(("/1", "core")) == 11.9e6

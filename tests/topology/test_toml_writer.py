@@ -1,4 +1,4 @@
-"""What is written is read again as the same network."""
+"""A written topology is read again as the same network."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _networks(draw: st.DrawFn) -> Topology:
 
 
 @given(_networks())
-def test_what_was_written_is_read_again_as_it_was(topology: Topology) -> None:
+def test_written_topology_is_read_again_as_it_was(topology: Topology) -> None:
     assert _same(parse_toml(to_toml(topology)), topology)
     assert _same(parse_structure(to_structure(topology)), topology)
 

@@ -134,7 +134,7 @@ class Served:
         return socket.create_connection(("127.0.0.1", self.port), timeout=180)
 
     def connections(self) -> int:
-        """How many are open, in the eyes of the server."""
+        """Return how many connections are open, in the eyes of the server."""
         return len(self._server.server_state.connections)
 
     def run(self, coroutine: Any) -> Any:
@@ -143,7 +143,7 @@ class Served:
 
 
 async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
-    """What is not WebHDFS."""
+    """Run a server that does not speak WebHDFS."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
     await send({"type": "http.response.body", "body": b"REST"})
 
@@ -243,7 +243,7 @@ class NameSide:
         self.served.run(drop())
 
     def gives_up(self, chunk: int) -> bool:
-        """Whether whoever holds a replica of it is told to delete that."""
+        """Return whether the holders of its replicas are told to delete them."""
         return chunk in self.cluster.assignments
 
     def close(self) -> None:

@@ -51,7 +51,7 @@ def upload_head(data, path, length):
 
 
 @pytest.mark.parametrize("size", [0, 1, 300_000, MIB, 5 * MIB + 17], ids=str)
-def test_what_was_appended_is_read_after_what_was_there(data, path, size):
+def test_appended_bytes_are_read_after_those_before(data, path, size):
     before, content = os.urandom(700_000), os.urandom(size)
     data.write(path, before, blocksize=2 * MIB, replication=1)
     appended = append(data, path, content)
@@ -191,7 +191,7 @@ def test_a_file_is_truncated_and_concatenated(data, path):
         ("CONCAT", {"sources": "relative"}, 400, "java.lang.IllegalArgumentException", "not absolute"),
     ],
 )
-def test_what_cannot_be_reshaped_is_refused_in_hdfss_words(data, op, query, status, kind, words):
+def test_truncate_and_concat_are_refused_in_hdfss_words(data, op, query, status, kind, words):
     data.write("/append/itself", b"12345", overwrite="true")
     answered, java_class, message = data.names.ask("POST", "/append/itself", op, **query).error
     assert (answered, java_class) == (status, kind)

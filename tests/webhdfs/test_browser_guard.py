@@ -1,4 +1,4 @@
-"""Which Host, Origin and site a request may name, and who must send the header that forms cannot send."""
+"""The Host, Origin and site that a request may name, and who must send the header that forms cannot send."""
 
 from __future__ import annotations
 

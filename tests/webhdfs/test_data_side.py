@@ -45,7 +45,7 @@ def head_of_upload(data, path, length, **query):
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 300_000, MIB, MIB + 1, 5 * MIB + 17], ids=str)
-def test_what_was_written_is_read(data, path, size):
+def test_written_bytes_are_read(data, path, size):
     content = os.urandom(size)
     written = data.write(path, content, blocksize=2 * MIB)
     assert (written.status, written.body, written.headers["content-length"]) == (201, b"", "0")
@@ -346,7 +346,7 @@ def test_a_file_of_one_chunk_is_read_without_a_question_and_once_its_replicas_ar
         ("POST", "/", 404, "there is nothing here"),
     ],
 )
-def test_what_a_datanode_does_not_do_is_a_remote_exception(data, method, target, status, words):
+def test_operation_that_no_datanode_has_is_a_remote_exception(data, method, target, status, words):
     answered, _kind, message = data.served.request(method, target).error
     assert answered == status
     assert words in message
@@ -461,7 +461,7 @@ def test_a_checksum_is_of_what_the_file_holds_and_not_of_its_chunks(data, path, 
 
 
 def block_sums(block):
-    """What HDFS hashes of a block: the CRC32C of every 512 bytes, in an MD5."""
+    """Return HDFS's checksum of a block: the CRC32C of every 512 bytes, in an MD5."""
     sums = [crc32c(block[at : at + 512]).to_bytes(4, "big") for at in range(0, len(block), 512)]
     return hashlib.md5(b"".join(sums)).digest()
 

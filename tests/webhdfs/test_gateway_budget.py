@@ -30,7 +30,7 @@ def test_an_upload_waits_for_what_another_gives_back():
     asyncio.run(story())
 
 
-def test_who_waits_too_long_is_told_to_come_again():
+def test_upload_that_waits_too_long_is_told_to_come_again():
     async def story():
         budget = BufferBudget(10, queue_timeout_s=0.05)
         one, two = BufferShare(budget), BufferShare(budget)

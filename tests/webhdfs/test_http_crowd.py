@@ -1,4 +1,4 @@
-"""Of too many connections, and of those that hold too much memory, the ones go that nobody will miss."""
+"""Over the limits of connections and of memory, those are closed that nobody will miss."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def test_requests_that_follow_without_end_on_one_connection_close_it(served):
         (b"GET / / HTTP/1.1\r\n\r\n", "the request is malformed"),
     ],
 )
-def test_what_is_not_http_is_refused_in_words(served, sent, why):
+def test_bytes_that_are_not_http_are_refused_in_words(served, sent, why):
     with served.connect() as wire:
         wire.sendall(sent)
         status, message = refusal(until_closed(wire))
@@ -196,7 +196,7 @@ def test_a_refusal_never_lands_in_another_answer(served):
 
 
 @pytest.mark.evidence("silent-connections")
-def test_of_too_many_connections_the_longest_silent_one_goes(served, monkeypatch):
+def test_connections_over_the_limit_close_the_longest_silent(served, monkeypatch):
     wait_until(lambda: served.connections() == 0, "connections are still there")
     monkeypatch.setattr(http_crowd, "http_connections_max", 3)
     with contextlib.ExitStack() as open_connections:
@@ -211,7 +211,7 @@ def test_of_too_many_connections_the_longest_silent_one_goes(served, monkeypatch
         assert served.connections() <= 4
 
 
-def test_who_is_being_answered_is_not_closed_for_a_new_one(served, monkeypatch):
+def test_connection_that_is_being_answered_is_not_closed_for_a_new_one(served, monkeypatch):
     wait_until(lambda: served.connections() == 0, "connections are still there")
     monkeypatch.setattr(http_crowd, "http_connections_max", 2)
     with served.connect() as first, served.connect() as second:
@@ -231,7 +231,7 @@ def ask(wire: socket.socket) -> None:
 
 
 class RecordingTransport:
-    """What a transport is asked for, write by write."""
+    """Record a transport's calls, write by write."""
 
     def __init__(self):
         self.writes = []

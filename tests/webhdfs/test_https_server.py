@@ -125,7 +125,7 @@ def test_stranger_who_does_not_finish_its_handshake_is_hung_up_on(served, begins
         assert time.monotonic() - began_s >= HANDSHAKE_S / 2
 
 
-def test_of_too_many_strangers_the_longest_goes_and_others_are_served(served, trusting):
+def test_strangers_over_the_limit_close_the_oldest_and_others_are_served(served, trusting):
     with contextlib.ExitStack() as opened:
         silent = [opened.enter_context(served.connect()) for _ in range(HANDSHAKES_MAX)]
         for wire in silent:

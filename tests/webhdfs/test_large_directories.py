@@ -1,4 +1,4 @@
-"""What a listing costs, and how long it holds the coordinator's event loop, whatever the directory holds.
+"""The cost of a listing, and how long it holds the coordinator's event loop, whatever the directory holds.
 
 A directory may hold a million names. Work is counted in instructions of SQLite's machine and in statuses that are
 encoded, which are the same on every machine and at every load.
@@ -37,7 +37,7 @@ _FILE = Inode(0, InodeKind.FILE, 0o644, "hdfs", "hdfs", 1, 1, 100, 1 << 26, 3)
 
 
 class Turn(NamedTuple):
-    """What was done between two moments at which somebody else could go on."""
+    """The work between two moments at which somebody else could go on."""
 
     instructions: int
     cpu_s: float
@@ -180,7 +180,7 @@ async def page_cost(names: Names, size: int, after: int) -> int:
 
 @pytest.mark.evidence("loop-is-free")
 def test_a_page_costs_the_same_wherever_it_is_and_whatever_follows(names: Names) -> None:
-    """What follows is counted, up to a limit."""
+    """The entries that follow are counted, up to a limit."""
     usual = run(page_cost(names, SMALL, 0))
     assert usual > 0
     for after in range(0, LARGE - list_page_entries, LARGE // 7):

@@ -103,7 +103,7 @@ def opened(pair, path):
 
 @pytest.fixture
 def own_pieces(opened, monkeypatch):
-    """Where the pieces began that the gateway read from its own disk."""
+    """Return the offsets of the pieces that the gateway read from its own disk."""
     store, begins = opened.here.store, []
     read_blocks = store.read_blocks
 
@@ -250,7 +250,7 @@ def test_a_client_that_hangs_up_lets_go_of_the_replica(opened, own_pieces):
 
 
 def _is_open(path: Path) -> bool:
-    """Whether this process has the file open."""
+    """Return whether this process has the file open."""
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             if descriptor.readlink() == path:

@@ -88,7 +88,7 @@ def local_small_reads(data: Any, **options: float) -> Iterator[LocalSmallReads]:
 
 
 def wanted_of(data: Any, path: str) -> tuple[ReadFile, list[ChunkLayout]]:
-    """What the gateway is asked for, and the chunks of the file that the coordinator has named."""
+    """Return the request to the gateway, and the chunks of the file that the coordinator has named."""
     redirect = data.names.ask("GET", path, "OPEN")
     target, _, query = data.target(redirect).partition("?")
     scope = {"method": "GET", "raw_path": target.encode(), "query_string": query.encode()}
@@ -124,7 +124,7 @@ def threads_of(own: LocalSmallReads, data: Any) -> list[bool]:
 
 
 @pytest.mark.usefixtures("remembering")
-def test_what_is_in_memory_is_read_by_no_thread_whatever_is_appended_beside_it(data, path):
+def test_small_read_from_memory_needs_no_thread_whatever_is_appended_beside_it(data, path):
     contents = {f"{path}-{number}": os.urandom(1000 + number) for number in range(20)}
     for name, content in list(contents.items())[:10]:
         data.write(name, content)
@@ -157,7 +157,7 @@ def fails(number: int) -> Any:
     ids=["not in memory", "not supported", "broken", "in memory by half"],
 )
 @pytest.mark.evidence("disk-hangs")
-def test_what_memory_does_not_give_at_once_is_read_by_a_thread(data, path, preadv, monkeypatch):
+def test_small_read_that_memory_lacks_is_done_by_a_thread(data, path, preadv, monkeypatch):
     content = os.urandom(5000)
     data.write(path, content)
 
@@ -174,7 +174,7 @@ def test_what_memory_does_not_give_at_once_is_read_by_a_thread(data, path, pread
 
 @pytest.mark.usefixtures("remembering")
 @pytest.mark.evidence("checksums-hold")
-def test_what_rots_while_it_is_kept_is_reported_and_never_handed_out(data, path):
+def test_kept_file_that_rots_is_reported_and_never_handed_out(data, path):
     mark = os.urandom(24)
     data.write(path, b"before " + mark + b" after")
 
@@ -199,7 +199,7 @@ def test_what_rots_while_it_is_kept_is_reported_and_never_handed_out(data, path)
 
 
 def kept_open(data: Any) -> int:
-    """How often this process has open what lies in the store."""
+    """Return how many descriptors this process holds of files in the store."""
     count = 0
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What the coordinator answers to a WebHDFS client, to the letter where stock clients depend on it."""
+"""The coordinator's answers to a WebHDFS client, to the letter where stock clients depend on it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_status_has_every_field_that_the_client_reads(names, home):
     assert names.ask("GET", home, "GETFILELINKSTATUS").json == reply.json
 
 
-def test_what_is_not_there_is_a_404_with_javas_exception(names):
+def test_missing_path_is_a_404_with_javas_exception(names):
     status, kind, message = names.ask("GET", "/nowhere", "GETFILESTATUS").error
     assert (status, kind) == (404, NOT_FOUND)
     assert "/nowhere" in message
@@ -312,7 +312,7 @@ def test_json_is_labelled_for_all_but_hadoops_client(names, path, headers, label
         ("PUT", "/a:b?op=MKDIRS", ILLEGAL, "colon"),
     ],
 )
-def test_what_is_malformed_is_named(names, method, target, kind, words):
+def test_malformed_parameter_is_named(names, method, target, kind, words):
     status, java_class, message = names.served.request(method, f"/webhdfs/v1{target}").error
     assert status == (403 if kind in (ACCESS, NAME_TOO_LONG, "java.io.IOException") else 400)
     assert java_class.endswith(kind)

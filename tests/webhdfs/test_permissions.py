@@ -1,4 +1,4 @@
-"""What a coordinator that checks permissions lets whom do: HDFS's rules, operation by operation."""
+"""Permission checks of a coordinator: HDFS's rules, operation by operation."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_group_that_may_read_may_not_write(ask, home):
     assert "access=WRITE" in denied(ask("bob", "DELETE", f"{home}/sub", "DELETE"))
     assert "access=WRITE" in denied(ask("bob", "PUT", f"{home}/sub", "RENAME", destination="/bobs"))
     assert "access=WRITE" in denied(ask("bob", "PUT", f"{home}/sub", "SETTIMES", modificationtime=1))
-    # That it is there already is fine with everyone who gets there.
+    # It exists already, which is fine with everyone who gets there.
     assert ask("bob", "PUT", f"{home}/sub", "MKDIRS").json == {"boolean": True}
 
 

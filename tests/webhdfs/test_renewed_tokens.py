@@ -1,4 +1,4 @@
-"""What the coordinator says to readers that ask again: their file, their chunk, their rights as they are now."""
+"""The coordinator's answers to readers that ask again: their file, their chunk, their rights as they are now."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_a_body_that_is_sent_again_is_answered_as_the_first_and_leaves_nothing(d
     assert data.read(path).body == b"body"
 
 
-def test_what_was_written_for_a_file_that_is_refused_is_given_up_and_the_file_there_is_not(data, path):
+def test_chunks_of_a_refused_file_are_abandoned_and_the_file_there_is_not(data, path):
     first, second = create(data, path), create(data, path)
     assert data.follow("PUT", first, b"first").status == 201
     assert data.follow("PUT", second, b"second").status == 403

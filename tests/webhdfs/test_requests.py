@@ -100,7 +100,7 @@ def test_an_encoded_path_comes_back_as_it_was(path):
     offset=st.integers(0, 2**63 - 1),
     length=st.none() | st.integers(0, 2**63 - 1),
 )
-def test_what_the_name_side_writes_the_data_side_reads(path, token, offset, length):
+def test_redirect_of_the_name_side_is_read_by_the_data_side(path, token, offset, length):
     sent = (
         WriteFile("/" + path, token, "chunk-token", "coordinator:9870"),
         ReadFile("/" + path, token, offset, length),
@@ -146,7 +146,7 @@ def test_defaults_are_those_of_hdfs():
     assert ask("PUT", "SETTIMES", "modificationtime=-1") == SetTimes("/f", "dr.who", None, None)
 
 
-def test_what_hadoops_client_sends_with_create_is_understood():
+def test_create_parameters_of_hadoops_client_are_understood():
     """The query of Spark 4.3's bundled client, parameters in its order."""
     asked = ask(
         "PUT",
@@ -210,7 +210,7 @@ def test_names_of_users_and_groups_are_one_line_of_some_length(name, parameter):
         ("x" * 5000, "has 5000 characters; at most 255 are allowed"),
     ],
 )
-def test_what_no_account_is_called_is_refused_with_the_reason(name, words):
+def test_user_name_that_no_account_has_is_refused_with_the_reason(name, words):
     with pytest.raises(BadRequest, match=words):
         ask("PUT", "SETOWNER", f"owner={quote(name)}")
     if "\n" not in name:

@@ -89,7 +89,7 @@ def test_an_address_in_a_signed_token_is_connected_to(data, path, stranger):
     ],
     ids=["another address", "another chunk", "another version", "another length"],
 )
-def test_what_a_token_says_of_a_chunk_cannot_be_changed(data, path, stranger, change):
+def test_token_of_a_chunk_cannot_be_changed(data, path, stranger, change):
     target, token = read_of(data, path)
     permit = data.signer.verify(token, FileRead, 0.0)
     (chunk,) = permit.chunks

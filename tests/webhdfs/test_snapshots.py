@@ -107,7 +107,7 @@ def test_a_snapshot_is_renamed_and_dropped(names, home):
     ("method", "op", "query"),
     [*CHANGES, ("PUT", "ALLOWSNAPSHOT", {})],
 )
-def test_what_a_snapshot_shows_is_not_changed(names, home, method, op, query):
+def test_snapshot_refuses_every_change(names, home, method, op, query):
     names.ask("PUT", home, "CREATESNAPSHOT", snapshotname="s")
     reply = names.ask(method, f"{home}/.snapshot/s/sub", op, **query)
     assert reply.error == (403, READ_ONLY, "Modification on a read-only snapshot is disallowed")

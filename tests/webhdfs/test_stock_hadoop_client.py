@@ -40,7 +40,7 @@ def raises(java_class: str) -> Any:
 
 
 @pytest.mark.parametrize("size", [0, 1, 100_000, 3 * MIB], ids=str)
-def test_what_the_client_writes_it_reads(hadoop, size):
+def test_client_reads_what_it_writes(hadoop, size):
     data = random.Random(size).randbytes(size)
     hadoop.write(f"/cycle/{size}", data)
     assert hadoop.read(f"/cycle/{size}") == data
@@ -91,7 +91,7 @@ def append(hadoop, name, data):
     stream.close()
 
 
-def test_what_the_client_appends_is_at_the_end(hadoop):
+def test_client_appends_at_the_end(hadoop):
     data = random.Random(5).randbytes(3 * MIB)
     hadoop.write("/append/file", b"begin")
     append(hadoop, "/append/file", data)
@@ -207,7 +207,7 @@ def test_blocks_have_hosts(hadoop):
     assert (block.getOffset(), block.getLength(), list(block.getHosts())) == (0, 100, ["127.0.0.1"] * 3)
 
 
-def test_what_older_clients_are_told_of_blocks_is_what_hadoop_parses(hadoop, cluster):
+def test_block_locations_for_older_clients_are_what_hadoop_parses(hadoop, cluster):
     """This client does not ask GET_BLOCK_LOCATIONS any more, but it still has the parser of the answer."""
     hadoop.write("/blocks-of-old", bytes(100))
     asked = "/webhdfs/v1/blocks-of-old?op=GET_BLOCK_LOCATIONS&offset=0&length=100"
@@ -242,13 +242,13 @@ def test_names_that_partitions_have(hadoop, name):
     assert hadoop.read(f"/names/{name}/{name}") == b"x"
 
 
-def test_what_is_not_supported_is_said_as_such(hadoop):
+def test_unsupported_operations_are_said_to_be_unsupported(hadoop):
     hadoop.write("/unsupported", b"x")
     with raises("java.lang.UnsupportedOperationException"):
         hadoop.fs.setErasureCodingPolicy(hadoop.path("/unsupported"), "RS-6-3-1024k")
 
 
-def test_what_has_no_acl_and_no_extended_attributes_is_shown_so(hadoop):
+def test_file_without_acl_and_attributes_is_shown_so(hadoop):
     hadoop.write("/plain", b"x")
     path = hadoop.path("/plain")
     acl = hadoop.fs.getAclStatus(path)

@@ -128,7 +128,7 @@ def test_settings_are_printed_with_the_certificates(tmp_path):
 
 
 class TestTokens:
-    """Who asks shows a token, which Hadoop's own client fetches: over TLS, too."""
+    """Callers show a token, which Hadoop's own client fetches: over TLS, too."""
 
     @pytest.fixture(scope="class")
     def asking(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:

@@ -79,7 +79,7 @@ def test_delete_over_webhdfs_deletes_at_once(side, ann):
     assert not ann.exists(CURRENT)
 
 
-def test_what_has_the_same_path_gets_the_time_behind_its_name(ann):
+def test_trashed_file_of_the_same_path_gets_the_time_behind_its_name(ann):
     clock = iter([1000.0, 1000.001, 1000.002])
     trash = ClientTrash(ann, clock=lambda: next(clock))
     places = []
@@ -119,7 +119,7 @@ def test_a_checkpoint_that_is_made_meanwhile_costs_one_more_attempt(ann):
     assert names(ann, "/user/ann/.Trash") == ["200101000000", "Current"]
 
 
-def test_what_cannot_be_moved_to_the_trash(ann, side):
+def test_trash_is_refused(ann, side):
     with pytest.raises(FileNotFound):
         ann.move_to_trash("/none")
     ann.mkdirs("/user/ann")

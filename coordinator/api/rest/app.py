@@ -43,7 +43,7 @@ from .status import datanode_routes, status_routes
 from .trees import tree_routes
 
 _SHOWN_CHARACTERS = 100
-#: What somebody sees who points a browser here.
+#: The answer to somebody who points a browser here.
 _GREETING = f"""\
 The coordinator of a peacefs cluster, version {peacefs.__version__}.
 

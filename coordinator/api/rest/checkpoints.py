@@ -65,7 +65,7 @@ def add_checkpoint_routes(app: FastAPI, fencing: QueryRuns, reporting: QueryRepo
 
     @app.post("/v1/checkpoints/reports", responses={400: {"description": "The body is no QueryReport."}})
     async def report(request: Request) -> dict[str, str]:
-        """What a driver says of its query, in place of what it said before. Kept in memory."""
+        """Store in memory what a driver reports of its query, in place of its last report."""
         try:
             said = msgspec.json.decode(await request.body(), type=QueryReport)
         except UNREADABLE as error:

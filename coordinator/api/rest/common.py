@@ -34,7 +34,7 @@ class Body(BaseModel):
 
 
 def _is_text(value: Any) -> bool:
-    """Of texts, and of lists of them."""
+    """Return True for strings, and for lists of them."""
     if isinstance(value, str):
         try:
             value.encode()

@@ -15,7 +15,7 @@ from peacefs.protocol.ids import NodeId
 
 
 class CredentialStatus(BaseModel):
-    """Which key a datanode id belongs to; times in milliseconds since 1970."""
+    """The key that a datanode id belongs to; times in milliseconds since 1970."""
 
     node: str
     fingerprint: str

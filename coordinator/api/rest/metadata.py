@@ -13,7 +13,7 @@ from peacefs.coordinator.metadata.backup import BackupMaker
 
 
 class ReleasedGcFloor(BaseModel):
-    """Whether the floor was held, and how much may be deleted now that it is not."""
+    """The answer: whether the GC floor was held, and how much may be deleted now that it is not."""
 
     released: bool
     chunks: int
@@ -21,7 +21,7 @@ class ReleasedGcFloor(BaseModel):
 
 
 class AcceptedLoss(BaseModel):
-    """Whether commits were missing; their loss is accepted now."""
+    """The answer: whether commits were missing; their loss is accepted now."""
 
     accepted: bool
 

@@ -101,7 +101,7 @@ def add_reload_route(
 
 
 def probing_routes(probing: ProbeOperations, for_superusers: Any) -> APIRouter:
-    """What `peacefs topology calibrate` measures with."""
+    """The routes that `peacefs topology calibrate` measures with."""
     router = APIRouter(prefix="/v1/topology/probes", dependencies=[for_superusers])
 
     @router.post("")

@@ -1,4 +1,4 @@
-"""What the description of REST needs beside the routes: parts of bodies that are messages, and how errors look."""
+"""Complete the description of REST beyond its routes: messages within bodies, and the form of errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BODIES = (
     StateWriteSet,
 )
 _TEXT = {"type": "string"}
-#: What `protocol.errors.remote_exception` makes.
+#: The form that `protocol.errors.remote_exception` gives errors.
 _REMOTE_EXCEPTION = {
     "type": "object",
     "required": ["RemoteException"],
@@ -61,7 +61,7 @@ def documented_answer(name: str, description: str) -> dict[str, Any]:
 
 
 def complete_description(app: FastAPI) -> None:
-    """What bodies refer to is told with them: a reference to nothing makes tools give up.
+    """Add the definitions that bodies refer to: a reference to nothing makes tools give up.
 
     Every operation may answer an error, and none that of the framework for a request that does not fit.
     """

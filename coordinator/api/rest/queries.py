@@ -64,7 +64,7 @@ def add_query_routes(app: FastAPI, supervising: SupervisionService) -> None:
 
     @app.delete("/v1/queries/{name}", status_code=204)
     async def forget(name: str, user: User) -> None:
-        """Of a query that is over."""
+        """Forget a query that has ended."""
         await supervising.forget(name, user)
 
 

@@ -64,7 +64,7 @@ def status_routes(
 
 
 def datanode_routes(cluster: Cluster, administration: DatanodeAdmin, for_superusers: Any) -> APIRouter:
-    """What an operator decides about a datanode, by its id."""
+    """Routes for an operator's decisions about a datanode, by its id."""
     router = APIRouter(prefix="/v1/datanodes/{node}", dependencies=[for_superusers])
 
     @router.post("/decommission")

@@ -43,7 +43,7 @@ class ClientBody(Body):
 
 
 class RotateBody(Body):
-    """Whether all tokens from before end at once."""
+    """The body of a rotation: whether all earlier tokens end at once."""
 
     end_all: bool = False
 
@@ -89,7 +89,7 @@ def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any)
 
     @router.delete("/clients/{client_id}", status_code=204)
     async def delete_client(client_id: str) -> None:
-        """What it was granted ends, too."""
+        """Delete a client; the tokens that it was granted end, too."""
         await clients.delete(client_id)
 
     return router

@@ -1,4 +1,4 @@
-"""Whether a store is sound: SQLite's own check of every page, then what must be true of our tables.
+"""Check that a store is sound: SQLite's own check of every page, then the invariants of our tables.
 
 Reads one state of the store and changes nothing, whether a coordinator serves from it or not. Meanwhile the
 store's log grows by what is committed.
@@ -151,7 +151,7 @@ _STEPS = len(_INVARIANTS) + 2
 
 
 def damage(path: Path) -> str | None:
-    """What SQLite finds wrong with the pages of a file, if anything."""
+    """Return what SQLite finds wrong with the pages of a file, if anything."""
     try:
         with contextlib.closing(metadata_file.connect_read_only(path)) as connection:
             verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])

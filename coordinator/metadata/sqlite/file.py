@@ -28,7 +28,7 @@ from .schema import (
     schema_version,
 )
 
-#: What the store is called in the directory of a coordinator.
+#: The store's name in a coordinator's directory.
 STORE_NAME = "metadata.sqlite"
 
 _MAGIC = b"SQLite format 3\0"
@@ -53,7 +53,7 @@ def create(path: Path, owner: str) -> None:
     try:
         private_files.create_file(unfinished)
         with contextlib.closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
-            # What a crash leaves of it is thrown away: it needs no journal, and one sync at the end.
+            # A crash leaves a copy that is thrown away: it needs no journal, and one sync at the end.
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -67,7 +67,9 @@ def create(path: Path, owner: str) -> None:
 
 
 def restoring(path: Path) -> Path:
-    """Where a restore keeps the new store while it sets the old one aside; it is there when it was cut short."""
+    """Return the place of the new store while a restore sets the old one aside; it exists when the restore was cut
+    short.
+    """
     return path.with_name(path.name + ".restoring")
 
 

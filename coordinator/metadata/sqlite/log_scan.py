@@ -68,7 +68,7 @@ def _scan(file: BinaryIO) -> LostTail | None:
         number += 1
         frame = _unpack(packed)
         if frame.salts != salts:
-            # Of an earlier round of the log, or damaged itself: its page need not be read.
+            # This frame is from an earlier round of the log, or damaged itself: its page need not be read.
             file.seek(page_bytes, 1)
             is_sound = False
         else:

@@ -120,7 +120,7 @@ def _go_on_without(store: Path, rng: Random) -> int:
         for key, value in values.items():
             connection.execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))
         connection.execute("COMMIT")
-        # What lies behind the damage would be found again.
+        # Otherwise the frames behind the damage would be found again.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return epoch
 

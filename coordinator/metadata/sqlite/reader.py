@@ -403,7 +403,7 @@ class SqliteReader(Reader):
 
 
 class PastReader(SqliteReader):
-    """What was valid when a transaction had taken effect; right only below a directory with a snapshot of it."""
+    """Read the state as it was after a transaction; right only below a directory with a snapshot of then."""
 
     def __init__(
         self, connection: sqlite3.Connection, view: AbstractContextManager[None], at_tx: int, root: InodeId

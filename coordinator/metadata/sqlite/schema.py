@@ -50,7 +50,7 @@ _FIRST_SCHEMA = (
     # `number` rises with time, so that old answers are dropped from the front.
     """CREATE TABLE request (
         number INTEGER PRIMARY KEY, request TEXT NOT NULL UNIQUE, answer BLOB NOT NULL, at_ms INTEGER NOT NULL)""",
-    # What a directory was when transaction `at_tx` had taken effect.
+    # A directory as it was when transaction `at_tx` had taken effect.
     """CREATE TABLE snapshot (
         directory INTEGER NOT NULL, name TEXT NOT NULL, at_tx INTEGER NOT NULL, created_ms INTEGER NOT NULL,
         PRIMARY KEY (directory, name)) WITHOUT ROWID""",
@@ -98,14 +98,14 @@ _SNAPSHOTS = (
 _TELLING_ANSWERS = ("DELETE FROM request WHERE answer = x''",)
 
 _PINS = (
-    # What a directory was when transaction `at_tx` had taken effect, while somebody copies it: a snapshot that
-    # nobody sees and that stands in nobody's way. What is here at a start is needed no more.
+    # A directory as it was when transaction `at_tx` had taken effect, while somebody copies it: a snapshot that
+    # nobody sees and that stands in nobody's way. Pins that are here at a start are no longer needed.
     "CREATE TABLE pin (at_tx INTEGER PRIMARY KEY, directory INTEGER NOT NULL)",
 )
 
 _QUOTAS = (
-    # How many names and bytes a directory may hold (NULL: as many as may be), and how many it holds, itself among
-    # the names. Bytes count every replica.
+    # The limits of a directory in names and bytes (NULL: no limit), and its usage, itself among the names. Bytes
+    # count every replica.
     """CREATE TABLE quota (
         directory INTEGER PRIMARY KEY, names_max INTEGER, bytes_max INTEGER,
         names INTEGER NOT NULL, bytes INTEGER NOT NULL)""",
@@ -151,7 +151,7 @@ _TOKENS = (
     """CREATE TABLE issued_token (
         id TEXT PRIMARY KEY, user TEXT NOT NULL, is_administrator INTEGER NOT NULL, issued_ms INTEGER NOT NULL,
         ends_ms INTEGER NOT NULL) WITHOUT ROWID""",
-    # What does not count although it verifies; forgotten when it would have ended by itself.
+    # Tokens that are refused although they verify; forgotten when they would have expired anyway.
     "CREATE TABLE revoked_token (id TEXT PRIMARY KEY, ends_ms INTEGER NOT NULL) WITHOUT ROWID",
     # `secret` is a salted hash.
     """CREATE TABLE oauth_client (
@@ -208,7 +208,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 
 def fill(connection: sqlite3.Connection, cluster_id: str, owner: str) -> None:
-    """What a new store holds: its identity and the root directory."""
+    """Fill a new store with its identity and the root directory."""
     connection.execute("BEGIN IMMEDIATE")
     connection.executemany(
         "INSERT INTO meta (key, value) VALUES (?, ?)",

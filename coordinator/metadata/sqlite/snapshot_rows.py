@@ -1,4 +1,4 @@
-"""Which snapshots show which rows of the SQLite store, and what goes with the last that does."""
+"""Find which snapshots show which rows of the SQLite store, and what goes with the last of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SnapshotRows(SqliteReader):
     What snapshots there are is kept in memory from one request to the next, so that none costs nothing.
     """
 
-    #: Of the request that is under way.
+    #: The number of the request that is under way.
     tx: int
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -41,7 +41,7 @@ class SnapshotRows(SqliteReader):
         self._places: dict[tuple[InodeId, InodeId, int], bool] = {}
 
     def forget_places(self) -> None:
-        """What was found out about the places of inodes is true for one request."""
+        """Forget the places of inodes, which are valid for one request only."""
         self._places.clear()
 
     def forget_snapshots(self) -> None:
@@ -127,7 +127,7 @@ class SnapshotRows(SqliteReader):
         return None
 
     def _lay_in(self, inode: InodeId, directory: InodeId, at_tx: int) -> bool:
-        """Whether an inode was a directory or lay below it. The entries between them are there if it did."""
+        """Return whether an inode was a directory or lay below it. If so, the entries between them exist."""
         climbed = []
         found = None
         while found is None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull, Outcome, Transaction
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull, RequestOutcome, Transaction
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import Numbering, first_of_epoch
 from peacefs.protocol.limits import metadata_log_age_max_s
@@ -35,14 +35,14 @@ _CHECKPOINT_PAGES = 4096
 
 
 def _is_fault_of_the_store(error: Exception) -> bool:
-    """Whether SQLite failed at its work, as against a request that asked for what cannot be."""
+    """Return whether SQLite itself failed, as opposed to a request that asked for something impossible."""
     return (
         isinstance(error, sqlite3.OperationalError | sqlite3.InternalError) or type(error) is sqlite3.DatabaseError
     )
 
 
 def _is_want_of_room(error: BaseException) -> bool:
-    """Whether the disk was full. What fails in a sync, or for want of quota, SQLite tells by other codes."""
+    """Return whether the disk was full. SQLite reports failed syncs and exhausted quotas by other codes."""
     return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_FULL
 
 
@@ -128,7 +128,7 @@ class SqliteMetadata(Metadata):
                 value = GC_FLOOR_HELD_FOR_LOST_COMMITS if commits_are_missing else GC_FLOOR_HELD
                 self._transaction.set_meta("floor_held", value)
 
-    def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[Outcome]:
+    def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[RequestOutcome]:
         with self._guard, self._commit():
             return [self._attempt(request) for request in requests]
 
@@ -190,7 +190,7 @@ class SqliteMetadata(Metadata):
                 if since_s is not None and (idle or self._clock() - since_s >= metadata_log_age_max_s):
                     self._copy_log()
             except (OSError, sqlite3.Error, Moved) as error:
-                # What has no room in the store stays in the log.
+                # Pages for which the store has no room stay in the log.
                 if not _is_want_of_room(error):
                     self._fault = error
                     raise MetadataFault(f"the metadata cannot be kept: {error}") from error
@@ -222,18 +222,18 @@ class SqliteMetadata(Metadata):
             return False
         return True
 
-    def _attempt(self, request: Callable[[Transaction], Any]) -> Outcome:
+    def _attempt(self, request: Callable[[Transaction], Any]) -> RequestOutcome:
         execute = self._writer.execute
         self._transaction.begin()
         execute("SAVEPOINT request")
         try:
-            outcome = Outcome(request(self._transaction), None)
+            outcome = RequestOutcome(request(self._transaction), None)
         except Exception as error:
             if _is_fault_of_the_store(error):
                 raise
             execute("ROLLBACK TO request")
             self._transaction.forget_request()
-            outcome = Outcome(None, error)
+            outcome = RequestOutcome(None, error)
         execute("RELEASE request")
         return outcome
 

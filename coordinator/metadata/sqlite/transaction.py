@@ -89,7 +89,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
         self.tx: int = self.meta("last_tx")
         #: Draws inode numbers; there is none before an epoch has begun.
         self.numbering: Numbering | None = None
-        #: What is kept from one request to the next; None when it has to be read anew.
+        #: Cached from one request to the next; None when it has to be read anew.
         self._floor: ChunkId | None = None
         self._has_attributes: bool | None = None
         self._quota_directories: frozenset[InodeId] | None = None
@@ -175,7 +175,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
         self._supersede("inode WHERE inode = ?", (inode,), at_tx)
 
     def _attributes_exist(self) -> bool:
-        """Whether any inode has an attribute: where none has, removing one costs no look."""
+        """Return whether any inode has an attribute: where none has, removing one costs no look-up."""
         if self._has_attributes is None:
             self._has_attributes = self._execute("SELECT 1 FROM attribute LIMIT 1").fetchone() is not None
         return self._has_attributes
@@ -224,7 +224,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
             self._entry_counts[directory] += change
 
     def forget_request(self) -> None:
-        """What is kept of all that the request under way may have changed, for it was rolled back."""
+        """Forget everything cached that the current request may have changed, because it was rolled back."""
         self._forget_kept()
         for directory in self._counted:
             self._entry_counts.pop(directory, None)

@@ -8,7 +8,7 @@ from peacefs.coordinator.metadata.model import ChunkRecord, FileChunk, InodeId
 from peacefs.protocol.ids import ChunkId
 
 
-class ChunkReader(ABC):
+class ChunkRecordReader(ABC):
     """Reads committed state."""
 
     @abstractmethod

@@ -53,12 +53,12 @@ class Offsets:
 
     @property
     def before_operator_metadata(self) -> bool:
-        """Whether a Spark older than 4.0 wrote it, judged by the settings that it recorded."""
+        """Return whether a Spark older than 4.0 wrote it, judged by the settings that it recorded."""
         return _SHUFFLE_PARTITIONS in self.conf and _SINCE_4_0 not in self.conf
 
     @property
     def falls_back(self) -> bool:
-        """Whether the Spark that wrote it takes an earlier snapshot of state where one cannot be loaded."""
+        """Return whether the Spark that wrote it takes an earlier snapshot of state where one cannot be loaded."""
         return _SHUFFLE_PARTITIONS not in self.conf or _SINCE_4_1 in self.conf
 
     def file_log_end(self, source: int) -> int | None:

@@ -41,7 +41,7 @@ class OperatorInfo(msgspec.Struct, frozen=True, rename="camel"):
     operator_name: str
 
 
-class Operator(msgspec.Struct, frozen=True, rename="camel"):
+class StatefulOperator(msgspec.Struct, frozen=True, rename="camel"):
     """The metadata of a stateful operator: its stores, and how many partitions each has."""
 
     operator_info: OperatorInfo
@@ -50,7 +50,7 @@ class Operator(msgspec.Struct, frozen=True, rename="camel"):
     operator_properties_json: str = ""
 
 
-def parse_operator(data: bytes) -> Operator:
+def parse_operator(data: bytes) -> StatefulOperator:
     """Raises CheckpointDamaged, CheckpointTooNew."""
     head, _, rest = data.partition(b"\n")
     if head[:1] != b"v" or not head[1:].isdigit():
@@ -58,7 +58,7 @@ def parse_operator(data: bytes) -> Operator:
     if int(head[1:10]) > _NEWEST:
         raise CheckpointTooNew(f"version {head[1:10].decode()}; this program knows up to {_NEWEST}")
     try:
-        operator = msgspec.json.decode(rest, type=Operator)
+        operator = msgspec.json.decode(rest, type=StatefulOperator)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointDamaged(f"cannot be read: {error}") from None
     partitions = [store.num_partitions for store in operator.state_store_info]

@@ -64,7 +64,7 @@ def test_the_exit_status_says_how_bad_it_is(local: Path, peacefs: Peacefs) -> No
     assert hopeless.exit_code == 5 and "no batch is good" in hopeless.stdout
 
 
-def test_what_a_newer_spark_wrote_is_not_judged_and_commits_that_are_gone_are_called_that(
+def test_newer_sparks_checkpoint_is_not_judged_and_absent_commits_are_called_that(
     local: Path, peacefs: Peacefs
 ) -> None:
     (local / "commits/7").write_bytes(b"v9\n{}")
@@ -152,7 +152,7 @@ def test_notes_change_no_exit_status(local: Path, peacefs: Peacefs) -> None:
     assert noted.exit_code == 0 and "note: state: there is none" in noted.stdout
 
 
-def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path: Path, peacefs: Peacefs) -> None:
+def test_directory_that_is_no_checkpoint_is_refused_in_one_line(tmp_path: Path, peacefs: Peacefs) -> None:
     for command in ("show", "verify"):
         for path, said in ((tmp_path, "no checkpoint"), (tmp_path / "absent", "no directory")):
             refused = peacefs(command, f"file://{path}")

@@ -1,4 +1,4 @@
-"""What is given up and cannot be cleaned away is said in one line, and the first fault is the one raised."""
+"""Remains that cannot be cleaned away are reported in one line, and the first fault is the one raised."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_fork_says_what_it_leaves(caplog: pytest.LogCaptureFixture, tmp_path: 
     assert said.startswith(f"{tmp_path}/.fork.") and said.endswith("can be deleted: nothing can be removed here")
 
 
-def test_what_a_killed_export_or_import_leaves_is_listed_as_no_checkpoint_and_can_be_looked_at() -> None:
+def test_remains_of_a_killed_export_or_import_are_listed_as_no_checkpoint() -> None:
     left = "/checkpoints/.orders.90faf85c-0251-4fb6-bbd4-522bf3be8995.tmp"
     files = checkpoint().files
     staged = {path.replace(ROOT, left): data for path, data in files.items()}
@@ -85,7 +85,7 @@ def test_what_a_killed_export_or_import_leaves_is_listed_as_no_checkpoint_and_ca
 
 
 @pytest.mark.evidence("rollback-past-sink")
-def test_what_a_killed_command_left_a_day_ago_goes_with_the_next_one(
+def test_remains_of_a_command_killed_a_day_ago_go_with_the_next_one(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     root = tmp_path / "root"
@@ -114,7 +114,7 @@ def test_what_a_killed_command_left_a_day_ago_goes_with_the_next_one(
 
 @pytest.mark.cluster
 @pytest.mark.evidence("rollback-past-sink")
-def test_what_a_killed_command_left_in_a_cluster_goes_as_well(
+def test_remains_of_a_killed_command_in_a_cluster_go_as_well(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with PeaceFileSystem(cluster.http_address) as files:

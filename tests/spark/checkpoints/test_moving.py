@@ -89,7 +89,7 @@ def test_an_archive_for_which_there_is_no_room_leaves_nothing(
 def test_an_archive_has_its_name_when_it_is_on_the_disk(
     local: Path, peacefs: Peacefs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What would be left after a loss of power just then: what was synced before."""
+    """After a loss of power just then, exactly what was synced before would be left."""
     synced: list[list[str]] = []
 
     def fsync(descriptor: int) -> None:
@@ -154,7 +154,7 @@ def test_nothing_is_put_into_a_checkpoint_and_no_archive_where_none_can_be(
         assert refused.exit_code == 1 and said in refused.stderr
 
 
-def test_what_is_no_checkpoint_is_not_moved(peacefs: Peacefs, tmp_path: Path) -> None:
+def test_directory_that_is_no_checkpoint_is_not_moved(peacefs: Peacefs, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("x")
     for command in ("fork", "export"):

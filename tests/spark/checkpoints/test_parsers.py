@@ -67,7 +67,7 @@ def test_any_bytes_are_understood_or_named_damaged(
 
 
 @pytest.mark.parametrize("parse", _SAMPLES, ids=_NAMES)
-def test_what_spark_writes_is_understood(parse: Callable[[bytes], object]) -> None:
+def test_parser_understands_what_spark_writes(parse: Callable[[bytes], object]) -> None:
     parse(_SAMPLES[parse])
 
 
@@ -83,7 +83,7 @@ def test_a_file_cut_short_is_damaged_wherever_it_was_cut(parse: Callable[[bytes]
 def test_a_changelog_with_any_bit_flipped_is_damaged(flipped: int, bit: int) -> None:
     data = bytearray(made.changelog([(b"key" * 9, b"value" * 30)] * 5, [(1, UID), (2, UID)]))
     data[flipped % len(data)] ^= 1 << bit
-    # Of a token only the method counts; its level, and the end mark's token, say nothing.
+    # Only a token's method counts; its level, and the end mark's token, say nothing.
     if flipped % len(data) in (8, len(data) - 13):
         return
     with pytest.raises(CheckpointDamaged):
@@ -154,7 +154,7 @@ _CONTENTS = lz4_stream.decompress(made.changelog([(b"key" * 9, b"value" * 30)] *
 
 @pytest.mark.parametrize("codec", _STREAMS)
 @given(contents=st.binary(min_size=1, max_size=300), repeated=st.integers(1, 300))
-def test_what_a_codec_packed_is_unpacked(codec: str, contents: bytes, repeated: int) -> None:
+def test_codec_unpacks_what_it_packed(codec: str, contents: bytes, repeated: int) -> None:
     stream = _STREAMS[codec](contents * repeated)
     assert codec_of(stream) == codec
     assert unpack(stream) == contents * repeated
@@ -193,7 +193,7 @@ def test_a_codec_whose_library_is_not_installed_is_named(monkeypatch: pytest.Mon
     assert isinstance(sealed, UnreadableChangelog) and codec in sealed.reason
 
 
-def test_what_no_codec_of_sparks_wrote_is_damaged() -> None:
+def test_bytes_of_no_codec_of_sparks_are_damaged() -> None:
     with pytest.raises(CheckpointDamaged, match="no codec that Spark knows"):
         parse_changelog(b"PK\x03\x04")
 

@@ -1,4 +1,4 @@
-"""What goes is what no retained batch needs; every retained batch is as good afterwards as before."""
+"""Pruning takes what no retained batch needs; every retained batch is as good afterwards as before."""
 
 from __future__ import annotations
 

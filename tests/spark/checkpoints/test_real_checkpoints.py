@@ -1,4 +1,4 @@
-"""What is said of a checkpoint is what Spark does with it: real ones are judged, and queries started on them."""
+"""Verdicts on real checkpoints agree with Spark: they are judged, and queries are started on them."""
 
 from __future__ import annotations
 

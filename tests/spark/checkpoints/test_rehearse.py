@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Peacefs = Callable[..., Result]
 
 
-def test_what_can_be_said_without_spark_is_said_before_it_is_started(
+def test_rehearsal_says_what_it_can_before_spark_is_started(
     local: Path, peacefs: Peacefs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")

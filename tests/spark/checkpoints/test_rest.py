@@ -31,7 +31,7 @@ def ask(cluster: LocalCluster, what: str, **parameters: str) -> tuple[int, Any]:
 
 
 @pytest.mark.cluster
-def test_what_the_commands_tell_is_told_with_the_latest_run(cluster: LocalCluster, peacefs: Peacefs) -> None:
+def test_rest_tells_what_the_commands_tell_with_the_latest_run(cluster: LocalCluster, peacefs: Peacefs) -> None:
     address = f"--coordinator={cluster.http_address}"
     with (
         PeaceFileSystem(cluster.http_address) as files,
@@ -70,7 +70,7 @@ def reports(program: str, **limits: float) -> CheckpointInspector:
     return CheckpointInspector(command, "http://none", cast(QueryRuns, None), cast(QueryReports, None), **limits)
 
 
-def test_what_takes_too_long_is_ended_and_said() -> None:
+def test_inspection_that_takes_too_long_is_ended_and_said() -> None:
     with pytest.raises(BadRequest, match=r"took more than 0.2 s and was ended; ask for a directory further down"):
         asyncio.run(reports("import time; time.sleep(60)", timeout_s=0.2).one("/a", "ann"))
 

@@ -159,7 +159,7 @@ def test_a_rollback_keeps_what_was_there_and_refuses_what_it_cannot_do(
 
 @pytest.mark.cluster
 @pytest.mark.evidence("rollback-past-sink")
-def test_what_was_there_before_survives_a_rollback_that_is_killed_after_its_commit(
+def test_former_state_survives_a_rollback_that_is_killed_after_its_commit(
     cluster: LocalCluster, peacefs: Peacefs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*_arguments: object) -> str:

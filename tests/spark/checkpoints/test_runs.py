@@ -56,7 +56,7 @@ def test_a_run_is_begun_listed_and_ended(cluster: LocalCluster, peacefs: Peacefs
 
 
 @pytest.mark.cluster
-def test_who_may_not_write_begins_no_run(cluster: LocalCluster, peacefs: Peacefs) -> None:
+def test_user_who_may_not_write_begins_no_run(cluster: LocalCluster, peacefs: Peacefs) -> None:
     with PeaceFileSystem(cluster.http_address) as files:
         files.mkdirs("/closed/orders", permission=0o700)
     root = f"{cluster.webhdfs_uri}/closed/orders"

@@ -133,7 +133,9 @@ def test_a_snapshot_is_looked_into_whichever_codec_packs_it(roots: Path, codec: 
 def test_a_query_starts_again_from_its_snapshot_exactly_when_the_verdict_says_so(
     spark: SparkSession, roots: Path, source: Path, tmp_path: Path, codec: str, harmed: str
 ) -> None:
-    """What the snapshot stands for is gone, as Spark removes it in time: only from it can the state come."""
+    """The files that the snapshot stands for are gone, as Spark removes them in time: the state can come only from
+    it.
+    """
     from pyspark.errors import PySparkException
 
     root = tmp_path / "checkpoint"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STATE_STORE = "spark.sql.streaming.stateStore."
-#: What a table of format 5 has behind its index's handle.
+#: The bytes of a table of format 5 behind its index's handle.
 _FOOTER_BYTES = 53
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 OTHER = "PEACEFS_OTHER_SPARK_PYTHON"
 WHOLE = os.environ.get("PEACEFS_VERDICTS", "")
-#: What is always run, of `rocksdb` with a batch planned: each kind of file with a harm or two.
+#: The cells that are always run, of `rocksdb` with a batch planned: each kind of file with a fault or two.
 SHARE = {
     "metadata": ["cut short"],
     "offsets of the last batch": ["deleted", "cut short"],

@@ -210,7 +210,7 @@ def test_the_attempt_that_counts_is_the_one_that_the_commit_names() -> None:
 
 
 @pytest.mark.parametrize("state_format", [1, 2])
-def test_what_cannot_be_looked_into_is_noted_and_neither_called_good_nor_bad(
+def test_opaque_files_are_noted_and_neither_called_good_nor_bad(
     monkeypatch: pytest.MonkeyPatch, state_format: int
 ) -> None:
     tree = made.checkpoint(state_format=state_format)
@@ -260,6 +260,6 @@ def test_numbers_that_no_query_reaches_cost_no_time() -> None:
 
 
 @pytest.mark.parametrize("names", [["data.parquet"], ["metadata", "notes.txt"], ["commits/0"]])
-def test_what_is_no_checkpoint_is_not_judged(names: list[str]) -> None:
+def test_directory_that_is_no_checkpoint_is_not_judged(names: list[str]) -> None:
     with pytest.raises(BadRequest, match="no checkpoint"):
         judge(MemoryTree({f"{ROOT}/{name}": b"x" for name in names}))
