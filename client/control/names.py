@@ -16,7 +16,6 @@ import msgspec
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import client_answer_timeout_s, copy_timeout_s
 from peacefs.protocol.messages import (
-    AppendToFile,
     Changed,
     ChangeOwner,
     ChangePermission,
@@ -40,6 +39,7 @@ from peacefs.protocol.messages import (
     Mkdirs,
     NameChange,
     NameStatus,
+    OpenForAppend,
     QuotaSums,
     RecoverLease,
     RemoveXAttr,
@@ -192,7 +192,7 @@ class NameApi:
 
         Raises FileNotFound, FileAlreadyExists, AlreadyBeingCreated, ...
         """
-        return self._calls.ask(AppendToFile(path, self.user, holder), Leased)
+        return self._calls.ask(OpenForAppend(path, self.user, holder), Leased)
 
     def truncate(self, path: str, length: int) -> bool:
         """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""

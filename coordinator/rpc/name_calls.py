@@ -16,7 +16,6 @@ from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import concat_sources_max, exchange_pairs_max, list_page_entries
 from peacefs.protocol.messages import (
-    AppendToFile,
     Changed,
     ChangeOwner,
     ChangePermission,
@@ -41,6 +40,7 @@ from peacefs.protocol.messages import (
     Mkdirs,
     NameCall,
     NameStatus,
+    OpenForAppend,
     QuotaSums,
     RecoverLease,
     RemoveXAttr,
@@ -215,7 +215,7 @@ async def _concat(files: Files, asked: ConcatFiles, _host: str | None) -> Change
     return _DONE
 
 
-async def _append_to_file(files: Files, asked: AppendToFile, host: str | None) -> Leased:
+async def _append_to_file(files: Files, asked: OpenForAppend, host: str | None) -> Leased:
     if not asked.holder:
         raise BadRequest("the holder of a lease has no name")
     return await files.appending.extend(asked.path, asked.user, asked.holder, host)
@@ -277,7 +277,7 @@ NAME_HANDLERS: Final[Mapping[type[Message], NameHandler]] = {
     RemoveXAttr: _remove_xattr,
     TruncateFile: _truncate,
     ConcatFiles: _concat,
-    AppendToFile: _append_to_file,
+    OpenForAppend: _append_to_file,
     RecoverLease: _recover_lease,
     SwitchSnapshots: _switch_snapshots,
     TakeSnapshot: _take_snapshot,

@@ -94,7 +94,6 @@ from .grants import (
 )
 from .handshake import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
 from .names import (
-    AppendToFile,
     Changed,
     ChangeOwner,
     ChangePermission,
@@ -118,6 +117,7 @@ from .names import (
     NameCall,
     NameChange,
     NameStatus,
+    OpenForAppend,
     QuotaSums,
     RecoverLease,
     RemoveXAttr,
@@ -146,7 +146,6 @@ __all__ = [
     "AllocateChunk",
     "Allocated",
     "AnyMessage",
-    "AppendToFile",
     "AskStreams",
     "BalanceDisks",
     "Challenge",
@@ -200,6 +199,7 @@ __all__ = [
     "NameChange",
     "NameStatus",
     "OpenFile",
+    "OpenForAppend",
     "Opened",
     "Packet",
     "Proof",
@@ -339,7 +339,7 @@ AnyMessage = (
     | RemoveXAttr
     | TruncateFile
     | ConcatFiles
-    | AppendToFile
+    | OpenForAppend
     | RecoverLease
     | SwitchSnapshots
     | TakeSnapshot

@@ -213,7 +213,7 @@ class ConcatFiles(NameChange, frozen=True):
     sources: list[str]
 
 
-class AppendToFile(NameCall, frozen=True):
+class OpenForAppend(NameCall, frozen=True):
     """Take the lease of a file, for `holder`, who asks again under the same name; answered by Leased."""
 
     holder: str
