@@ -537,6 +537,10 @@ checkpoint_workers_max: Final = 64
 checkpoint_manifest_bytes_max: Final = 64 * MIB
 # A terabyte in pages of 64 KiB.
 checkpoint_pages_max: Final = 16 * MIB
+# Files that `put` and `get` copy at once, unless told otherwise and at most; how many more may be listed.
+transfer_jobs_default: Final = 4
+transfer_jobs_max: Final = 64
+transfers_listed_ahead_max: Final = 256
 # Ranges of files that one call of the fsspec file system reads at once.
 ranges_read_at_once_max: Final = 8
 
