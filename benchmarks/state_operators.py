@@ -11,6 +11,7 @@ import os
 import pickle
 import struct
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -68,6 +69,8 @@ class Pages:
     def wait(self) -> None:
         if self._running is not None:
             self._running.result()
+        while self._checkpointer is not None and not self._checkpointer.reserved:
+            time.sleep(0.01)
 
     def close(self) -> None:
         if self._checkpointer is not None:
@@ -122,11 +125,11 @@ class Pickle:
 
     def apply(self, keys: Numbers, times: Numbers) -> None:
         held = self._held
-        for key, time in zip(keys.tolist(), times.tolist(), strict=True):
+        for key, moment in zip(keys.tolist(), times.tolist(), strict=True):
             group = held[key]
             group[0] += 1
-            group[1] = min(group[1], time)
-            group[2] = max(group[2], time)
+            group[1] = min(group[1], moment)
+            group[2] = max(group[2], moment)
 
     def close(self) -> None:
         self.wait()
@@ -193,9 +196,9 @@ class Rocks:
         names = [self._KEY.pack(key) for key in keys.tolist()]
         fresh: dict[bytes, tuple[int, int, int]] = {}
         batch = self._rocks.WriteBatch(raw_mode=True)
-        for name, found, time in zip(names, self._db.get(names), times.tolist(), strict=True):
+        for name, found, moment in zip(names, self._db.get(names), times.tolist(), strict=True):
             count, low, high = fresh.get(name) or self._GROUP.unpack(found)
-            fresh[name] = (count + 1, min(low, time), max(high, time))
+            fresh[name] = (count + 1, min(low, moment), max(high, moment))
         for name, group in fresh.items():
             batch.put(name, self._GROUP.pack(*group))
         self._db.write(batch, self._writes)

@@ -84,6 +84,11 @@ class Checkpointer:
         self._pages.settle()
         return self._running is None
 
+    @property
+    def reserved(self) -> bool:
+        """Return whether memory for the clones of the next checkpoint is there, as far as the machine has it."""
+        return self._reserve is None or self._reserve.ready
+
     # -- writing -----------------------------------------------------------------------------------
 
     def begin(self, *, full: bool = False, patience_s: float | None = None) -> RunningCheckpoint:

@@ -33,6 +33,11 @@ class Reserve:
         """Return up to which frame memory was asked for."""
         return self._populated
 
+    @property
+    def ready(self) -> bool:
+        """Return whether nothing is being asked for: it is there, or will not be given."""
+        return self._thread is None or not self._thread.is_alive()
+
     def close(self) -> None:
         """Ask for no more, and wait until the thread has ended."""
         self._frames.grown = lambda: None
