@@ -39,8 +39,12 @@ class ControllerCore:
         nodes_wanted: int = 1,
         node_timeout_s: float = limits.dataflow_node_timeout_s,
         resumed: Mapping[str, tuple[int, int]] | None = None,
+        starts_before: int = 0,
     ) -> None:
-        """`resumed`: the checkpoints of a query that goes on, as an earlier controller recorded them."""
+        """`resumed`: the checkpoints of a query that goes on, as an earlier controller recorded them.
+
+        `starts_before`: as many starts of a unit as there can have been under earlier controllers.
+        """
         self._node_timeout_s = node_timeout_s
         # Units are placed when so many nodes are there, or some are missing for too long, so that the first of
         # them does not get all.
@@ -49,12 +53,7 @@ class ControllerCore:
         self._edge_node = edge_node
         self._members: dict[str, _Member] = {}
         self._holders: dict[str, Mapping[str, int]] = {}
-        # Starts under an earlier controller have lower numbers, recorded or not.
-        begun = 0
-        if resumed is not None:
-            begun = max([0, *(incarnation for incarnation, _ in resumed.values())])
-            begun += limits.dataflow_incarnations_per_run_max
-        free = {unit: UnitPlacement(None, begun, (resumed or {}).get(unit)) for unit in units}
+        free = {unit: UnitPlacement(None, starts_before, (resumed or {}).get(unit)) for unit in units}
         self._placement = Placement(1, {**free, **edge})
         self._units = tuple(units)
         #: Checkpoints of each unit that were recorded and are there, in their order.

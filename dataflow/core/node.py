@@ -148,6 +148,11 @@ class NodeCore:
         return max(queued, default=0)
 
     @property
+    def state_bytes(self) -> int:
+        """Bytes of pages of all units, with the copies that are still being written."""
+        return sum(unit.state_bytes for unit in self._units.values())
+
+    @property
     def units(self) -> Mapping[str, Mapping[str, Position]]:
         """The units that run here, and how far they are."""
         return {name: unit.positions for name, unit in self._units.items()}

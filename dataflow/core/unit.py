@@ -126,6 +126,10 @@ class HAUnit:
         self._publish(made)
 
     @property
+    def state_bytes(self) -> int:
+        return self._state.memory_bytes
+
+    @property
     def caught_up(self) -> bool:
         """Return whether it has processed all rows that there were when it asked for them."""
         return all(each.caught_up for each in self.inputs.values())

@@ -118,8 +118,11 @@ class EdgeRun:
                     "a query has left its record beside the checkpoints: resume it with resume=True, or give "
                     "another directory"
                 )
-            self._record = read_record(found)
+            self._record = read_record(found).resumed()
             self._record.check(network)
+        if technique.takes_checkpoints:
+            # Before anything begins, so that no number is given twice.
+            checkpoints.record(msgspec.json.encode(self._record))
         delivered = {name: int(getattr(sink, "delivered", 0)) for name, sink in sinks.items()}
         self._edge = EdgeCore(network, technique, bounds, delivered=delivered if found is not None else None)
         self._controller = ControllerCore(
@@ -128,7 +131,8 @@ class EdgeRun:
             edge_node=EDGE,
             nodes_wanted=nodes,
             node_timeout_s=node_timeout_s,
-            resumed=self._record.checkpoints if found is not None else None,
+            resumed=self._record.checkpoints,
+            starts_before=self._record.starts_before,
         )
         self._announced: Placement | None = None
         self._ended = threading.Event()

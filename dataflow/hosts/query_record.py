@@ -10,6 +10,7 @@ import msgspec
 from peacefs.dataflow.core.messages import CheckpointCost, CheckpointId, checkpoint_of, sequence_of
 from peacefs.dataflow.query.network import Network
 from peacefs.protocol.errors import CheckpointDamaged, InvalidQuery
+from peacefs.protocol.limits import dataflow_incarnations_per_run_max
 
 _FORMAT = 1
 
@@ -28,6 +29,8 @@ class QueryRecord(msgspec.Struct, frozen=True):
     format: int
     query: str
     technique: str
+    #: How often the query was begun, or resumed. Starts of units have numbers of their own each time.
+    runs: int
     #: The operators of each unit, as a person reads them.
     network: dict[str, list[str]]
     units: dict[str, UnitRecord]
@@ -35,6 +38,14 @@ class QueryRecord(msgspec.Struct, frozen=True):
     @property
     def checkpoints(self) -> dict[str, CheckpointId]:
         return {name: checkpoint_of(unit.sequence) for name, unit in self.units.items()}
+
+    @property
+    def starts_before(self) -> int:
+        """Return a number that no start of a unit in an earlier run has exceeded."""
+        return (self.runs - 1) * dataflow_incarnations_per_run_max
+
+    def resumed(self) -> QueryRecord:
+        return msgspec.structs.replace(self, runs=self.runs + 1)
 
     def with_checkpoint(
         self, unit: str, checkpoint: CheckpointId, cost: CheckpointCost, now_ms: int
@@ -62,7 +73,7 @@ class QueryRecord(msgspec.Struct, frozen=True):
 
 
 def new_record(network: Network, technique: str) -> QueryRecord:
-    return QueryRecord(_FORMAT, network.name, technique, describe(network), {})
+    return QueryRecord(_FORMAT, network.name, technique, 1, describe(network), {})
 
 
 def read_record(data: bytes) -> QueryRecord:

@@ -94,6 +94,8 @@ class Outcome:
     checkpoints_stored: int = 0
     #: Checkpoints that were cancelled, as when their turn is too far away.
     checkpoints_cancelled: int = 0
+    #: The most bytes of pages that the units of one node had.
+    state_bytes_max: int = 0
     #: Units that began again and have caught up.
     recoveries: int = 0
     #: The most bytes that any output held.
@@ -128,12 +130,13 @@ class SeededRun:
         latency_s: float = 0.002,
         store_s: float = 0.1,
         not_now: float = 0.0,
+        not_now_until_s: float = float("inf"),
     ) -> None:
-        """`not_now`: the share of checkpoints that are told to come back later."""
+        """`not_now`: the share of checkpoints that are told to come back later, until a time."""
         self._network = network
         self._technique = technique
         self._bounds = bounds or Bounds(page_bytes=min(state_page_bytes_choices), state_bytes_max=_STATE_BYTES)
-        self._not_now = not_now
+        self._not_now, self._not_now_until_s = not_now, not_now_until_s
         self._chance = random.Random(seed)
         self._rows_every_s, self._latency_s, self._store_s = rows_every_s, latency_s, store_s
         self._failures = sorted(failures, key=lambda failure: failure.step)
@@ -274,7 +277,8 @@ class SeededRun:
         if node not in self._nodes or self._nodes[node].core is not core:
             return
         outcome: CheckpointCost | CheckpointCancelled
-        if self._not_now and self._chance.random() < self._not_now:
+        told_to_wait = self._now_s < self._not_now_until_s and self._chance.random() < self._not_now
+        if told_to_wait:
             wanted.capture.cancel()
             self.outcome.checkpoints_cancelled += 1
             outcome = CheckpointCancelled("not now")
@@ -368,6 +372,7 @@ class SeededRun:
         for name, host in self._nodes.items():
             self.outcome.held_bytes_max = max(self.outcome.held_bytes_max, host.core.held_bytes)
             self.outcome.queued_bytes_max = max(self.outcome.queued_bytes_max, host.core.queued_bytes)
+            self.outcome.state_bytes_max = max(self.outcome.state_bytes_max, host.core.state_bytes)
             self.outcome.places.update((unit, name) for unit in host.core.units)
         for unit, where in self._controller.placement.units.items():
             if where.checkpoint is not None:

@@ -136,6 +136,11 @@ class UnitState(Protocol):
         """Return the state of this moment, with the unit's edges. Short, since the unit stands still meanwhile."""
         ...
 
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of all structures, with the copies that a checkpoint still needs."""
+        ...
+
     def edges(self) -> Mapping[str, Any] | None:
         """Return the edges that the checkpoint had which the unit begins with; None without one."""
         ...
