@@ -29,6 +29,7 @@ _ALL = (
     "stream_logs",
     "paged_state",
     "state_latency",
+    "dataflow",
     "spark_batches",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")
