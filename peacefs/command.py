@@ -19,10 +19,12 @@ from peacefs.client.command_line.errors import report_system_error
 from peacefs.client.command_line.standard_streams import ReaderGone, prepare_standard_streams
 from peacefs.commands.certificate_commands import certificates
 from peacefs.commands.checkpoint_commands import checkpoint
+from peacefs.commands.dataflow_commands import dataflow
 from peacefs.commands.metadata_commands import metadata
 from peacefs.commands.placement_commands import plan, simulate, topology
 from peacefs.commands.service_commands import coordinator, datanode
 from peacefs.commands.spark_commands import spark
+from peacefs.commands.stream_commands import stream
 from peacefs.commands.supervision_commands import agent, supervise
 
 
@@ -49,6 +51,8 @@ application.add_typer(certificates, name="certificates")
 application.add_typer(metadata, name="metadata")
 application.add_typer(checkpoint, name="checkpoint")
 application.add_typer(spark, name="spark")
+application.add_typer(stream, name="stream")
+application.add_typer(dataflow, name="dataflow")
 application.add_typer(topology, name="topology")
 
 

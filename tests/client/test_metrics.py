@@ -59,7 +59,7 @@ def test_writes_and_reads_are_counted_where_they_happen(
     assert sum(now["peacefs_store_live_bytes", ""] for now in after) >= 3 * len(data)
     assert all(now["peacefs_disks", "working"] == 1 for now in after)
     told = scraped(shared_cluster.address.http.removeprefix("http://"))
-    assert told["peacefs_http_request_seconds_count", "MKDIRS"] >= 1
+    assert told["peacefs_call_seconds_count", "Mkdirs"] >= 1
     assert told["peacefs_commits_waiting", ""] >= 0
     assert told["peacefs_commits_made_total", ""] >= 1 and told["peacefs_repairs_done_total", ""] >= 0
 
