@@ -362,7 +362,7 @@ class Datanode:
             local_large_reads,
             one_time_chunks,
             wall_clock=self._clock.now_s,
-            check_bearer=CallerCheck(self._verifier, self._clock.now_s).check_bearer,
+            check_bearer=CallerCheck(self._verifier, self._signer, self._clock.now_s).check_bearer,
         )
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         server = build_server(BrowserGuard(gateway, names), tls=self._tls)

@@ -6,7 +6,8 @@ no wire format.
 
 from __future__ import annotations
 
-from peacefs.protocol.limits import reclaim_entries_per_commit
+from peacefs.protocol.limits import reclaim_entries_per_commit, write_token_lifetime_s
+from peacefs.protocol.tokens import ProxyPass
 
 from .acls import AclOperations
 from .append import AppendOperations
@@ -67,3 +68,9 @@ class Files:
         self.reporting = QueryReports(context)
         self.inspection = Fsck(context)
         self.explanations = ChunkExplanations(context)
+        self._context = context
+
+    def proxy_pass(self, real_user: str, token: str) -> str:
+        """Return what permits a proxy user to use a token that was given to him in the name of another."""
+        expires_s = self._context.wall_clock() + write_token_lifetime_s
+        return self._context.signer.sign(ProxyPass.of(expires_s, real_user, token))

@@ -149,6 +149,8 @@ class Names:
             return Applied(result.done, result.freed)
 
         if recursive and cached_reply(self._ctx.reader, key) is None:
+            # HDFS asks for the right to remove the name first, and says so.
+            checks.check_delete(self._ctx.reader, parsed, caller)
             await rights.look()
         deleted = await rights.commit(lambda tx: run_once(tx, key, self._ctx.now_ms(), change))
         self._ctx.free(deleted.chunks)

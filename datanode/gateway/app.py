@@ -63,7 +63,7 @@ from .upload import Upload, body_pieces
 log = logging.getLogger("peacefs.gateway")
 T = TypeVar("T")
 #: Raises AccessDenied if a request is not of the user whom its read token was given to.
-CheckBearer = Callable[[Scope, str], None]
+CheckBearer = Callable[[Scope, str, str], None]
 
 _HELLO = b"A datanode of peacefs. Files are read and written through the coordinator's address.\n"
 
@@ -95,7 +95,7 @@ class _Body:
     may_appear: bool = False
 
 
-def believe_bearer(scope: Scope, user: str) -> None:
+def believe_bearer(scope: Scope, user: str, token: str) -> None:
     """With simple authentication a token is good for whoever has it."""
 
 
@@ -172,7 +172,7 @@ class Gateway:
 
     async def _write(self, wanted: WriteFile, scope: Scope, receive: Receive, client: str) -> Answer:
         token = self._signer.verify(wanted.token, FileWrite, self._wall_clock())
-        self._check_bearer(scope, token.user)
+        self._check_bearer(scope, token.user, wanted.token)
         flusher = FileFlusher(
             wanted.token,
             self._one_time_chunks.take(wanted.first),
@@ -187,7 +187,7 @@ class Gateway:
 
     async def _append(self, wanted: ExtendFile, scope: Scope, receive: Receive, client: str) -> Answer:
         token = self._signer.verify(wanted.token, FileAppend, self._wall_clock())
-        self._check_bearer(scope, token.user)
+        self._check_bearer(scope, token.user, wanted.token)
         holder = _holder(token.user)
         # Before the first byte: whoever comes second is told at once.
         leased = await asyncio.shield(self._run(self._quick, fx.call(TakeLease(wanted.token, holder), Leased)))
@@ -270,7 +270,7 @@ class Gateway:
     def _reader(self, token: str, scope: Scope) -> FileRead:
         """Return the token of a request, which may be old. Raises AccessDenied."""
         read_token = self._signer.verify_even_late(token, FileRead)
-        self._check_bearer(scope, read_token.user)
+        self._check_bearer(scope, read_token.user, token)
         return read_token
 
     def _layout(self, read_token: FileRead, chunks: Sequence[ChunkLayout]) -> Layout:
