@@ -13,6 +13,7 @@ from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound
 
 pytestmark = pytest.mark.cluster
 
@@ -66,7 +67,7 @@ class Writing:
 def length(files: PeaceFileSystem, path: str) -> int | None:
     try:
         return files.status(path).length
-    except FileNotFoundError:
+    except FileNotFound:
         return None
 
 
@@ -107,7 +108,7 @@ def test_file_whose_gateway_was_killed_keeps_what_had_come(cluster: LocalCluster
         (gateway,) = (node for node in cluster.datanodes if node.readiness.http_port == writing.http_port)
         gateway.kill()
         assert files.read("/orphan") == b"kept"
-        with pytest.raises(OSError, match="currently owned"):
+        with pytest.raises(AlreadyBeingCreated):
             files.open_for_appending("/orphan")
         assert files.recover_lease("/orphan")
         with files.open_for_appending("/orphan") as heir:
