@@ -248,6 +248,7 @@ upload_grace_s: Final = 0.03
 # The body of a CREATE that was redirected comes within this time, or nobody waits for it; its name is forgotten
 # after the longer one.
 upload_awaited_s: Final = 2.0
+upload_of_directory_awaited_s: Final = 0.2
 upload_answer_timeout_s: Final = 6.0
 begun_name_kept_s: Final = 60.0
 begun_names_max: Final = 10_000
