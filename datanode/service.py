@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +41,8 @@ from peacefs.protocol.messages import (
     BalanceDisks,
     DiskBalance,
     DiskReport,
+    Failure,
+    FlushUploads,
     Granted,
     GrantRefused,
     LatencySample,
@@ -51,8 +53,8 @@ from peacefs.protocol.messages import (
     Trust,
     Usage,
 )
+from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.connections import open_connection
 from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
@@ -75,7 +77,6 @@ from peacefs.protocol.service.process import (
 )
 from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
-from peacefs.topology.rate_curve import RateCurve
 
 from .background import DatanodeTasks
 from .cluster_clock import ClusterClock
@@ -89,7 +90,6 @@ from .disks.disk_balancer import DiskBalancer
 from .disks.disk_set import DiskSet
 from .disks.metrics import StoreMetrics
 from .disks.scrubber import Scrubber
-from .disks.throttled_disk import DiskArm, EmulatedDisk
 from .gateway.app import Gateway
 from .gateway.callers import CallerCheck
 from .gateway.local_large_reads import LocalLargeReads
@@ -108,6 +108,9 @@ from .store.layout import describe
 from .store.replica_changes import Changes
 
 log = logging.getLogger("peacefs.datanode")
+
+#: Makes a slower destination of chunks from the store.
+Pace = Callable[[ChunkIntake], ChunkIntake]
 
 
 @dataclass(frozen=True)
@@ -134,14 +137,16 @@ class DatanodeOptions:
     copy_bytes_per_second: float = copy_bytes_per_second
     #: The directories of chunks, a disk each; none for `directory` itself.
     data_directories: tuple[Path, ...] = ()
-    #: Chunks are taken in no faster than so, for experiments.
-    emulated_disk: RateCurve | None = None
     ready_fd: int | None = None
     parent_fd: int | None = None
 
 
-def run(options: DatanodeOptions) -> None:
-    """Serves until it is told to stop. Raises StartupError when it cannot start."""
+def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
+    """Serve until told to stop. Raises StartupError when it cannot start.
+
+    With `pace`, which experiments pass in, chunks go to what it makes of the store, and nobody reads the files
+    themselves, for who does cannot be paced.
+    """
     log_to_stderr()
     raise_open_files_limit()
     keep_freed_memory()
@@ -156,10 +161,10 @@ def run(options: DatanodeOptions) -> None:
             f"a datanode needs the cluster's secret: pass --secret-file or set {SECRET_FILE_VARIABLE} "
             f"(a coordinator on loopback keeps it as cluster.secret in its directory)"
         )
-    uvloop.run(_serve(options, secret_file, tls))
+    uvloop.run(_serve(options, secret_file, tls, pace))
 
 
-async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity | None) -> None:
+async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity | None, pace: Pace | None) -> None:
     stop = stop_event(options.parent_fd)
     signer = Signer(*read_secrets(secret_file))
     when_told_to_reload(partial(read_again, signer, secret_file))
@@ -171,7 +176,7 @@ async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity |
     with claim_directories(
         options.directory, options.data_directories, cluster, f"dn-{uuid.uuid4().hex[:12]}"
     ) as claimed:
-        await Datanode(options, claimed, signer, tls).serve(stop)
+        await Datanode(options, claimed, signer, tls, pace).serve(stop)
 
 
 async def _learn_cluster(
@@ -230,7 +235,12 @@ class Datanode:
     """All parts of a running datanode."""
 
     def __init__(
-        self, options: DatanodeOptions, claimed: Claimed, signer: Signer, tls: TlsIdentity | None = None
+        self,
+        options: DatanodeOptions,
+        claimed: Claimed,
+        signer: Signer,
+        tls: TlsIdentity | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._options = options
         self._tls = tls
@@ -254,9 +264,17 @@ class Datanode:
         self._verifier = Verifier(directory.cluster)
         self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
         self._store = self._disks(claimed)
+        self._is_paced = pace is not None
         self._chunk_server = ChunkServer(signer, self._store, self._changes)
         self._requests = DataRequests(
-            PipelineHop(self._node, signer, self._intake(), self._changes, self._streams, self._samples),
+            PipelineHop(
+                self._node,
+                signer,
+                self._store if pace is None else pace(self._store),
+                self._changes,
+                self._streams,
+                self._samples,
+            ),
             self._chunk_server,
         )
         budget = CopyBudget(options.copy_bytes_per_second)
@@ -279,6 +297,8 @@ class Datanode:
         self._order_pool = ThreadPoolExecutor(order_threads, thread_name_prefix="orders")
         self._stopping = threading.Event()
         self._http_socket: socket.socket
+        self._gateway: Gateway
+        self._loop: asyncio.AbstractEventLoop
         self._data_server: DataServer
 
     def _disks(self, claimed: Claimed) -> DiskSet:
@@ -301,13 +321,6 @@ class Datanode:
         ]
         return DiskSet(disks, rng=random.Random(), on_lost=self._changes.removed, on_changed=_disk_changed)
 
-    def _intake(self) -> ChunkIntake:
-        curve = self._options.emulated_disk
-        if curve is None:
-            return self._store
-        log.warning("chunks are taken in no faster than %s: an experiment, never for use", curve)
-        return EmulatedDisk(self._store, DiskArm(curve))
-
     async def serve(self, stop: asyncio.Event) -> None:
         """Until told to stop."""
         recovery = await asyncio.to_thread(self._driver.run, self._store.recover())
@@ -320,8 +333,7 @@ class Datanode:
             self._driver,
             self._requests,
             served_here=self._served_here,
-            # A client that reads the file itself cannot be paced.
-            shares_descriptors=options.emulated_disk is None,
+            shares_descriptors=not self._is_paced,
             advertised=self._advertised,
             tls=self._tls,
         )
@@ -341,7 +353,8 @@ class Datanode:
         own = LocalSmallReads(self._chunk_server, self._driver)
         local_large_reads = LocalLargeReads(self._chunk_server, self._driver)
         one_time_chunks = OneTimeChunks(self._signer, self._process)
-        gateway = Gateway(
+        self._loop = asyncio.get_running_loop()
+        gateway = self._gateway = Gateway(
             self._signer,
             self._driver,
             self._grants,
@@ -349,7 +362,7 @@ class Datanode:
             local_large_reads,
             one_time_chunks,
             wall_clock=self._clock.now_s,
-            check_bearer=CallerCheck(self._verifier, self._clock.now_s).check_bearer,
+            check_bearer=CallerCheck(self._verifier, self._signer, self._clock.now_s).check_bearer,
         )
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         server = build_server(BrowserGuard(gateway, names), tls=self._tls)
@@ -467,6 +480,19 @@ class Datanode:
 
     def streams_found(self, question: AskStreams) -> StreamsFound:
         return self._streams.find(question, time.monotonic())
+
+    def flush_uploads(self, wanted: FlushUploads, respond: Respond) -> None:
+        if not self._stopping.is_set():
+            asyncio.run_coroutine_threadsafe(self._flush_uploads(wanted, respond), self._loop)
+
+    async def _flush_uploads(self, wanted: FlushUploads, respond: Respond) -> None:
+        try:
+            reply: Message = await self._gateway.flush_uploads(wanted)
+        except Exception:
+            log.exception("uploads could not be flushed, in a way that is a bug of this datanode")
+            reply = Failure(PeacefsError.__name__, "an internal error of the datanode; its log says more")
+        # The loop does not wait for the link.
+        await asyncio.to_thread(respond, reply)
 
     def ordered(self, order: Message, respond: Respond) -> None:
         if not self._stopping.is_set():

@@ -16,7 +16,7 @@ from typing import Self
 
 import msgspec
 
-from peacefs.client.local_cluster.member_process import Member, MemberReady
+from peacefs.client.local_cluster.member_process import PEACEFS, Member, MemberReady
 from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import RateCurve
 from peacefs.topology.toml_writer import to_toml
@@ -44,6 +44,8 @@ from .orders import (
 
 _ROOT = Path(__file__).parents[2]
 _STOP_S = 20.0
+#: A datanode with a slow disk; the working directory has to be the project's root.
+SLOW_DATANODE = (sys.executable, "-m", "benchmarks.emulation.slow_datanode")
 
 
 class WriterProcess:
@@ -181,7 +183,9 @@ class EmulatedCluster:
         self.topology_file.write_text(to_toml(self._topology))
         coordinator = self._member(self.network.coordinator, self._coordinator_arguments)
         coordinator.await_ready()
-        datanodes = [self._member(host, self._datanode_arguments(host)) for host in self.network.hosts]
+        datanodes = [
+            self._member(host, self._datanode_arguments(host), SLOW_DATANODE) for host in self.network.hosts
+        ]
         for host, datanode in zip(self.network.hosts, datanodes, strict=True):
             datanode.await_ready()
             self.node_of[host.name] = datanode.node
@@ -199,9 +203,15 @@ class EmulatedCluster:
             os.close(end)
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _member(self, host: Host, arguments: Callable[[MemberReady | None], Sequence[str]]) -> Member:
+    def _member(
+        self,
+        host: Host,
+        arguments: Callable[[MemberReady | None], Sequence[str]],
+        program: Sequence[str] = PEACEFS,
+    ) -> Member:
         log = self._directory / f"{host.name}.log"
-        member = Member(host.name, arguments, lambda: log, self._parent_pipe[0], (), prefix=host.inside())
+        pipe = self._parent_pipe[0]
+        member = Member(host.name, arguments, lambda: log, pipe, (), prefix=host.inside(), program=program)
         member.start()
         self._members.append(member)
         return member
@@ -221,15 +231,12 @@ class EmulatedCluster:
         def arguments(before: MemberReady | None) -> Sequence[str]:
             curve = ",".join(f"{streams}={rate:.0f}" for streams, rate in self._disk.points)
             return [
-                "datanode",
+                f"--disk={curve}",
                 f"--dir={self._directory / host.name}",
                 f"--coordinator={self._members[0].readiness.node_host}:{self._members[0].readiness.node_port}",
                 f"--host={host.address}",
-                "--no-tls",
                 f"--secret-file={self._directory / 'secret'}",
                 f"--rack={host.rack}",
-                "--scrub-days=0",
-                f"--emulate-disk={curve}",
             ]
 
         return arguments

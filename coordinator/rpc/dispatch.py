@@ -50,7 +50,7 @@ _WITH_A_TOKEN = (
     *(AllocateChunk, CompleteFile, KeepChunks, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet),
 )
 #: Calls by datanodes, as clients that live in them.
-CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, StreamEnded, StreamsFound)
+CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, FlushFile, StreamEnded, StreamsFound)
 #: Calls by clients, which authenticate as over HTTP.
 CALLS_OF_CLIENTS = (NameCall, *_WITH_A_TOKEN, CreateFile, PublishFile, OpenFile, FlushFile, StateReads)
 
@@ -143,13 +143,13 @@ async def carry_out(files: Files, message: Message, host: str | None, link: Node
         case CompleteFile():
             return await files.writing.complete(message, host)
         case FlushFile():
-            return await files.writing.flush(message, host)
+            return await files.writing.flush(message, host, link)
         case TakeLease():
-            return await files.appending.take_lease(message, host)
+            return await files.appending.take_lease(message, host, link)
         case KeepChunks():
             return await files.writing.keep(message)
         case RenewLease():
-            return await files.appending.renew(message)
+            return await files.appending.renew(message, link)
         case AbandonLease():
             return await files.appending.abandon(message)
         case GetLayout():

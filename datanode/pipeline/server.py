@@ -21,7 +21,8 @@ from peacefs.protocol.limits import (
     last_word_timeout_s,
 )
 from peacefs.protocol.messages import Failure
-from peacefs.protocol.runtime.connections import SocketConnection, accept_connection
+from peacefs.protocol.runtime.connection_handshakes import accept_connection
+from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.local_sockets import listen_locally, local_address, show_address

@@ -79,6 +79,16 @@ def coordinator(
             show_default=False,
         ),
     ] = None,
+    proxy_users: Annotated[
+        Path | None,
+        typer.Option(
+            "--proxy-users",
+            metavar="FILE",
+            help="Who may act for whom (doas): hadoop.proxyuser.NAME.hosts, .groups and .users, in TOML. SIGHUP "
+            "reads it anew. [default: nobody]",
+            show_default=False,
+        ),
+    ] = None,
     trash_minutes: TrashMinutes = 0,
     unreferenced_kept: Annotated[
         float,
@@ -180,6 +190,7 @@ def coordinator(
             audit_log=audit_log,
             collect_temporary_hours=collect_temporary,
             unreferenced_kept_s=unreferenced_kept,
+            proxy_users=proxy_users,
             groups=dict(_group(text) for text in groups or ()),
             topology=topology_file,
             policy=policy,
@@ -243,15 +254,6 @@ def datanode(
             help="Directory for chunks, one for each disk; may be repeated. [default: in --dir]",
         ),
     ] = None,
-    emulate_disk: Annotated[
-        str | None,
-        typer.Option(
-            "--emulate-disk",
-            metavar="N=RATE,...",
-            help="For experiments only: take chunks in no faster than so many bytes a second, when N come in "
-            "at once.",
-        ),
-    ] = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
@@ -260,7 +262,6 @@ def datanode(
     parent_fd: ParentDescriptor = None,
 ) -> None:
     """Run a datanode: chunks on one or more disks."""
-    from peacefs.datanode.disks.throttled_disk import parse_curve
     from peacefs.datanode.service import DatanodeOptions, run
 
     run(
@@ -279,7 +280,6 @@ def datanode(
             scrub_bytes_per_second=scrub_rate,
             copy_bytes_per_second=copy_rate,
             data_directories=tuple(data_directories or ()),
-            emulated_disk=None if emulate_disk is None else parse_curve(emulate_disk),
             tls=tls_files_of(tls_certificate, tls_key, tls_ca),
             no_tls=no_tls,
             ready_fd=ready_fd,

@@ -10,7 +10,8 @@
                  coordinator -> ProveReplicas, datanode -> ReplicasProven;
                  coordinator -> BalanceDisks, datanode -> DiskBalance
     files        client -> CreateFile, PublishFile, OpenFile; client or gateway -> AllocateChunk, CompleteFile,
-                 FlushFile, GetLayout, ReportCorrupt, RenewLease, KeepChunks, AbandonLease; gateway -> TakeLease
+                 FlushFile, GetLayout, ReportCorrupt, RenewLease, KeepChunks, AbandonLease; gateway -> TakeLease;
+                 coordinator -> FlushUploads, gateway -> UploadsFlushed
     grants       writer -> StateWriteSet, StreamEnded; coordinator -> Scheduled, Granted, GrantRefused;
                  coordinator -> AskStreams, datanode -> StreamsFound
     reads        client -> StateReads; coordinator -> ReadsScheduled
@@ -68,6 +69,7 @@ from .files import (
     CreateFile,
     Flushed,
     FlushFile,
+    FlushUploads,
     GetLayout,
     KeepChunks,
     Layout,
@@ -78,6 +80,7 @@ from .files import (
     RenewLease,
     ReportCorrupt,
     TakeLease,
+    UploadsFlushed,
     WrittenChunk,
 )
 from .grants import (
@@ -173,6 +176,7 @@ __all__ = [
     "Failure",
     "FileInfo",
     "FlushFile",
+    "FlushUploads",
     "Flushed",
     "GetFileInfo",
     "GetLayout",
@@ -246,6 +250,7 @@ __all__ = [
     "TruncateFile",
     "Trust",
     "TrustedKey",
+    "UploadsFlushed",
     "Usage",
     "VerifyChunks",
     "Welcome",
@@ -284,6 +289,8 @@ AnyMessage = (
     | Completed
     | FlushFile
     | Flushed
+    | FlushUploads
+    | UploadsFlushed
     | TakeLease
     | Leased
     | RenewLease

@@ -18,7 +18,8 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.service.tls import TlsIdentity
 
 from . import effects as fx
-from .connections import SocketConnection, open_connection
+from .connection_handshakes import open_connection
+from .connections import SocketConnection
 from .idle_reaper import IdleReaper
 from .in_process_payloads import ServedHere
 

@@ -82,7 +82,7 @@ def run_demo(options: DemoOptions) -> int:
         raise StartupError("the demo needs Spark: pip install 'peacefs[spark]'")
     java = find_java()
     screen = DemoScreen(console)
-    with _workplace(options) as directory, screen.shown():
+    with _work_directory(options) as directory, screen.shown():
         report = _Demo(directory, choose_input(options.input, directory), java, screen).run()
         if options.keep:
             screen.step("kept", str(directory))
@@ -94,7 +94,7 @@ def run_demo(options: DemoOptions) -> int:
 
 
 @contextlib.contextmanager
-def _workplace(options: DemoOptions) -> Iterator[Path]:
+def _work_directory(options: DemoOptions) -> Iterator[Path]:
     """An empty directory, gone afterwards unless it is to be kept."""
     if options.directory is None:
         directory = Path(tempfile.mkdtemp(prefix="peacefs-demo-"))

@@ -12,7 +12,7 @@ from peacefs.protocol.errors import PeerTimeout
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.runtime import bounded_reads as bounded_reads
 from peacefs.protocol.runtime.bounded_reads import BoundedReads
-from peacefs.protocol.runtime.disk_files import DiskFile
+from peacefs.protocol.runtime.disk_files import DiskFile, read_from_memory
 
 DATA = os.urandom(3 * MIB + 17)
 
@@ -21,9 +21,12 @@ DATA = os.urandom(3 * MIB + 17)
 def file(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(DATA)
-    descriptor = os.open(path, os.O_RDONLY)
-    yield DiskFile(descriptor)
-    os.close(descriptor)
+    made = DiskFile(os.open(path, os.O_RDONLY))
+    # Pages that the kernel is just writing out are not given without waiting.
+    os.fsync(made.descriptor)
+    wait_until(lambda: read_from_memory(made, bytearray(len(DATA)), 0) == len(DATA), "the file is in memory")
+    yield made
+    os.close(made.descriptor)
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from pipeline.relay import Relay
 from peacefs.protocol.errors import PeerRefused
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes
+from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.connections import open_connection
 from peacefs.protocol.service.tls import TlsFiles, TlsIdentity
 from peacefs.protocol.service.trial_certificates import TrialAuthority
 
@@ -132,7 +132,7 @@ def test_channel_keeps_a_service_from_passing_on_what_is_meant_for_another(clust
 
         def pass_on() -> None:
             near, _ = door.accept()
-            far = socket.create_connection(node.server.address, timeout=20)
+            far = socket.create_connection(node.server.address, timeout=120)
             with (
                 own.server_context().wrap_socket(near, server_side=True) as victim,
                 own.connector_context().wrap_socket(far, server_hostname="127.0.0.1") as meant,

@@ -12,6 +12,7 @@ from click.testing import Result
 from support.services import start_service
 from typer.testing import CliRunner
 
+from benchmarks.emulation.cluster import SLOW_DATANODE
 from peacefs.client.control.api import current_user
 from peacefs.command import application
 from peacefs.topology.loader import load_topology
@@ -31,10 +32,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         processes.append(process)
         for name, curve in _CURVES.items():
             process, _ = start_service(
-                *("datanode", f"--dir={tmp_path / name}", "--port=0", "--data-port=0", f"--rack=/{name}"),
+                *(f"--disk={curve}", f"--dir={tmp_path / name}", f"--rack=/{name}"),
                 f"--coordinator=127.0.0.1:{coordinator['node_port']}",
                 f"--secret-file={tmp_path / 'c' / 'cluster.secret'}",
-                f"--emulate-disk={curve}",
+                program=SLOW_DATANODE,
             )
             processes.append(process)
         yield f"http://127.0.0.1:{coordinator['http_port']}"

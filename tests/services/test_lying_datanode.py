@@ -30,7 +30,8 @@ from peacefs.protocol.messages import (
     ReportChunks,
     Usage,
 )
-from peacefs.protocol.runtime.connections import SocketConnection, open_connection
+from peacefs.protocol.runtime.connection_handshakes import open_connection
+from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.secret import read_secrets
 from peacefs.protocol.tokens import Signer
 

@@ -1,8 +1,8 @@
-"""A disk that is slower than it is: for experiments on one machine, whose one disk all datanodes share.
+"""Slow a datanode's disk down: for experiments on one machine, whose one disk all datanodes share.
 
 Chunks are taken in at a rate that depends on how many come in at once, as on a real disk with one arm. A writer
 waits before its bytes are stored, so that its sender, and all before it in the pipeline, wait as well. Reading
-costs nothing here. Never on by itself.
+costs nothing here. `slow_datanode` runs a datanode with it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store.machine import RealMachine, data_of
 
-from peacefs.datanode.disks.throttled_disk import DiskArm, EmulatedDisk, parse_curve
+from benchmarks.emulation.throttled_disk import DiskArm, EmulatedDisk, parse_curve
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import BadRequest, ChecksumMismatch
 from peacefs.protocol.runtime import effects as fx

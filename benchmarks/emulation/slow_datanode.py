@@ -1,0 +1,61 @@
+"""Run a datanode whose disk is as slow as a curve says: `slow_datanode --disk=1=30e6,2=45e6 ...`.
+
+It takes the options of `peacefs datanode` that experiments need, and announces itself as that does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from peacefs.datanode.service import DatanodeOptions, run
+from peacefs.datanode.store.interface import ChunkIntake
+from peacefs.protocol.errors import PeacefsError
+
+from .throttled_disk import DiskArm, EmulatedDisk, parse_curve
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="slow_datanode", description=__doc__)
+    parser.add_argument("--disk", required=True, metavar="N=RATE,...")
+    parser.add_argument("--dir", required=True, type=Path)
+    parser.add_argument("--coordinator", required=True, metavar="HOST:PORT")
+    parser.add_argument("--secret-file", required=True, type=Path)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--rack", default="/default-rack")
+    parser.add_argument("--ready-fd", type=int)
+    parser.add_argument("--parent-fd", type=int)
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until told to stop."""
+    given = _parser().parse_args(arguments)
+    host, _, port = given.coordinator.rpartition(":")
+    options = DatanodeOptions(
+        directory=given.dir,
+        coordinator=(host, int(port)),
+        host=given.host,
+        http_port=0,
+        data_port=0,
+        rack=given.rack,
+        secret_file=given.secret_file,
+        no_tls=True,
+        scrub_period_s=0.0,
+        ready_fd=given.ready_fd,
+        parent_fd=given.parent_fd,
+    )
+    try:
+        arm = DiskArm(parse_curve(given.disk))
+
+        def pace(store: ChunkIntake) -> ChunkIntake:
+            return EmulatedDisk(store, arm)
+
+        run(options, pace)
+    except PeacefsError as error:
+        raise SystemExit(f"slow_datanode: {error.message}") from None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,117 @@
+"""Open a connection, or accept one: both sides of the handshake over a socket.
+
+Over TLS, the certificate is checked first, and the handshake's proof covers the channel. The keys that come out of
+the handshake seal the connection, unless TLS protects it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+from collections.abc import Callable, Generator
+
+from peacefs.protocol.errors import (
+    Overloaded,
+    PeacefsError,
+    PeerRefused,
+    PeerTimeout,
+    PeerUnreachable,
+    ProtocolViolation,
+)
+from peacefs.protocol.frame_budget import FrameBudget
+from peacefs.protocol.handshake import COORDINATOR, Identity, Peer, accepting, connecting, welcomed
+from peacefs.protocol.limits import (
+    client_data_frame_bytes_max,
+    connect_timeout_s,
+    data_frame_bytes_max,
+    handshake_timeout_s,
+)
+from peacefs.protocol.messages import Failure, Message, Target
+from peacefs.protocol.service.tls import TlsIdentity
+
+from . import effects as fx
+from .connections import SocketConnection
+from .local_sockets import dial, named, show_address, show_end
+from .tls_socket import require_certificate
+
+
+def open_connection(
+    address: fx.Address, name: str, me: Identity, tls: TlsIdentity | None = None, *, role: str = "datanode"
+) -> tuple[SocketConnection, Peer]:
+    """Connect, with `tls` over TLS, and complete the handshake as `me` with the expected peer.
+
+    Raises PeerUnreachable, PeerTimeout or PeerRefused.
+    """
+    try:
+        sock = dial(address, connect_timeout_s)
+    except TimeoutError:
+        raise PeerTimeout(f"{name} at {show_address(address)} did not answer in time") from None
+    except OSError as error:
+        raise PeerUnreachable(
+            f"cannot connect to {name} at {show_address(address)}: {error.strerror or error}"
+        ) from None
+    connection = SocketConnection(sock, name)
+    try:
+        if tls is not None and not connection.is_local:
+            connection.secure(tls.connector_context(), address[0])
+        means = COORDINATOR if role == COORDINATOR else name
+        target = Target(role, means, show_address(address), show_end(connection.ends, 1))
+        steps = connecting(me, os.urandom(16), target=target, channel=connection.channel)
+        connection.send(next(steps), b"", handshake_timeout_s)
+        peer = _peer_after(steps, connection.receive(handshake_timeout_s).message)
+        connection.send(peer.last_word, b"", handshake_timeout_s)
+        connection.seal(peer.frame_keys)
+        welcome = welcomed(connection.receive(handshake_timeout_s).message)
+        connection.greeted()
+        connection.local_address = named(welcome.local_socket)
+        return connection, peer
+    except BaseException:
+        connection.close()
+        raise
+
+
+def accept_connection(
+    connection: SocketConnection,
+    me: Identity,
+    budget: FrameBudget[SocketConnection] | None = None,
+    admit: Callable[[Peer], None] = lambda _peer: None,
+    tls: TlsIdentity | None = None,
+) -> Peer:
+    """Complete a connector's handshake as `me`; frames of clients are then on account of `budget`.
+
+    With `tls` over TLS, except for local sockets; services have to show a certificate then.
+    Raises PeerRefused, and Overloaded if `admit` does, after it has told the connector why.
+    """
+    if tls is not None and not connection.is_local:
+        connection.secure(tls.server_context(ssl.CERT_OPTIONAL))
+    try:
+        first = connection.receive(handshake_timeout_s).message
+        channel = connection.channel
+        if channel:
+            require_certificate(first, is_shown=connection.has_peer_certificate)
+        reached = show_end(connection.ends, 0)
+        steps = accepting(me, os.urandom(16), first, channel=channel, reached=reached)
+        connection.send(next(steps), b"", handshake_timeout_s)
+        peer = _peer_after(steps, connection.receive(handshake_timeout_s).message)
+        connection.seal(peer.frame_keys)
+        admit(peer)
+        connection.send(peer.last_word, b"", handshake_timeout_s)
+        if peer.trusted:
+            connection.greeted(data_frame_bytes_max)
+        else:
+            connection.greeted(client_data_frame_bytes_max, budget)
+        return peer
+    except (PeerRefused, ProtocolViolation, Overloaded) as refusal:
+        with contextlib.suppress(PeacefsError):
+            connection.send(Failure(refusal.code, refusal.message), b"", handshake_timeout_s)
+        raise
+
+
+def _peer_after(steps: Generator[Message, Message, Peer], message: Message) -> Peer:
+    try:
+        steps.send(message)
+    except StopIteration as stop:
+        peer: Peer = stop.value
+        return peer
+    raise AssertionError("a side of the handshake asks once")
