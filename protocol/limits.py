@@ -542,6 +542,8 @@ checkpoint_pages_max: Final = 16 * MIB
 transfer_jobs_default: Final = 4
 transfer_jobs_max: Final = 64
 transfers_listed_ahead_max: Final = 256
+# Calls of one asynchronous client that are under way at once.
+async_calls_at_once_max: Final = 32
 # Ranges of files that one call of the fsspec file system reads at once.
 ranges_read_at_once_max: Final = 8
 
