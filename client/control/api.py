@@ -28,6 +28,7 @@ from peacefs.protocol.messages import (
     Allocated,
     Leased,
 )
+from peacefs.protocol.values.acl_entries import AclEntry, AclStatus, acl_text, parse_acl, whole_acl
 from peacefs.protocol.values.attribute_values import Encoding, decode, encode
 from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_chunk_id
@@ -169,6 +170,19 @@ class CoordinatorApi:
     def remove_attribute(self, path: str, name: str) -> None:
         """Raises PathError for one that is not there, FileNotFound, AccessDenied."""
         self._change("PUT", path, "REMOVEXATTR", **{"xattr.name": name})
+
+    def acl(self, path: str) -> list[AclEntry]:
+        """Return all entries of an ACL. Raises FileNotFound, AccessDenied."""
+        told = self._read(self._webhdfs("GET", path, "GETACLSTATUS"), dict[str, AclStatus])["AclStatus"]
+        return whole_acl(int(told.permission, 8), parse_acl(",".join(told.entries)))
+
+    def change_acl(self, path: str, operation: str, entries: Sequence[AclEntry] = ()) -> None:
+        """Raises FileNotFound, AccessDenied, InvalidAcl."""
+        if operation == "REMOVEACLENTRIES":
+            spec = ",".join(str(entry).rpartition(":")[0] + ":" for entry in entries)
+        else:
+            spec = acl_text(entries)
+        self._change("PUT", path, operation, **({"aclspec": spec} if spec else {}))
 
     def content_summary(self, path: str) -> ContentSummary:
         """Return what a tree holds. Raises FileNotFound."""
