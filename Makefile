@@ -29,6 +29,7 @@ $(READY): setup.sh pyproject.toml locks/build.lock locks/workshop.lock locks/jav
 demo: $(READY)
 	@echo '== the main job: peacefs demo'
 	@$(BIN)/peacefs demo
+	@echo '== dataflows that lose an executor of Spark, and stay exact: $(BIN)/peacefs dataflow demo'
 
 check: $(READY)
 	@echo '== style'
@@ -52,6 +53,8 @@ contract: $(READY)
 	@cd tests && ../$(BIN)/python -m contract
 
 bench: $(READY)
+	@echo '== what benchmarks compare with (locks/peers.lock)'
+	@$(BIN)/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-build-isolation -r locks/peers.lock
 	@$(BIN)/python -m benchmarks
 
 wheel: $(READY)

@@ -26,7 +26,10 @@ _ALL = (
     "snapshots",
     "replay_io",
     "checkpoints",
+    "stream_logs",
     "paged_state",
+    "state_latency",
+    "dataflow",
     "spark_batches",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")

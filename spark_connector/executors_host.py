@@ -21,7 +21,7 @@ from typing import Any
 
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.hosts.checkpoint_store import CheckpointStore
-from peacefs.dataflow.hosts.edge_run import EdgeRun
+from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.interface import Sink, Source
 from peacefs.dataflow.hosts.node_process import NodeOrders, NodeProcess
 from peacefs.dataflow.query.network import Network
@@ -55,7 +55,12 @@ class SparkExecutors:
         self._node_timeout_s = node_timeout_s
 
     def start(
-        self, network: Network, technique: Technique, sources: Mapping[str, Source], sinks: Mapping[str, Sink]
+        self,
+        network: Network,
+        technique: Technique,
+        sources: Mapping[str, Source],
+        sinks: Mapping[str, Sink],
+        options: RunOptions | None = None,
     ) -> EdgeRun:
         return EdgeRun(
             network,
@@ -67,6 +72,7 @@ class SparkExecutors:
             checkpoints=self._checkpoints,
             bounds=self._bounds,
             node_timeout_s=self._node_timeout_s,
+            options=options,
         )
 
 
@@ -103,6 +109,9 @@ class _Jobs:
 
 
 def _run_task(orders: NodeOrders) -> Iterator[int]:
-    """Run a node in a task. Each attempt is another session, so that the controller knows that memory is gone."""
-    asyncio.run(NodeProcess(replace(orders, session=secrets.token_hex(8))).run())
+    """Run a node in a task. Each attempt is another session, so that the controller knows that memory is gone.
+
+    The session begins with the number of the process, for those who want to know where a unit is.
+    """
+    asyncio.run(NodeProcess(replace(orders, session=f"{os.getpid()}-{secrets.token_hex(8)}")).run())
     yield os.getpid()

@@ -18,7 +18,6 @@ from .copy import CopyOperations
 from .credentials import Credentials
 from .datanode_admin import DatanodeAdmin
 from .fsck import Fsck
-from .leases import Leases
 from .names import Names
 from .placement import ChunkPlacer
 from .probing import ProbeOperations
@@ -47,7 +46,7 @@ class Files:
     ) -> None:
         self.callers = context.callers
         placer = ChunkPlacer(context)
-        leases = Leases(context.monotonic())
+        leases = context.leases
         self.names = Names(context)
         self.probing = ProbeOperations(context)
         self.appending = AppendOperations(context, placer, leases)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from peacefs.protocol import limits
 
-from .effects import DeleteCheckpoint, Effect, Send, StopQuery
+from .effects import DeleteCheckpoint, Effect, RecordCheckpoint, RetainCheckpoints, Send, StopQuery
 from .messages import (
     CheckpointRecorded,
     CheckpointStored,
@@ -38,7 +38,13 @@ class ControllerCore:
         edge_node: str,
         nodes_wanted: int = 1,
         node_timeout_s: float = limits.dataflow_node_timeout_s,
+        resumed: Mapping[str, tuple[int, int]] | None = None,
+        starts_before: int = 0,
     ) -> None:
+        """`resumed`: the checkpoints of a query that goes on, as an earlier controller recorded them.
+
+        `starts_before`: as many starts of a unit as there can have been under earlier controllers.
+        """
         self._node_timeout_s = node_timeout_s
         # Units are placed when so many nodes are there, or some are missing for too long, so that the first of
         # them does not get all.
@@ -47,8 +53,11 @@ class ControllerCore:
         self._edge_node = edge_node
         self._members: dict[str, _Member] = {}
         self._holders: dict[str, Mapping[str, int]] = {}
-        self._placement = Placement(1, {**{unit: UnitPlacement(None, 0) for unit in units}, **edge})
+        free = {unit: UnitPlacement(None, starts_before, (resumed or {}).get(unit)) for unit in units}
+        self._placement = Placement(1, {**free, **edge})
         self._units = tuple(units)
+        #: Checkpoints of each unit that were recorded and are there, in their order.
+        self._kept: dict[str, list[tuple[int, int]]] = {unit: [each] for unit, each in (resumed or {}).items()}
 
     @property
     def placement(self) -> Placement:
@@ -63,6 +72,11 @@ class ControllerCore:
         """Return where a node that is alive can be reached."""
         member = self._members.get(node)
         return None if member is None else member.address
+
+    def session_of(self, node: str) -> str | None:
+        """Return the session of a node that is alive."""
+        member = self._members.get(node)
+        return None if member is None else member.session
 
     # -- events ---------------------------------------------------------------------------------------
 
@@ -87,6 +101,13 @@ class ControllerCore:
             self._nodes_wanted = 1
         return self._place_free_units() or (self._announce() if silent else [])
 
+    def disconnected(self, now_s: float, node: str) -> None:
+        """Learn that a connection to a node broke: it is dead if it does not say otherwise very soon."""
+        member = self._members.get(node)
+        if member is not None:
+            soon_s = limits.dataflow_suspect_s
+            member.seen_s = min(member.seen_s, now_s + soon_s - self._node_timeout_s)
+
     def node_lost(self, node: str) -> list[Effect]:
         """Learn from whoever runs the node that its process has ended."""
         if node not in self._members:
@@ -99,14 +120,23 @@ class ControllerCore:
         where = self._placement.units[message.unit]
         if where.incarnation != message.incarnation or where.node != node:
             return [DeleteCheckpoint(message.unit, (message.incarnation, message.number))]
-        older = where.checkpoint
-        stored = (message.incarnation, message.number)
-        units = {**self._placement.units, message.unit: replace(where, checkpoint=stored)}
+        return [RecordCheckpoint(message.unit, (message.incarnation, message.number), message.cost)]
+
+    def recorded(self, unit: str, checkpoint: tuple[int, int]) -> list[Effect]:
+        """Learn that a checkpoint was recorded: the unit begins with it from now on, and older ones may go."""
+        where = self._placement.units[unit]
+        incarnation, number = checkpoint
+        if where.incarnation != incarnation or where.node is None:
+            # It began again meanwhile, with an earlier one, and will soon have a later one.
+            return []
+        units = {**self._placement.units, unit: replace(where, checkpoint=checkpoint)}
         self._placement = replace(self._placement, units=units)
-        recorded: list[Effect] = [
-            Send(node, CheckpointRecorded(message.unit, message.incarnation, message.number))
+        kept = [*self._kept.get(unit, ()), checkpoint][-limits.dataflow_checkpoints_kept :]
+        self._kept[unit] = kept
+        return [
+            Send(where.node, CheckpointRecorded(unit, incarnation, number)),
+            RetainCheckpoints(unit, kept[0]),
         ]
-        return recorded + ([DeleteCheckpoint(message.unit, older)] if older and older != stored else [])
 
     def unit_stopped(self, message: UnitStopped) -> list[Effect]:
         where = self._placement.units[message.unit]

@@ -6,7 +6,7 @@ and assumes that they are there).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -23,19 +23,33 @@ from .messages import (
     Message,
     Placement,
     UnitPlacement,
+    UnitRecovered,
     UnitStopped,
 )
 from .node import Bounds
 
 
 class EdgeCore:
-    def __init__(self, network: Network, technique: Technique, bounds: Bounds | None = None) -> None:
+    def __init__(
+        self,
+        network: Network,
+        technique: Technique,
+        bounds: Bounds | None = None,
+        *,
+        delivered: Mapping[str, int] | None = None,
+    ) -> None:
+        """`delivered`: of sinks of a query that is resumed, the number of the last row that they have."""
         bounds = bounds or Bounds()
         self._sources = {
             source.name: SourceUnit(source, network, technique, buffer_bytes_max=bounds.buffer_bytes_max)
             for source in network.sources
         }
-        self._sinks = {sink.name: SinkUnit(sink, credit_bytes=bounds.credit_bytes) for sink in network.sinks}
+        self._sinks = {
+            sink.name: SinkUnit(
+                sink, credit_bytes=bounds.credit_bytes, delivered=(delivered or {}).get(sink.name, 0)
+            )
+            for sink in network.sinks
+        }
         self._exchange = Exchange(network, retry_s=bounds.subscribe_retry_s)
         self._exchange.participants |= {source.name: source for source in self._sources.values()}
         self._exchange.participants |= {sink.name: sink for sink in self._sinks.values()}
@@ -73,7 +87,7 @@ class EdgeCore:
                 if message.version > self._version:
                     self._version = message.version
                     self._exchange.placed(message)
-            case Heartbeat() | CheckpointStored() | CheckpointRecorded() | UnitStopped():
+            case Heartbeat() | CheckpointStored() | CheckpointRecorded() | UnitStopped() | UnitRecovered():
                 raise AssertionError(f"{type(message).__name__} is not for the edge")
             case _:
                 effects += self._exchange.received(node, message)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.query.network import Network, SinkNode, SourceNode, sink_unit, source_unit
 from peacefs.dataflow.techniques.interface import Technique
 
@@ -51,11 +52,11 @@ class SourceUnit:
 class SinkUnit:
     """Rows that leave. They are safe as soon as they were delivered."""
 
-    def __init__(self, sink: SinkNode, *, credit_bytes: int) -> None:
+    def __init__(self, sink: SinkNode, *, credit_bytes: int, delivered: int = 0) -> None:
         self.name = sink_unit(sink.name)
         self.incarnation = 1
         self._sink = sink.name
-        self._input = HAInput(sink.input, self.name, 1, credit_bytes=credit_bytes)
+        self._input = HAInput(sink.input, self.name, 1, Position(0, delivered), credit_bytes=credit_bytes)
         self.inputs = {sink.input: self._input}
         self.outputs: dict[str, HAOutput] = {}
 

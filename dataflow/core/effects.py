@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.unit_state.interface import StateCapture
 
-from .messages import Message
+from .messages import CheckpointCost, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """Store what was captured, while the unit goes on; then call `NodeCore.stored`."""
+    """Write what was captured, while the unit goes on; then call `NodeCore.stored`."""
 
     unit: str
     incarnation: int
@@ -39,9 +39,26 @@ class LoadCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordCheckpoint:
+    """Record, so that it outlives the controller, that a unit begins with this one; then call `recorded`."""
+
+    unit: str
+    checkpoint: tuple[int, int]
+    cost: CheckpointCost
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteCheckpoint:
     unit: str
     checkpoint: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RetainCheckpoints:
+    """Delete all checkpoints of a unit that are older than this one, recorded or not."""
+
+    unit: str
+    oldest: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +82,14 @@ class StopQuery:
     reason: str
 
 
-Effect = Send | StoreCheckpoint | LoadCheckpoint | DeleteCheckpoint | Deliver | SinkEnded | StopQuery
+Effect = (
+    Send
+    | StoreCheckpoint
+    | LoadCheckpoint
+    | RecordCheckpoint
+    | DeleteCheckpoint
+    | RetainCheckpoints
+    | Deliver
+    | SinkEnded
+    | StopQuery
+)

@@ -30,6 +30,8 @@ class HAInput:
         self._taken_bytes = 0
         self._limit_bytes = 0
         self._last: int | None = None
+        #: The last row that there was when the producer answered; None before.
+        self._replay_until: int | None = None
         #: True once the unit was told that the stream has ended.
         self.ended = False
         #: Rows that the producer had no longer when they were asked for.
@@ -58,6 +60,8 @@ class HAInput:
             self._connected = True
             self._received = message.after
             self.lost += message.lost
+            if self._replay_until is None:
+                self._replay_until = message.produced
 
     def disconnected(self) -> None:
         self._asked_producer, self._connected = None, False
@@ -98,6 +102,11 @@ class HAInput:
     def at_end(self) -> bool:
         """Return whether all rows were taken, the stream has ended, and the unit was not told yet."""
         return not self.ended and self._last is not None and not self._queue
+
+    @property
+    def caught_up(self) -> bool:
+        """Return whether all rows were processed that there were when they were first asked for."""
+        return self.ended or (self._replay_until is not None and self.processed.number >= self._replay_until)
 
     # -- what goes back ----------------------------------------------------------------------------------------
 

@@ -11,18 +11,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from peacefs.dataflow.model.batches import Batch, Position
+from peacefs.dataflow.unit_state.interface import NumberedRows
 
 from .messages import Ack, Credit, Data, Ended, Subscribe, Subscribed, Subscription
-from .output_buffer import BufferContents, Level, Mark, OutputBuffer
+from .output_buffer import Level, Mark, MarkedRanges, OutputBuffer
 
 
 @dataclass(frozen=True)
 class OutputContents:
-    """An output, as a checkpoint holds it."""
+    """An output without its rows, as a checkpoint holds it."""
 
     lineage: int
     ended: bool
-    buffer: BufferContents
+    marks: MarkedRanges
 
 
 @dataclass
@@ -43,13 +44,16 @@ class HAOutput:
         *,
         lineage: int = 0,
         drops_for_absent: bool = False,
+        log: NumberedRows | None = None,
     ) -> None:
+        """`log`: where rows are kept besides, so that a checkpoint of the unit has them."""
         self.stream = stream
         self.lineage = lineage
         self.ended = False
         self.buffer = OutputBuffer(retention)
         self._destinations = tuple(destinations)
         self._drops_for_absent = drops_for_absent
+        self._log = log
         self._connections: dict[str, _Connection] = {}
         # The latest start of each consumer; earlier ones are not listened to.
         self._incarnations: dict[str, int] = {}
@@ -59,6 +63,8 @@ class HAOutput:
     def emit(self, rows: pa.RecordBatch) -> None:
         assert not self.ended
         batch = Batch(self.buffer.produced + 1, rows)
+        if self._log is not None:
+            self._log.append(batch.first, rows)
         if self._drops_for_absent:
             for destination in self._destinations:
                 if destination in self._incarnations and destination not in self._connections:
@@ -69,11 +75,11 @@ class HAOutput:
         self.ended = True
 
     def contents(self) -> OutputContents:
-        return OutputContents(self.lineage, self.ended, self.buffer.contents())
+        return OutputContents(self.lineage, self.ended, self.buffer.marks())
 
     def load(self, contents: OutputContents) -> None:
         self.ended = contents.ended
-        self.buffer.load(contents.buffer)
+        self.buffer.load(contents.marks, [Batch(first, rows) for first, rows in self._log or ()])
 
     # -- consumers ---------------------------------------------------------------------------------------
 
@@ -96,7 +102,7 @@ class HAOutput:
         self.buffer.ack(1, after, received)
         self.buffer.reset(consumer)
         self._connections[consumer] = _Connection(node, subscription, message.credit_bytes)
-        return Subscribed(self.stream, subscription, Position(self.lineage, after), lost)
+        return Subscribed(self.stream, subscription, Position(self.lineage, after), lost, self.buffer.produced)
 
     def disconnect(self, node: str) -> None:
         for consumer in [name for name, each in self._connections.items() if each.node == node]:
@@ -114,6 +120,8 @@ class HAOutput:
             return
         if message.consumer in self._destinations:
             self.buffer.ack(1, message.upto.number, Mark(message.level, message.consumer))
+            if self._log is not None:
+                self._log.drop_before(self.buffer.first_held)
 
     def due(self) -> Iterator[tuple[str, Data | Ended]]:
         """Yield what can be sent now, and to which node."""

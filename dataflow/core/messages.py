@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from peacefs.dataflow.model.batches import Batch, Position
+from peacefs.protocol.limits import dataflow_checkpoints_per_start_max
 
 from .output_buffer import Level
 
@@ -40,6 +41,8 @@ class Subscribed:
     subscription: Subscription
     after: Position
     lost: int
+    #: The last row that the producer has by now.
+    produced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +111,25 @@ class Heartbeat:
     address: str = ""
 
 
+class CheckpointCost(NamedTuple):
+    """What a checkpoint took: pages of its own, pages that it refers to, how long the unit stood still."""
+
+    pages_written: int = 0
+    pages_referred: int = 0
+    bytes_written: int = 0
+    pause_us: int = 0
+    stored_us: int = 0
+
+
+NO_COST = CheckpointCost()
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointStored:
     unit: str
     incarnation: int
     number: int
+    cost: CheckpointCost = NO_COST
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +150,16 @@ class UnitStopped:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class UnitRecovered:
+    """A unit that began again has processed all rows that there were then."""
+
+    unit: str
+    incarnation: int
+    load_us: int
+    replay_us: int
+
+
 Message = (
     Subscribe
     | Subscribed
@@ -145,4 +172,20 @@ Message = (
     | CheckpointStored
     | CheckpointRecorded
     | UnitStopped
+    | UnitRecovered
 )
+
+#: (incarnation, number) of the unit that stored it
+CheckpointId = tuple[int, int]
+
+
+def sequence_of(checkpoint: CheckpointId) -> int:
+    """Return the number of a checkpoint among all of its unit: later starts have higher ones."""
+    incarnation, number = checkpoint
+    assert 0 < number < dataflow_checkpoints_per_start_max
+    return incarnation * dataflow_checkpoints_per_start_max + number
+
+
+def checkpoint_of(sequence: int) -> CheckpointId:
+    """Return what `sequence_of` was given."""
+    return divmod(sequence, dataflow_checkpoints_per_start_max)

@@ -17,18 +17,20 @@ from peacefs.dataflow.unit_state.interface import UnitState
 from peacefs.protocol import limits
 from peacefs.protocol.errors import PeacefsError
 
-from .checkpoint_parts import read_parts
 from .effects import Effect, LoadCheckpoint, Send, StoreCheckpoint
 from .exchange import Exchange
 from .messages import (
     CONTROLLER,
+    CheckpointCost,
     CheckpointRecorded,
     CheckpointStored,
     Heartbeat,
     Message,
     Placement,
+    UnitRecovered,
     UnitStopped,
 )
+from .output_buffer import Level
 from .unit import HAUnit
 
 
@@ -40,6 +42,9 @@ class Bounds:
     buffer_bytes_max: int = limits.dataflow_buffer_bytes_max
     heartbeat_s: float = limits.dataflow_heartbeat_s
     subscribe_retry_s: float = limits.dataflow_subscribe_retry_s
+    state_bytes_max: int = limits.dataflow_state_bytes_max
+    page_bytes: int = limits.dataflow_page_bytes
+    checkpoint_patience_s: float = limits.dataflow_checkpoint_patience_s
 
 
 class NodeCore:
@@ -49,7 +54,7 @@ class NodeCore:
         session: str,
         network: Network,
         technique: Technique,
-        new_state: Callable[[Mapping[str, bytes]], UnitState],
+        new_state: Callable[[str], UnitState],
         bounds: Bounds | None = None,
         *,
         address: str = "",
@@ -67,6 +72,9 @@ class NodeCore:
         self._guards: dict[str, Guard] = {}
         # Units whose checkpoint is being loaded, with the incarnation that they will have.
         self._loading: dict[str, int] = {}
+        self._placed_s: dict[str, float] = {}
+        # Units that began again and have not caught up: when they began to load, and when to process.
+        self._recovering: dict[str, tuple[float, float]] = {}
         self._beaten_s: float | None = None
 
     # -- events ---------------------------------------------------------------------------------------
@@ -80,7 +88,7 @@ class NodeCore:
                 unit = self._units.get(message.unit)
                 if unit is not None and unit.incarnation == message.incarnation:
                     effects += self._act(unit, self._guards[unit.name].recorded(message.number))
-            case Heartbeat() | CheckpointStored() | UnitStopped():
+            case Heartbeat() | CheckpointStored() | UnitStopped() | UnitRecovered():
                 raise AssertionError(f"{type(message).__name__} is for the controller")
             case _:
                 effects += self._exchange.received(node, message)
@@ -103,21 +111,23 @@ class NodeCore:
                 effects += self._act(unit, self._guards[unit.name].tick(now_s, unit.positions))
         return effects + list(self._run(now_s))
 
-    def stored(self, unit: str, incarnation: int, number: int, error: PeacefsError | None = None) -> list[Effect]:
-        """Learn that a checkpoint was stored, or that it was not."""
+    def stored(
+        self, unit: str, incarnation: int, number: int, outcome: CheckpointCost | PeacefsError
+    ) -> list[Effect]:
+        """Learn that a checkpoint was stored, or why it was not."""
         running = self._units.get(unit)
         if running is None or running.incarnation != incarnation:
             return []
-        if error is not None:
+        if isinstance(outcome, PeacefsError):
             self._guards[unit].failed(number)
             return []
-        return [Send(CONTROLLER, CheckpointStored(unit, incarnation, number))]
+        return [Send(CONTROLLER, CheckpointStored(unit, incarnation, number, outcome))]
 
-    def loaded(self, now_s: float, unit: str, incarnation: int, parts: Mapping[str, bytes]) -> list[Effect]:
+    def loaded(self, now_s: float, unit: str, incarnation: int, state: UnitState) -> list[Effect]:
         if self._loading.get(unit) != incarnation:
             return []
         del self._loading[unit]
-        return [*self._start(now_s, unit, incarnation, parts), *self._run(now_s)]
+        return [*self._start(now_s, unit, incarnation, state), *self._run(now_s)]
 
     def not_loaded(self, unit: str, incarnation: int, error: PeacefsError) -> list[Effect]:
         if self._loading.get(unit) != incarnation:
@@ -136,6 +146,11 @@ class NodeCore:
         """Bytes of the input that has most to process."""
         queued = (source.queued_bytes for unit in self._units.values() for source in unit.inputs.values())
         return max(queued, default=0)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of pages of all units, with the copies that are still being written."""
+        return sum(unit.state_bytes for unit in self._units.values())
 
     @property
     def units(self) -> Mapping[str, Mapping[str, Position]]:
@@ -161,38 +176,41 @@ class NodeCore:
         for name, where in mine.items():
             if name in self._units or self._loading.get(name) == where.incarnation:
                 continue
+            self._placed_s[name] = now_s
             if where.checkpoint is None:
-                yield from self._start(now_s, name, where.incarnation, None)
+                yield from self._start(now_s, name, where.incarnation, self._new_state(name))
             else:
                 self._loading[name] = where.incarnation
                 yield LoadCheckpoint(name, where.incarnation, where.checkpoint)
 
-    def _start(
-        self, now_s: float, name: str, incarnation: int, parts: Mapping[str, bytes] | None
-    ) -> Iterator[Effect]:
-        contents = None if parts is None else read_parts(parts)
+    def _start(self, now_s: float, name: str, incarnation: int, state: UnitState) -> Iterator[Effect]:
         unit = HAUnit(
             self._network.unit(name),
             self._network,
             self._technique,
-            self._new_state(contents.state if contents else {}),
+            state,
             incarnation,
-            contents=contents,
             credit_bytes=self._bounds.credit_bytes,
             buffer_bytes_max=self._bounds.buffer_bytes_max,
         )
         self._units[name] = unit
         self._guards[name] = self._technique.guard(name, now_s)
+        if incarnation > 1:
+            self._recovering[name] = (self._placed_s[name], now_s)
         yield from self._exchange.begun(unit)
+        if unit.loaded:
+            # A producer that began again does not know what the checkpoint covers.
+            yield from self._act(unit, [Acknowledge(Level.SAFE, unit.positions)])
 
     def _drop(self, name: str) -> None:
         del self._units[name], self._exchange.participants[name], self._guards[name]
+        self._recovering.pop(name, None)
 
     def _act(self, unit: HAUnit, actions: Iterable[Action]) -> Iterator[Effect]:
         for action in actions:
             match action:
                 case TakeCheckpoint(number):
-                    yield StoreCheckpoint(unit.name, unit.incarnation, number, unit.capture())
+                    yield StoreCheckpoint(unit.name, unit.incarnation, number, unit.capture(number))
                 case Acknowledge(level, upto):
                     for stream, position in upto.items():
                         ack = unit.inputs[stream].acknowledge(level, position)
@@ -207,6 +225,11 @@ class NodeCore:
                 yield from self._stop(unit, f"unit {unit.name!r} needs rows of {lost[0]!r} that are gone")
                 continue
             yield from self._guarded(unit, unit.process_all)
+            if unit.name in self._recovering and unit.caught_up:
+                placed_s, begun_s = self._recovering.pop(unit.name)
+                load_us, replay_us = int((begun_s - placed_s) * 1e6), int((now_s - begun_s) * 1e6)
+                recovered = UnitRecovered(unit.name, unit.incarnation, load_us, replay_us)
+                yield Send(CONTROLLER, recovered)
         yield from self._exchange.send_due()
 
     def _guarded(self, unit: HAUnit, call: Callable[[], None]) -> list[Effect]:

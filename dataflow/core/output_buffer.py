@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -43,12 +42,8 @@ class Mark(NamedTuple):
 PRODUCED = Mark(Level.PRODUCED)
 
 
-@dataclass(frozen=True)
-class BufferContents:
-    """A copy of all that a buffer holds, to be stored and loaded. Rows are shared, since they never change."""
-
-    batches: tuple[Batch, ...]
-    marks: tuple[tuple[Mark, tuple[tuple[int, int], ...]], ...]
+#: Marks with the ranges of numbers that bear them.
+MarkedRanges = tuple[tuple[Mark, tuple[tuple[int, int], ...]], ...]
 
 
 class OutputBuffer:
@@ -144,15 +139,17 @@ class OutputBuffer:
 
     # -- copies -------------------------------------------------------------------------------------------
 
-    def contents(self) -> BufferContents:
-        marks = ((mark, tuple(ranges.ranges())) for mark, ranges in self._marks.items())
-        return BufferContents(tuple(self._batches), tuple(marks))
+    def marks(self) -> MarkedRanges:
+        """Return a copy of all marks."""
+        return tuple((mark, tuple(ranges.ranges())) for mark, ranges in self._marks.items())
 
-    def load(self, contents: BufferContents) -> None:
+    def load(self, marks: MarkedRanges, batches: Iterable[Batch]) -> None:
+        """Take over marks, and those rows that they do not let go."""
         assert not self.produced, "the buffer is in use"
-        self._marks = {mark: NumberRanges(ranges) for mark, ranges in contents.marks}
-        for batch in contents.batches:
-            self._insert(batch)
+        self._marks = {mark: NumberRanges(ranges) for mark, ranges in marks}
+        for batch in batches:
+            if not self._may_go(batch):
+                self._insert(batch)
 
     # -- inside ---------------------------------------------------------------------------------------------
 

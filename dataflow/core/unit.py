@@ -14,13 +14,14 @@ from peacefs.dataflow.model.batches import START, Position
 from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.dataflow.techniques.interface import Technique
-from peacefs.dataflow.unit_state.interface import UnitState
+from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import OperatorFailed
 
-from .checkpoint_parts import InputContents, UnitCapture, UnitContents
 from .ha_input import HAInput
 from .ha_output import HAOutput
+from .messages import sequence_of
+from .unit_edges import describe, read
 
 
 class HAUnit:
@@ -32,7 +33,6 @@ class HAUnit:
         state: UnitState,
         incarnation: int,
         *,
-        contents: UnitContents | None = None,
         credit_bytes: int,
         buffer_bytes_max: int,
     ) -> None:
@@ -41,12 +41,16 @@ class HAUnit:
         self._plan = plan
         self._state = state
         self._buffer_bytes_max = buffer_bytes_max
+        described = state.edges()
+        edges = None if described is None else read(described)
+        #: True if it begins with a checkpoint.
+        self.loaded = edges is not None
         self.inputs = {
             stream: HAInput(
                 stream,
                 plan.name,
                 incarnation,
-                contents.inputs[stream].processed if contents else START,
+                edges.inputs[stream].processed if edges else START,
                 credit_bytes=credit_bytes,
             )
             for stream in plan.inputs
@@ -58,14 +62,17 @@ class HAUnit:
                 technique.retention(network.consumers[stream]),
                 lineage=technique.lineage(incarnation),
                 drops_for_absent=technique.drops_for_absent,
+                log=state.numbered_rows(f"rows of {stream}", network.types[stream].schema)
+                if technique.takes_checkpoints
+                else None,
             )
             for stream in plan.outputs
         }
-        if contents:
+        if edges:
             for stream, each in self.inputs.items():
-                each.ended = contents.inputs[stream].ended
+                each.ended = edges.inputs[stream].ended
             for stream, output in self.outputs.items():
-                output.load(contents.outputs[stream])
+                output.load(edges.outputs[stream])
         self._operators: dict[str, Operator] = {
             node.name: node.specification.start(node.input_types, OperatorState(state, node.name))
             for node in plan.operators
@@ -118,10 +125,18 @@ class HAUnit:
         ]
         self._publish(made)
 
-    def capture(self) -> UnitCapture:
-        inputs = {stream: InputContents(each.processed, each.ended) for stream, each in self.inputs.items()}
-        outputs = {stream: output.contents() for stream, output in self.outputs.items()}
-        return UnitCapture(inputs, outputs, self._state.capture())
+    @property
+    def state_bytes(self) -> int:
+        return self._state.memory_bytes
+
+    @property
+    def caught_up(self) -> bool:
+        """Return whether it has processed all rows that there were when it asked for them."""
+        return all(each.caught_up for each in self.inputs.values())
+
+    def capture(self, number: int) -> StateCapture:
+        """Return the unit as it is now: a checkpoint to be written while it goes on."""
+        return self._state.capture(sequence_of((self.incarnation, number)), describe(self.inputs, self.outputs))
 
     # -- rows on their way through the operators ------------------------------------------------------------
 

@@ -1,107 +1,119 @@
-"""Stores of checkpoints of units: a port, its twin in memory, and a directory.
+"""Where checkpoints of units are kept: a port, its twin in memory, and a directory.
 
-A checkpoint is there whole or not at all, and stays until it is deleted. What of peacefs is not used yet: its I/O
-service, which writes the parts in parallel.
+Pages are kept by the stores of paged state: a checkpoint is there whole or not at all, until it is deleted. Beside
+them is the *record*, a file in which the controller says which one each unit begins with.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
-from crc32c import crc32c
+from peacefs.dataflow.core.messages import CheckpointId, sequence_of
+from peacefs.state.checkpoints.directory_store import DirectoryStore
+from peacefs.state.checkpoints.memory_store import MemoryStore
+from peacefs.state.checkpoints.store import CheckpointStore as PageStore
 
-from peacefs.protocol.errors import ChecksumMismatch, FileNotFound
-
-#: (incarnation, number) of the unit that stored it
-CheckpointId = tuple[int, int]
-_CHECKSUM_BYTES = 4
+RECORD = "query.json"
 
 
 class CheckpointStore(Protocol):
-    def store(self, unit: str, checkpoint: CheckpointId, parts: Mapping[str, bytes]) -> None:
-        """Store the parts so that they outlive this machine's process, under a name that was never used."""
+    """The checkpoints of one query. A value that is sent to nodes; it connects in each process when it is used."""
+
+    def pages(self) -> PageStore:
+        """Return where pages go to, by `name_of` a unit and `sequence_of` a checkpoint."""
         ...
 
-    def load(self, unit: str, checkpoint: CheckpointId) -> Mapping[str, bytes]:
-        """Return the parts. Raises FileNotFound, or ChecksumMismatch if one is not what was stored."""
+    def record(self, record: bytes) -> None:
+        """Replace the record, whole."""
         ...
 
-    def delete(self, unit: str, checkpoint: CheckpointId) -> None:
-        """Delete it, if it is there."""
+    def recorded(self) -> bytes | None:
+        """Return the record, None if there was never one."""
         ...
+
+    def replicas(self, unit: str, checkpoint: CheckpointId) -> Mapping[str, int]:
+        """Return how many bytes of a checkpoint each datanode has; nothing if that makes no difference."""
+        ...
+
+    def close(self) -> None:
+        """End the connections of this process."""
+        ...
+
+
+def name_of(unit: str) -> str:
+    """Return the name of a unit in file names."""
+    return quote(unit, safe="").replace(".", "%2E")
+
+
+def delete(store: CheckpointStore, unit: str, checkpoint: CheckpointId) -> None:
+    """Delete a checkpoint, if it is there."""
+    store.pages().remove(name_of(unit), sequence_of(checkpoint))
+
+
+def retain(store: CheckpointStore, unit: str, oldest: CheckpointId) -> None:
+    """Delete all checkpoints of a unit that are older than `oldest`."""
+    pages, name = store.pages(), name_of(unit)
+    for sequence in pages.sequences(name):
+        if sequence < sequence_of(oldest):
+            pages.remove(name, sequence)
 
 
 class MemoryCheckpoints:
     def __init__(self) -> None:
-        self._stored: dict[tuple[str, CheckpointId], Mapping[str, bytes]] = {}
+        self._pages = MemoryStore()
+        self._record: bytes | None = None
 
-    def store(self, unit: str, checkpoint: CheckpointId, parts: Mapping[str, bytes]) -> None:
-        self._stored[unit, checkpoint] = dict(parts)
+    def pages(self) -> PageStore:
+        return self._pages
 
-    def load(self, unit: str, checkpoint: CheckpointId) -> Mapping[str, bytes]:
-        try:
-            return self._stored[unit, checkpoint]
-        except KeyError:
-            raise _gone(unit, checkpoint) from None
+    def record(self, record: bytes) -> None:
+        self._record = record
 
-    def delete(self, unit: str, checkpoint: CheckpointId) -> None:
-        self._stored.pop((unit, checkpoint), None)
+    def recorded(self) -> bytes | None:
+        return self._record
+
+    def replicas(self, unit: str, checkpoint: CheckpointId) -> Mapping[str, int]:
+        return {}
+
+    def close(self) -> None:
+        """Nothing is connected."""
 
 
 class DirectoryCheckpoints:
-    """A file for each part, with its checksum before it, in a directory that is renamed at the end."""
+    """A directory that all nodes see."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def store(self, unit: str, checkpoint: CheckpointId, parts: Mapping[str, bytes]) -> None:
-        final = self._path(unit, checkpoint)
-        staged = final.with_name(f".{final.name}")
-        shutil.rmtree(staged, ignore_errors=True)
-        staged.mkdir(parents=True)
-        for name, part in parts.items():
-            with (staged / quote(name, safe="")).open("wb") as file:
-                file.write(crc32c(part).to_bytes(_CHECKSUM_BYTES, "big"))
-                file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-        _fsync_directory(staged)
-        staged.rename(final)
-        _fsync_directory(final.parent)
+    def pages(self) -> PageStore:
+        return DirectoryStore(self._root)
 
-    def load(self, unit: str, checkpoint: CheckpointId) -> Mapping[str, bytes]:
-        parts = {}
+    def record(self, record: bytes) -> None:
+        self._root.mkdir(parents=True, exist_ok=True)
+        staged = self._root / f".{RECORD}"
+        with staged.open("wb") as file:
+            file.write(record)
+            file.flush()
+            os.fsync(file.fileno())
+        staged.rename(self._root / RECORD)
+        directory = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            files = sorted(self._path(unit, checkpoint).iterdir())
-        except FileNotFoundError:
-            raise _gone(unit, checkpoint) from None
-        for file in files:
-            data = file.read_bytes()
-            part = data[_CHECKSUM_BYTES:]
-            if crc32c(part).to_bytes(_CHECKSUM_BYTES, "big") != data[:_CHECKSUM_BYTES]:
-                raise ChecksumMismatch(f"{file} is not what was stored: restore the file, or begin the query anew")
-            parts[unquote(file.name)] = part
-        return parts
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
-    def delete(self, unit: str, checkpoint: CheckpointId) -> None:
-        shutil.rmtree(self._path(unit, checkpoint), ignore_errors=True)
+    def recorded(self) -> bytes | None:
+        with contextlib.suppress(FileNotFoundError):
+            return (self._root / RECORD).read_bytes()
+        return None
 
-    def _path(self, unit: str, checkpoint: CheckpointId) -> Path:
-        return self._root / quote(unit, safe="") / f"{checkpoint[0]}-{checkpoint[1]}"
+    def replicas(self, unit: str, checkpoint: CheckpointId) -> Mapping[str, int]:
+        return {}
 
-
-def _gone(unit: str, checkpoint: CheckpointId) -> FileNotFound:
-    return FileNotFound(f"checkpoint {checkpoint} of unit {unit!r} is gone")
-
-
-def _fsync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    def close(self) -> None:
+        """Nothing is connected."""

@@ -7,29 +7,67 @@ started in its place, as a standby.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import threading
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, Self
 
+import msgspec
 import pyarrow as pa
 
 from peacefs.dataflow.core.controller import ControllerCore
 from peacefs.dataflow.core.edge import EdgeCore
-from peacefs.dataflow.core.effects import DeleteCheckpoint, Deliver, Effect, Send, SinkEnded, StopQuery
-from peacefs.dataflow.core.messages import CheckpointStored, Heartbeat, Message, UnitStopped
+from peacefs.dataflow.core.effects import (
+    DeleteCheckpoint,
+    Deliver,
+    Effect,
+    RecordCheckpoint,
+    RetainCheckpoints,
+    Send,
+    SinkEnded,
+    StopQuery,
+)
+from peacefs.dataflow.core.messages import (
+    CheckpointStored,
+    Heartbeat,
+    Message,
+    Placement,
+    UnitRecovered,
+    UnitStopped,
+)
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
-from peacefs.protocol.errors import InvalidQuery, QueryFailed
+from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed, StartupError
 
-from .checkpoint_store import CheckpointStore
+from .checkpoint_store import CheckpointStore, delete, retain
 from .interface import Sink, Source
 from .links import Links
 from .node_process import EDGE, NodeOrders
+from .query_record import new_record, read_record
+from .run_events import CheckpointTaken, NodeLost, Observer, Recovered, RunEvent, UnitsPlaced
+
+log = logging.getLogger("peacefs.dataflow")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """`resume`: go on with what the record beside the checkpoints says; sources begin with their first row again.
+
+    A sink of a query that is resumed has an attribute `delivered`, the number of rows that it has taken for good;
+    it gets those after. `datanode_of` names the datanode nearby of each node, so that units are recovered where
+    their checkpoints are.
+    """
+
+    resume: bool = False
+    datanode_of: Mapping[str, str] = field(default_factory=dict)
+    observer: Observer | None = None
 
 
 class Launcher(Protocol):
@@ -57,7 +95,9 @@ class EdgeRun:
         checkpoints: CheckpointStore,
         bounds: Bounds,
         node_timeout_s: float,
+        options: RunOptions | None = None,
     ) -> None:
+        options = options or RunOptions()
         for kind, wanted, given in (("source", network.sources, sources), ("sink", network.sinks, sinks)):
             missing = {each.name for each in wanted} ^ set(given)
             if missing:
@@ -69,19 +109,39 @@ class EdgeRun:
         self._launcher, self._checkpoints = launcher, checkpoints
         self._names = [f"node-{number}" for number in range(1, nodes + 1)]
         self._token = secrets.token_hex(16)
-        self._edge = EdgeCore(network, technique, bounds)
+        self._options = options
+        self._record = new_record(network, technique.name)
+        found = checkpoints.recorded() if technique.takes_checkpoints else None
+        if found is not None:
+            if not options.resume:
+                raise StartupError(
+                    "a query has left its record beside the checkpoints: resume it with resume=True, or give "
+                    "another directory"
+                )
+            self._record = read_record(found).resumed()
+            self._record.check(network)
+        if technique.takes_checkpoints:
+            # Before anything begins, so that no number is given twice.
+            checkpoints.record(msgspec.json.encode(self._record))
+        delivered = {name: int(getattr(sink, "delivered", 0)) for name, sink in sinks.items()}
+        self._edge = EdgeCore(network, technique, bounds, delivered=delivered if found is not None else None)
         self._controller = ControllerCore(
             [plan.name for plan in network.units],
             EdgeCore.placements(network, EDGE),
             edge_node=EDGE,
             nodes_wanted=nodes,
             node_timeout_s=node_timeout_s,
+            resumed=self._record.checkpoints,
+            starts_before=self._record.starts_before,
         )
+        self._announced: Placement | None = None
         self._ended = threading.Event()
         self._failure: str | None = None
         self._loop = asyncio.new_event_loop()
         # A thread waits for each node, one asks each source, and some delete checkpoints.
         self._loop.set_default_executor(ThreadPoolExecutor(nodes + len(sources) + 2))
+        # Records are written one after the other.
+        self._recorder = ThreadPoolExecutor(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run_loop, name=f"dataflow {network.name}", daemon=True)
         self._thread.start()
@@ -98,6 +158,11 @@ class EdgeRun:
     def place_of(self, unit: str) -> str | None:
         """Return the node where a unit runs; None while there is none."""
         return self._controller.placement.units[unit].node
+
+    def session_of(self, unit: str) -> str | None:
+        """Return the session of the node where a unit runs, as its launcher named it."""
+        node = self.place_of(unit)
+        return None if node is None else self._controller.session_of(node)
 
     def checkpoint_of(self, unit: str) -> tuple[int, int] | None:
         """Return the checkpoint with which a unit would begin, as (incarnation, number)."""
@@ -139,7 +204,10 @@ class EdgeRun:
                 self._begin(self._feed(name, iter(rows)))
             while not self._stopped.is_set():
                 now_s = time.monotonic()
+                alive = set(self._controller.members)
                 self._perform(self._controller.tick(now_s))
+                for node in alive - set(self._controller.members):
+                    self._tell(NodeLost(node))
                 self._perform(self._edge.tick(now_s))
                 await asyncio.sleep(limits.dataflow_tick_s)
         finally:
@@ -149,6 +217,7 @@ class EdgeRun:
             await self._links.close()
             self._launcher.close()
             await self._loop.shutdown_default_executor()
+            self._recorder.shutdown()
 
     def _stop(self) -> None:
         self._ended.set()
@@ -184,6 +253,7 @@ class EdgeRun:
                 self._checkpoints,
             )
             await asyncio.to_thread(self._launcher.run_node, orders)
+            self._tell(NodeLost(name))
             self._perform(self._controller.node_lost(name))
 
     def _received(self, peer: str, message: Message) -> None:
@@ -195,12 +265,16 @@ class EdgeRun:
                 self._perform(self._controller.checkpoint_stored(peer, message))
             case UnitStopped():
                 self._perform(self._controller.unit_stopped(message))
+            case UnitRecovered(unit, incarnation, load_us, replay_us):
+                self._tell(Recovered(unit, incarnation, load_us / 1e6, replay_us / 1e6))
             case _:
                 self._perform(self._edge.received(now_s, peer, message))
                 self._room.set()
 
     def _broken(self, peer: str) -> None:
-        self._perform(self._edge.disconnected(time.monotonic(), peer))
+        now_s = time.monotonic()
+        self._controller.disconnected(now_s, peer)
+        self._perform(self._edge.disconnected(now_s, peer))
 
     async def _feed(self, source: str, rows: Iterator[pa.RecordBatch]) -> None:
         """Offer rows while there is room. The iterator may block: it is asked on another thread."""
@@ -219,6 +293,8 @@ class EdgeRun:
         for effect in effects:
             match effect:
                 case Send(to, message) if to == EDGE:
+                    if isinstance(message, Placement):
+                        self._note_placement(message)
                     self._loop.call_soon(self._received, EDGE, message)
                 case Send(to, message):
                     address = self._controller.address_of(to)
@@ -229,12 +305,61 @@ class EdgeRun:
                 case SinkEnded():
                     if self._edge.ended:
                         self._ended.set()
+                case RecordCheckpoint():
+                    self._begin(self._write_record(effect))
                 case DeleteCheckpoint(unit, checkpoint):
-                    self._begin(asyncio.to_thread(self._checkpoints.delete, unit, checkpoint))
+                    self._begin(self._tidy(partial(delete, self._checkpoints, unit, checkpoint)))
+                case RetainCheckpoints(unit, oldest):
+                    self._begin(self._tidy(partial(retain, self._checkpoints, unit, oldest)))
                 case StopQuery(reason):
                     self._fail(reason)
                 case _:
                     raise AssertionError(f"{type(effect).__name__} is not for the edge")
+
+    async def _write_record(self, wanted: RecordCheckpoint) -> None:
+        """Record a checkpoint, and tell the controller once it is durable."""
+        record = self._record = self._record.with_checkpoint(
+            wanted.unit, wanted.checkpoint, wanted.cost, time.time_ns() // 1_000_000
+        )
+        data = msgspec.json.encode(record)
+        await self._loop.run_in_executor(self._recorder, self._checkpoints.record, data)
+        self._tell(CheckpointTaken(wanted.unit, wanted.checkpoint[1], wanted.cost))
+        self._perform(self._controller.recorded(wanted.unit, wanted.checkpoint))
+        if self._options.datanode_of:
+            self._begin(self._find_replicas(wanted))
+
+    async def _find_replicas(self, recorded: RecordCheckpoint) -> None:
+        """Tell the controller which nodes have the checkpoint nearby."""
+        near = self._options.datanode_of
+        try:
+            held = await asyncio.to_thread(self._checkpoints.replicas, recorded.unit, recorded.checkpoint)
+        except PeacefsError as error:
+            log.info("it is not known where checkpoint %s is: %s", recorded.checkpoint, error.message)
+            return
+        self._controller.replicas_at(
+            recorded.unit, {node: held.get(datanode, 0) for node, datanode in near.items()}
+        )
+
+    async def _tidy(self, step: Callable[[], None]) -> None:
+        """Delete checkpoints; what stays for now goes with the next."""
+        try:
+            await asyncio.to_thread(step)
+        except (PeacefsError, OSError) as error:
+            log.warning("checkpoints that are not needed stay for now: %s", error)
+
+    def _tell(self, event: RunEvent) -> None:
+        if self._options.observer is not None:
+            self._options.observer(time.monotonic(), event)
+
+    def _note_placement(self, placement: Placement) -> None:
+        before = self._announced.units if self._announced is not None else {}
+        changed = {
+            name: (where.node, where.incarnation)
+            for name, where in placement.units.items()
+            if where.node is not None and where != before.get(name)
+        }
+        self._announced = placement
+        self._tell(UnitsPlaced(changed))
 
     def _deliver(self, sink: str, rows: pa.RecordBatch) -> None:
         try:

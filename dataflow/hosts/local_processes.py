@@ -15,7 +15,7 @@ from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
 
 from .checkpoint_store import CheckpointStore
-from .edge_run import EdgeRun
+from .edge_run import EdgeRun, RunOptions
 from .interface import Sink, Source
 from .node_process import NodeOrders
 
@@ -43,7 +43,12 @@ class LocalProcesses:
         self._launcher = _Processes()
 
     def start(
-        self, network: Network, technique: Technique, sources: Mapping[str, Source], sinks: Mapping[str, Sink]
+        self,
+        network: Network,
+        technique: Technique,
+        sources: Mapping[str, Source],
+        sinks: Mapping[str, Sink],
+        options: RunOptions | None = None,
     ) -> EdgeRun:
         self._launcher = _Processes()
         return EdgeRun(
@@ -56,6 +61,7 @@ class LocalProcesses:
             checkpoints=self._checkpoints,
             bounds=self._bounds,
             node_timeout_s=self._node_timeout_s,
+            options=options,
         )
 
     def pids(self) -> Mapping[str, int]:

@@ -6,6 +6,7 @@ It ends when standard input does, so that it does not outlive the program that s
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import time
@@ -16,18 +17,20 @@ from typing import Any
 import cloudpickle
 
 from peacefs.dataflow.core.effects import Effect, LoadCheckpoint, Send, StoreCheckpoint
-from peacefs.dataflow.core.messages import CONTROLLER, Message, Placement
+from peacefs.dataflow.core.messages import CONTROLLER, CheckpointCost, Message, Placement
 from peacefs.dataflow.core.node import Bounds, NodeCore
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
-from peacefs.dataflow.unit_state.memory_state import MemoryState
 from peacefs.protocol import limits
 from peacefs.protocol.errors import DiskFault, PeacefsError
+from peacefs.state.warm import warm
 
 from .checkpoint_store import CheckpointStore
 from .links import Links
+from .unit_states import UnitStates
 
 EDGE = "edge"
+log = logging.getLogger("peacefs.dataflow")
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class NodeProcess:
         self._addresses = {EDGE: orders.edge_address}
         schemas = {name: kind.schema for name, kind in orders.network.types.items()}
         self._links = Links(orders.name, orders.token, schemas, self._received, self._broken)
-        self._store = orders.checkpoints
+        self._states = UnitStates(orders.checkpoints, orders.bounds)
         self._tasks: set[asyncio.Task[None]] = set()
         self._core: NodeCore
         self._edge_is_gone = False
@@ -58,13 +61,15 @@ class NodeProcess:
     async def run(self) -> None:
         """Run the node until the program that started it is gone."""
         orders = self._orders
+        # Kernels are loaded now, and not when the first rows come, which may be after a failure.
+        await asyncio.to_thread(warm)
         address = await self._links.listen()
         self._core = NodeCore(
             orders.name,
             orders.session,
             orders.network,
             orders.technique,
-            MemoryState,
+            self._states.new,
             orders.bounds,
             address=address,
         )
@@ -74,6 +79,7 @@ class NodeProcess:
                 await asyncio.sleep(limits.dataflow_tick_s)
         finally:
             await self._links.close()
+            self._orders.checkpoints.close()
 
     # -- events ---------------------------------------------------------------------------------------
 
@@ -104,25 +110,39 @@ class NodeProcess:
                     raise AssertionError(f"{type(effect).__name__} is not for a node")
 
     async def _store_checkpoint(self, wanted: StoreCheckpoint) -> None:
-        """Write a checkpoint on another thread, while the unit goes on."""
+        """Have a checkpoint written by threads of its own, while the unit goes on."""
         checkpoint = (wanted.incarnation, wanted.number)
-        error: PeacefsError | None = None
+        begun_s = time.monotonic()
+        running = wanted.capture.start(patience_s=self._orders.bounds.checkpoint_patience_s)
+        while not running.done:  # noqa: ASYNC110 - another thread ends it
+            await asyncio.sleep(limits.dataflow_checkpoint_poll_s)
+        outcome: CheckpointCost | PeacefsError
         try:
-            await asyncio.to_thread(lambda: self._store.store(wanted.unit, checkpoint, wanted.capture.parts()))
+            stored = running.result()
         except PeacefsError as fault:
-            error = fault
+            outcome = fault
         except OSError as fault:
-            error = DiskFault(f"the checkpoint of unit {wanted.unit!r} cannot be written: {fault}")
-        self._perform(self._core.stored(wanted.unit, *checkpoint, error))
+            outcome = DiskFault(f"the checkpoint of unit {wanted.unit!r} cannot be written: {fault}")
+        else:
+            outcome = CheckpointCost(
+                stored.pages_written,
+                stored.pages_referred,
+                stored.bytes_written,
+                int(wanted.capture.pause_s * 1_000_000),
+                int((time.monotonic() - begun_s) * 1_000_000),
+            )
+        if isinstance(outcome, PeacefsError):
+            log.info("checkpoint %s of unit %s is not stored: %s", checkpoint, wanted.unit, outcome.message)
+        self._perform(self._core.stored(wanted.unit, *checkpoint, outcome))
 
     async def _load_checkpoint(self, wanted: LoadCheckpoint) -> None:
         try:
-            parts = await asyncio.to_thread(self._store.load, wanted.unit, wanted.checkpoint)
+            state = await asyncio.to_thread(self._states.load, wanted.unit, wanted.checkpoint)
         except (PeacefsError, OSError) as fault:
             error = fault if isinstance(fault, PeacefsError) else DiskFault(str(fault))
             self._perform(self._core.not_loaded(wanted.unit, wanted.incarnation, error))
         else:
-            self._perform(self._core.loaded(time.monotonic(), wanted.unit, wanted.incarnation, parts))
+            self._perform(self._core.loaded(time.monotonic(), wanted.unit, wanted.incarnation, state))
 
     def _begin(self, steps: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(steps)

@@ -1,64 +1,69 @@
-"""Checkpoints of units in peacefs: a file for each part, in a directory that is renamed at the end."""
+"""Checkpoints of units in peacefs, written by the I/O service, so that Peace decides who writes when."""
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import quote, unquote
 
 from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.dataflow.core.messages import CheckpointId, sequence_of
 from peacefs.protocol.errors import FileNotFound
+from peacefs.state.checkpoints.peace_store import PeaceStore
+from peacefs.state.checkpoints.store import CheckpointStore as PageStore
 
-from .checkpoint_store import CheckpointId
+from .checkpoint_store import RECORD, name_of
 
 
 @dataclass
 class PeaceCheckpoints:
-    """Names a directory of a cluster; it is connected to in each process when it is first used."""
+    """Names a directory of a cluster; it is connected to in each process when it is first used. Thread-safe."""
 
     coordinator: str
     directory: str
     user: str | None = None
     _files: PeaceFileSystem | None = field(default=None, init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
-    def store(self, unit: str, checkpoint: CheckpointId, parts: Mapping[str, bytes]) -> None:
-        files = self._connected()
-        final = self._path(unit, checkpoint)
-        parent, _, name = final.rpartition("/")
-        staged = f"{parent}/.{name}"
-        files.delete(staged, recursive=True)
-        files.mkdirs(staged)
-        for part, data in parts.items():
-            files.write(f"{staged}/{quote(part, safe='')}", data)
-        files.rename(staged, final)
+    def pages(self) -> PageStore:
+        return PeaceStore(self._connected(), root=self.directory)
 
-    def load(self, unit: str, checkpoint: CheckpointId) -> Mapping[str, bytes]:
+    def record(self, record: bytes) -> None:
         files = self._connected()
+        staged = f"{self.directory}/.{RECORD}"
+        files.write(staged, record, overwrite=True)
+        files.rename(staged, f"{self.directory}/{RECORD}", overwrite=True)
+
+    def recorded(self) -> bytes | None:
         try:
-            entries = files.list(self._path(unit, checkpoint))
+            return self._connected().read(f"{self.directory}/{RECORD}")
         except FileNotFound:
-            raise FileNotFound(f"checkpoint {checkpoint} of unit {unit!r} is gone") from None
-        return {unquote(entry.name): files.read(entry.path) for entry in entries}
+            return None
 
-    def delete(self, unit: str, checkpoint: CheckpointId) -> None:
-        self._connected().delete(self._path(unit, checkpoint), recursive=True)
+    def replicas(self, unit: str, checkpoint: CheckpointId) -> Mapping[str, int]:
+        files = self._connected()
+        held: Counter[str] = Counter()
+        for entry in files.list(f"{self.directory}/{name_of(unit)}-{sequence_of(checkpoint)}"):
+            for chunk in files.channels.calls.open(entry.path, files.user).layout.chunks:
+                held.update({hop.node: chunk.length for hop in chunk.replicas})
+        return held
 
     def close(self) -> None:
-        if self._files is not None:
-            self._files.close()
-            self._files = None
+        with self._lock:
+            if self._files is not None:
+                self._files.close()
+                self._files = None
 
     def __getstate__(self) -> tuple[str, str, str | None]:
         return self.coordinator, self.directory, self.user
 
     def __setstate__(self, state: tuple[str, str, str | None]) -> None:
         self.coordinator, self.directory, self.user = state
-        self._files = None
+        self._files, self._lock = None, threading.Lock()
 
     def _connected(self) -> PeaceFileSystem:
-        if self._files is None:
-            self._files = PeaceFileSystem(self.coordinator, user=self.user)
-        return self._files
-
-    def _path(self, unit: str, checkpoint: CheckpointId) -> str:
-        return f"{self.directory}/{quote(unit, safe='')}/{checkpoint[0]}-{checkpoint[1]}"
+        with self._lock:
+            if self._files is None:
+                self._files = PeaceFileSystem(self.coordinator, user=self.user)
+            return self._files

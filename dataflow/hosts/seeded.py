@@ -21,22 +21,35 @@ from peacefs.dataflow.core.effects import (
     Deliver,
     Effect,
     LoadCheckpoint,
+    RecordCheckpoint,
+    RetainCheckpoints,
     Send,
     SinkEnded,
     StopQuery,
     StoreCheckpoint,
 )
-from peacefs.dataflow.core.messages import CONTROLLER, CheckpointStored, Heartbeat, Message, UnitStopped
+from peacefs.dataflow.core.messages import (
+    CONTROLLER,
+    CheckpointCost,
+    CheckpointStored,
+    Heartbeat,
+    Message,
+    UnitRecovered,
+    UnitStopped,
+    sequence_of,
+)
 from peacefs.dataflow.core.node import Bounds, NodeCore
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
-from peacefs.dataflow.unit_state.memory_state import MemoryState
 from peacefs.protocol import limits
-from peacefs.protocol.errors import FileNotFound, QueryFailed
+from peacefs.protocol.errors import CheckpointCancelled, FileNotFound, QueryFailed
+from peacefs.protocol.limits import state_page_bytes_choices
 
-from .checkpoint_store import MemoryCheckpoints
+from .checkpoint_store import MemoryCheckpoints, delete, name_of, retain
+from .unit_states import UnitStates
 
 EDGE = "edge"
+_STATE_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -79,6 +92,12 @@ class Outcome:
     #: (unit, node) of all that ran anywhere at any time.
     places: set[tuple[str, str]] = field(default_factory=set)
     checkpoints_stored: int = 0
+    #: Checkpoints that were cancelled, as when their turn is too far away.
+    checkpoints_cancelled: int = 0
+    #: The most bytes of pages that the units of one node had.
+    state_bytes_max: int = 0
+    #: Units that began again and have caught up.
+    recoveries: int = 0
     #: The most bytes that any output held.
     held_bytes_max: int = 0
     #: The most bytes that waited at any input.
@@ -110,10 +129,14 @@ class SeededRun:
         rows_every_s: float = 0.05,
         latency_s: float = 0.002,
         store_s: float = 0.1,
+        not_now: float = 0.0,
+        not_now_until_s: float = float("inf"),
     ) -> None:
+        """`not_now`: the share of checkpoints that are told to come back later, until a time."""
         self._network = network
         self._technique = technique
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or Bounds(page_bytes=min(state_page_bytes_choices), state_bytes_max=_STATE_BYTES)
+        self._not_now, self._not_now_until_s = not_now, not_now_until_s
         self._chance = random.Random(seed)
         self._rows_every_s, self._latency_s, self._store_s = rows_every_s, latency_s, store_s
         self._failures = sorted(failures, key=lambda failure: failure.step)
@@ -125,6 +148,7 @@ class SeededRun:
         self._connections: dict[frozenset[str], int] = {}
         self._arrivals: dict[tuple[str, str], float] = {}
         self._checkpoints = MemoryCheckpoints()
+        self._states = UnitStates(self._checkpoints, self._bounds)
         self._edge = EdgeCore(network, technique, self._bounds)
         names = [f"node-{number}" for number in range(1, nodes + 1)]
         self._controller = ControllerCore(
@@ -164,8 +188,11 @@ class SeededRun:
     # -- events --------------------------------------------------------------------------------------------
 
     def _later(self, delay_s: float, event: Callable[[], None]) -> None:
+        self._at(self._now_s + delay_s, event)
+
+    def _at(self, at_s: float, event: Callable[[], None]) -> None:
         self._count += 1
-        heappush(self._events, (self._now_s + delay_s, self._count, event))
+        heappush(self._events, (at_s, self._count, event))
 
     def _step(self, node: str, call: Callable[[], list[Effect]]) -> None:
         self.outcome.steps += 1
@@ -178,7 +205,8 @@ class SeededRun:
         if host is None or host.core is not core:
             return
         if host.hung_until_s > self._now_s:
-            self._later(host.hung_until_s - self._now_s, lambda: self._on_node(name, core, call))
+            # All at the same instant to the last bit, so that they keep their order.
+            self._at(host.hung_until_s, lambda: self._on_node(name, core, call))
             return
         self._step(name, call)
 
@@ -187,7 +215,7 @@ class SeededRun:
             return
         self._starts[name] = self._starts.get(name, 0) + 1
         core = NodeCore(
-            name, f"{name}/{self._starts[name]}", self._network, self._technique, MemoryState, self._bounds
+            name, f"{name}/{self._starts[name]}", self._network, self._technique, self._states.new, self._bounds
         )
         self._nodes[name] = _Host(core)
         self._later(limits.dataflow_tick_s * self._chance.random(), lambda: self._tick_node(name, core))
@@ -228,8 +256,16 @@ class SeededRun:
             case LoadCheckpoint():
                 core = self._nodes[node].core
                 self._later(self._store_s * (0.5 + self._chance.random()), lambda: self._load(node, core, effect))
+            case RecordCheckpoint(unit, checkpoint, _):
+                # The controller is told a while later, as by a real disk.
+                self._later(
+                    self._latency_s * self._chance.random(),
+                    lambda: self._step(CONTROLLER, lambda: self._controller.recorded(unit, checkpoint)),
+                )
             case DeleteCheckpoint(unit, checkpoint):
-                self._checkpoints.delete(unit, checkpoint)
+                delete(self._checkpoints, unit, checkpoint)
+            case RetainCheckpoints(unit, oldest):
+                retain(self._checkpoints, unit, oldest)
             case Deliver(sink, _, batch):
                 self.outcome.sinks[sink].append(batch.rows)
             case SinkEnded():
@@ -240,20 +276,28 @@ class SeededRun:
     def _store(self, node: str, core: NodeCore, wanted: StoreCheckpoint) -> None:
         if node not in self._nodes or self._nodes[node].core is not core:
             return
-        # The unit has gone on meanwhile; what was captured must be as it was.
-        self._checkpoints.store(wanted.unit, (wanted.incarnation, wanted.number), wanted.capture.parts())
-        self.outcome.checkpoints_stored += 1
-        self._on_node(node, core, lambda: core.stored(wanted.unit, wanted.incarnation, wanted.number))
+        outcome: CheckpointCost | CheckpointCancelled
+        told_to_wait = self._now_s < self._not_now_until_s and self._chance.random() < self._not_now
+        if told_to_wait:
+            wanted.capture.cancel()
+            self.outcome.checkpoints_cancelled += 1
+            outcome = CheckpointCancelled("not now")
+        else:
+            # The unit has gone on meanwhile; what was captured must be as it was.
+            stored = wanted.capture.start().result()
+            self.outcome.checkpoints_stored += 1
+            outcome = CheckpointCost(stored.pages_written, stored.pages_referred, stored.bytes_written)
+        self._on_node(node, core, lambda: core.stored(wanted.unit, wanted.incarnation, wanted.number, outcome))
 
     def _load(self, node: str, core: NodeCore, wanted: LoadCheckpoint) -> None:
         unit, incarnation = wanted.unit, wanted.incarnation
         try:
-            parts = self._checkpoints.load(unit, wanted.checkpoint)
+            state = self._states.load(unit, wanted.checkpoint)
         except FileNotFound as gone:
             error = gone
             self._on_node(node, core, lambda: core.not_loaded(unit, incarnation, error))
         else:
-            self._on_node(node, core, lambda: core.loaded(self._now_s, unit, incarnation, parts))
+            self._on_node(node, core, lambda: core.loaded(self._now_s, unit, incarnation, state))
 
     def _send(self, sender: str, to: str, message: Message) -> None:
         sender_host = EDGE if sender == CONTROLLER else sender
@@ -268,7 +312,7 @@ class SeededRun:
             if self._connections.get(link, 0) == connection:
                 self._receive(sender, to, message)
 
-        self._later(arrival_s - self._now_s, arrive)
+        self._at(arrival_s, arrive)
 
     def _receive(self, sender: str, to: str, message: Message) -> None:
         if to == EDGE:
@@ -287,6 +331,9 @@ class SeededRun:
                 return self._controller.checkpoint_stored(sender, message)
             case UnitStopped():
                 return self._controller.unit_stopped(message)
+            case UnitRecovered():
+                self.outcome.recoveries += 1
+                return []
         raise AssertionError(f"{type(message).__name__} is not for the controller")
 
     # -- failures --------------------------------------------------------------------------------------------
@@ -325,7 +372,8 @@ class SeededRun:
         for name, host in self._nodes.items():
             self.outcome.held_bytes_max = max(self.outcome.held_bytes_max, host.core.held_bytes)
             self.outcome.queued_bytes_max = max(self.outcome.queued_bytes_max, host.core.queued_bytes)
+            self.outcome.state_bytes_max = max(self.outcome.state_bytes_max, host.core.state_bytes)
             self.outcome.places.update((unit, name) for unit in host.core.units)
         for unit, where in self._controller.placement.units.items():
             if where.checkpoint is not None:
-                self._checkpoints.load(unit, where.checkpoint)
+                assert sequence_of(where.checkpoint) in self._checkpoints.pages().sequences(name_of(unit))

@@ -33,6 +33,7 @@ from peacefs.dataflow.core.messages import (
     Subscribe,
     Subscribed,
     Subscription,
+    UnitRecovered,
     UnitStopped,
 )
 from peacefs.dataflow.model.batches import Batch
@@ -72,6 +73,7 @@ _KINDS: tuple[type[Any], ...] = (
     CheckpointStored,
     CheckpointRecorded,
     UnitStopped,
+    UnitRecovered,
 )
 _encoder = msgspec.msgpack.Encoder()
 _decoders = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
@@ -110,18 +112,22 @@ class MessageReader:
             end = _PREFIX.size + head_bytes + rows_bytes
             if len(self._bytes) < end:
                 return
-            whole = bytes(memoryview(self._bytes)[:end])
+            start = bytes(self._bytes[: _PREFIX.size - 4])
+            with memoryview(self._bytes) as view:
+                head = bytes(view[_PREFIX.size : _PREFIX.size + head_bytes])
+                # Rows begin where memory does: Arrow computes faster with what is aligned.
+                rows = bytes(view[_PREFIX.size + head_bytes : end])
             del self._bytes[:end]
-            if crc32c(memoryview(whole)[_PREFIX.size :], crc32c(whole[: _PREFIX.size - 4])) != checksum:
+            if crc32c(rows, crc32c(head, crc32c(start))) != checksum:
                 raise ProtocolViolation("a message of a dataflow does not match its checksum")
-            yield self._message(kind, memoryview(whole)[_PREFIX.size :], head_bytes)
+            yield self._message(kind, head, rows)
 
-    def _message(self, kind: int, body: memoryview, head_bytes: int) -> Message | Hello:
+    def _message(self, kind: int, head_bytes: bytes, rows_bytes: bytes) -> Message | Hello:
         try:
-            head = _decoders[kind].decode(body[:head_bytes])
+            head = _decoders[kind].decode(head_bytes)
             if not isinstance(head, _DataHead):
                 return head  # type: ignore[no-any-return]
-            rows = pa.ipc.read_record_batch(pa.py_buffer(body[head_bytes:]), self._schemas[head.stream])
+            rows = pa.ipc.read_record_batch(pa.py_buffer(rows_bytes), self._schemas[head.stream])
         except (msgspec.DecodeError, pa.ArrowException, OSError, KeyError) as error:
             raise ProtocolViolation(f"a message of a dataflow cannot be read: {error}") from error
         return Data(head.stream, head.subscription, Batch(head.first, rows))

@@ -1,24 +1,34 @@
 """Aggregates over windows of a number of rows, by key.
 
-The first window of a key begins with its first row, so that a run that begins elsewhere has other windows: the
-operator is deterministic and not convergent-capable. A window is emitted with its last row.
+Rows of a key are counted. Each belongs to a *pane*, as many rows as no window cuts, whose accumulators are kept by
+key and pane; the row that completes a window merges its panes. Everything is done for a batch at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from math import gcd
+from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import compute
 
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.dataflow.unit_state.interface import Accumulator
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
-from .aggregates import Aggregation
+from .aggregates import Aggregation, check_keys
 from .interface import Operator, OperatorSpecification, Rows
-from .row_times import batches_of, times_of
+
+_PANE = "__pane"
+_WINDOW = "__window"
+_LAST = "__last"
+_ROWS = "__rows"
+_Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,7 @@ class AggregateCountWindows(OperatorSpecification):
 
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         (stream,) = inputs
-        stream.require(self.keys, "key_by")
+        check_keys(self.keys, stream)
         fields = [stream.schema.field(key) for key in self.keys if key != stream.time]
         fields.append(stream.schema.field(stream.time))
         fields += [pa.field(each.name, each.result_type(stream)) for each in self.aggregations]
@@ -58,32 +68,33 @@ class _CountWindows(Operator):
         self._of = of
         self._time = stream.time
         self._schema = schema
-        #: key -> [rows to leave out before the next window, [time, values ...] of each row of the open window]
-        self._windows = state.mapping("windows")
+        self._pane_rows = gcd(of.size_rows, of.advance_rows)
+        accumulators = [each for one in of.aggregations for each in one.accumulators(stream)]
+        time_type = stream.schema.field(stream.time).type
+        accumulators.append(Accumulator(_LAST, "last", time_type, stream.time))
+        keys = pa.schema([stream.schema.field(key) for key in of.keys])
+        self._merges = [(each.name, each.merge) for each in accumulators]
+        self._columns = list(
+            dict.fromkeys([*of.keys, *(each.column for each in accumulators if each.column is not None)])
+        )
+        # Rows that came, by key.
+        self._counts = state.groups("counts", keys, [Accumulator(_ROWS, "rows", pa.int64())])
+        self._panes = state.groups("panes", keys.append(pa.field(_PANE, pa.int64())), accumulators)
         self._idle_since = state.cell("idle since", None)
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
         self._idle_since.set(None)
-        emitted: list[list[Any]] = []
-        times = times_of(rows, self._time).tolist()
-        keys = zip(*(rows.column(key).to_pylist() for key in self._of.keys), strict=True)
-        all_keys = list(keys) if self._of.keys else [()] * rows.num_rows
-        columns = [
-            rows.column(each.column).to_pylist() if each.column is not None else times
-            for each in self._of.aggregations
-        ]
-        for key, time, *values in zip(all_keys, times, *columns, strict=True):
-            skip, window = self._windows.get(key, (0, []))
-            if skip:
-                self._windows[key] = [skip - 1, window]
-                continue
-            window = [*window, [time, *values]]
-            if len(window) == self._of.size_rows:
-                emitted.append(self._result(key, window))
-                skip = max(self._of.advance_rows - self._of.size_rows, 0)
-                window = window[self._of.advance_rows :]
-            self._windows[key] = [skip, window]
-        return batches_of(emitted, self._schema, self._time)
+        size, advance, pane = self._of.size_rows, self._of.advance_rows, self._pane_rows
+        numbers = self._number(rows)
+        kept = rows.select(self._columns).append_column(_PANE, pa.array(numbers // pane))
+        between = numbers % advance >= size
+        if between.any():
+            kept = kept.filter(pa.array(~between))
+        if kept.num_rows:
+            self._panes.add(0, kept)
+        begins = numbers - (size - 1)
+        complete = np.flatnonzero((begins >= 0) & (begins % advance == 0))
+        return self._emit(rows, complete, begins[complete]) if len(complete) else ()
 
     def on_time(self, now_us: int) -> Iterable[Rows]:
         since = self._idle_since.get()
@@ -93,15 +104,73 @@ class _CountWindows(Operator):
         assert self._of.timeout_us is not None
         if now_us - since < self._of.timeout_us:
             return ()
-        emitted = [self._result(key, window) for key, (_, window) in self._windows.items() if window]
-        self._windows.clear()
         self._idle_since.set(None)
-        return batches_of(emitted, self._schema, self._time)
+        panes = self._panes.between(0, 1)
+        self._panes.clear()
+        self._counts.clear()
+        if not panes.num_rows:
+            return ()
+        by_key = [(name, "ascending") for name in (*self._of.keys, _PANE)]
+        panes = panes.take(compute.sort_indices(panes, by_key))
+        keys = list(self._of.keys) or [_WINDOW]
+        if not self._of.keys:
+            panes = panes.append_column(_WINDOW, pa.array(np.zeros(panes.num_rows, np.int64)))
+        merged = panes.group_by(keys, use_threads=False).aggregate(self._merges)
+        merged = merged.rename_columns([*keys, *(name for name, _ in self._merges)])
+        return self._shown(merged, merged, merged.column(_LAST))
 
-    def _result(self, key: tuple[Any, ...], window: Sequence[Sequence[Any]]) -> list[Any]:
-        last = window[-1][0]
-        columns = zip(*window, strict=True)
-        next(columns)
-        shown = [value for name, value in zip(self._of.keys, key, strict=True) if name != self._time]
-        results = [each.of_values(values) for each, values in zip(self._of.aggregations, columns, strict=True)]
-        return [*shown, last, *results]
+    def _number(self, rows: Rows) -> _Numbers:
+        """Return which row of its key each row is, from 0."""
+        # Without keys any column will do: it is not looked at.
+        keys = rows.select(list(self._of.keys) or [self._time])
+        codes = _codes(keys.columns) if self._of.keys else np.zeros(rows.num_rows, np.int64)
+        _, firsts, codes = np.unique(codes, return_index=True, return_inverse=True)
+        before = self._counts.find(0, pa.Table.from_batches([keys.take(pa.array(firsts))])).column(_ROWS)
+        self._counts.add(0, keys)
+        order = np.argsort(codes, kind="stable")
+        starts = np.searchsorted(codes[order], np.arange(len(firsts)))
+        ranks = np.empty(rows.num_rows, np.int64)
+        ranks[order] = np.arange(rows.num_rows) - starts[codes[order]]
+        numbers: _Numbers = compute.fill_null(before, 0).to_numpy()[codes] + ranks
+        return numbers
+
+    def _emit(self, rows: Rows, complete: _Numbers, begins: _Numbers) -> Iterable[Rows]:
+        """Return a row for each window that a row has completed, in the order of those rows."""
+        size, pane = self._of.size_rows, self._pane_rows
+        per_window = size // pane
+        windows = np.repeat(np.arange(len(complete)), per_window)
+        panes = np.repeat(begins // pane, per_window) + np.tile(np.arange(per_window), len(complete))
+        last = pa.Table.from_batches([rows.take(pa.array(complete))])
+        keys = last.select(list(self._of.keys)).take(pa.array(windows)) if self._of.keys else None
+        asked = _with(keys, _PANE, pa.array(panes))
+        found = self._panes.find(0, asked).append_column(_WINDOW, pa.array(windows))
+        merged = found.group_by(_WINDOW, use_threads=False).aggregate(self._merges)
+        merged = merged.rename_columns([_WINDOW, *(name for name, _ in self._merges)])
+        over = min(self._of.advance_rows, size) // pane
+        self._panes.remove(0, asked.filter(pa.array(np.tile(np.arange(per_window) < over, len(complete)))))
+        return self._shown(last, merged, last.column(self._time))
+
+    def _shown(self, keys: pa.Table, merged: pa.Table, times: pa.ChunkedArray) -> Iterable[Rows]:
+        columns = [keys.column(key) for key in self._of.keys if key != self._time]
+        columns += [times, *(each.show(merged.column) for each in self._of.aggregations)]
+        batches: list[Rows] = pa.Table.from_arrays(columns, schema=self._schema).combine_chunks().to_batches()
+        return batches
+
+
+def _codes(columns: Sequence[pa.Array]) -> _Numbers:
+    """Return a number for each row, the same for rows whose keys are equal."""
+    codes: _Numbers | None = None
+    for column in columns:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        found = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        if codes is None:
+            codes = found
+        else:
+            _, codes = np.unique(codes, return_inverse=True)
+            codes = codes * len(encoded.dictionary) + found
+    assert codes is not None
+    return codes
+
+
+def _with(table: pa.Table | None, name: str, column: pa.Array) -> pa.Table:
+    return pa.table({name: column}) if table is None else table.append_column(name, column)

@@ -106,15 +106,19 @@ class _Join(Operator):
         self._taken.set(self._taken.get() + new[0].num_rows + new[1].num_rows)
         oldest = min(left_progress, right_progress) - self._of.within_us
         for port, side in enumerate(sides):
-            self._window[port].replace(side.filter(compute.greater_equal(side.column(_PROGRESS), oldest)))
+            for batch in new[port].combine_chunks().to_batches():
+                self._window[port].append(batch)
+            # Progress only rises, so that what is too old is at the head.
+            self._window[port].drop(_number_of(compute.less(side.column(_PROGRESS), oldest)))
         batches: list[Rows] = pairs.combine_chunks().to_batches()
         return batches
 
     def _split(self, port: int, mask: pa.ChunkedArray) -> pa.Table:
-        """Remove the rows of `mask` from those that wait, and return them."""
-        waiting = self._waiting[port].table()
-        self._waiting[port].replace(waiting.filter(compute.invert(mask)))
-        return waiting.filter(mask)
+        """Remove the rows of `mask`, which are the first, from those that wait, and return them."""
+        count = _number_of(mask)
+        ready = self._waiting[port].table().slice(0, count)
+        self._waiting[port].drop(count)
+        return ready
 
     def _number(self, ready: Sequence[pa.Table]) -> list[pa.Table]:
         progress = np.concatenate([table.column(_PROGRESS).to_numpy() for table in ready])
@@ -156,3 +160,7 @@ class _Join(Operator):
 
     def _near(self, left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
         return compute.less_equal(compute.abs(compute.subtract(left, right)), self._of.within_us)
+
+
+def _number_of(mask: pa.ChunkedArray) -> int:
+    return int(compute.sum(mask).as_py() or 0)

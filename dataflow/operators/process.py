@@ -9,24 +9,31 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from peacefs.dataflow.model.operator_class import OperatorClass
-from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.dataflow.model.stream_type import StreamType, names_of
 from peacefs.dataflow.unit_state.operator_state import OperatorState
+from peacefs.dataflow.unit_state.paged_groups import keeps
 from peacefs.protocol.errors import InvalidQuery
+from peacefs.state.structures.unordered_map import UnorderedMap
 
 from .interface import Operator, OperatorSpecification, Rows
 from .row_operators import checked
 
 #: Takes rows and a map that is kept over failures; returns rows.
 StatefulFunction = Callable[[Rows, MutableMapping[Any, Any]], Rows]
+#: The same with a map of records of declared columns, which is changed a batch at a time.
+TableFunction = Callable[[Rows, UnorderedMap], Rows]
 
 
 @dataclass(frozen=True)
 class Process(OperatorSpecification):
     kind: ClassVar[str] = "process"
-    function: StatefulFunction
+    function: StatefulFunction | TableFunction
     schema: pa.Schema
     time: str
     deterministic: bool
+    #: The columns of the state and those of its key; without them it is a map of Python values.
+    state: pa.Schema | None = None
+    state_key: tuple[str, ...] = ()
 
     @property
     def operator_class(self) -> OperatorClass:
@@ -35,6 +42,15 @@ class Process(OperatorSpecification):
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         if not callable(self.function):
             raise InvalidQuery(f"process needs a function of (rows, state), not {self.function!r}")
+        if self.state is not None:
+            missing = [key for key in self.state_key if key not in self.state.names]
+            if missing or not self.state_key:
+                raise InvalidQuery(
+                    f"process needs the key of its state, one of {names_of(self.state.names)}: key=..."
+                )
+            for field in self.state:
+                if not keeps(field.type):
+                    raise InvalidQuery(f"process cannot keep {field.name!r} of type {field.type} in its state")
         return StreamType(self.schema, self.time)
 
     def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
@@ -44,7 +60,9 @@ class Process(OperatorSpecification):
 class _Process(Operator):
     def __init__(self, of: Process, state: OperatorState) -> None:
         self._of = of
-        self._state = state.mapping("state")
+        self._state: Any = (
+            state.mapping("state") if of.state is None else state.table("state", of.state, of.state_key)
+        )
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
         made = checked(self._of.function(rows, self._state), self._of.schema, self._of.function)

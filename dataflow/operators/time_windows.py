@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import gcd
 from typing import ClassVar
 
@@ -22,13 +23,12 @@ from peacefs.dataflow.model.stream_type import TIME, StreamType
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
 
-from .aggregates import Aggregation
+from .aggregates import Aggregation, check_keys
 from .interface import Operator, OperatorSpecification, Rows
 from .row_times import EARLIEST_US, Times, running_maxima, times_of
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
-_PANE = "bucket"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class AggregateTimeWindows(OperatorSpecification):
 
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         (stream,) = inputs
-        stream.require(self.keys, "key_by")
+        check_keys(self.keys, stream)
         if stream.time in self.keys:
             raise InvalidQuery(f"key_by contains the time column {stream.time!r}: windows are what divides time")
         fields = [stream.schema.field(key) for key in self.keys]
@@ -72,10 +72,12 @@ class _TimeWindows(Operator):
         self._time = stream.time
         self._schema = schema
         self._pane_us = gcd(of.size_us, of.advance_us)
-        self._accumulators = [pair for each in of.aggregations for pair in each.accumulators(stream)]
-        self._over_rows = [pair for each in of.aggregations for pair in each.over_rows()]
+        accumulators = [each for one in of.aggregations for each in one.accumulators(stream)]
         keys = pa.schema([stream.schema.field(key) for key in of.keys])
-        self._groups = state.groups("panes", keys, self._accumulators)
+        self._groups = state.groups("panes", keys, accumulators)
+        #: The columns that are kept of a row.
+        columns = [*of.keys, *(each.column for each in accumulators if each.column is not None)]
+        self._columns = list(dict.fromkeys(columns)) or [self._time]
         # [latest time of a row, end of the last window that was emitted, since when no row came]
         self._progress = state.cell("progress", [EARLIEST_US, EARLIEST_US, None])
 
@@ -108,13 +110,15 @@ class _TimeWindows(Operator):
         return started * self._of.advance_us + self._of.size_us
 
     def _merge(self, rows: Rows, times: Times) -> None:
-        columns = {field.name: rows.column(field.name) for field in rows.schema if field.name != self._time}
-        columns[self._time] = rows.column(self._time)
-        table = pa.table({**columns, _PANE: pa.array(times // self._pane_us)})
-        made = table.group_by([_PANE, *self._of.keys], use_threads=False).aggregate(self._over_rows)
-        names = [_PANE, *self._of.keys, *(field.name for field, _ in self._accumulators)]
-        for batch in made.rename_columns(names).combine_chunks().to_batches():
-            self._groups.merge(batch)
+        rows = rows.select(self._columns)
+        panes = times // self._pane_us
+        if (panes[1:] >= panes[:-1]).all():
+            begins = [0, *(np.flatnonzero(np.diff(panes)) + 1).tolist(), len(panes)]
+            for begin, end in pairwise(begins):
+                self._groups.add(int(panes[begin]), rows.slice(begin, end - begin))
+        else:
+            for pane in np.unique(panes):
+                self._groups.add(int(pane), rows.filter(pa.array(panes == pane)))
 
     def _close_all(self) -> Iterable[Rows]:
         latest, closed, _ = self._progress.get()

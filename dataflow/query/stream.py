@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from peacefs.dataflow.functions import col
@@ -9,7 +10,7 @@ from peacefs.dataflow.model.stream_type import StreamType, names_of
 from peacefs.dataflow.operators.aggregates import Aggregation
 from peacefs.dataflow.operators.count_windows import AggregateCountWindows
 from peacefs.dataflow.operators.join import JoinWindow
-from peacefs.dataflow.operators.process import Process, StatefulFunction
+from peacefs.dataflow.operators.process import Process, StatefulFunction, TableFunction
 from peacefs.dataflow.operators.resample import Resample
 from peacefs.dataflow.operators.row_operators import Filter, MapRows, RowsFunction, Select, Union
 from peacefs.dataflow.operators.sort import BoundedSort
@@ -122,20 +123,28 @@ class Stream:
 
     def process(
         self,
-        function: StatefulFunction,
+        function: StatefulFunction | TableFunction,
         schema: Schema | None = None,
         *,
         time: str | None = None,
         deterministic: bool = True,
+        state: Schema | None = None,
+        key: str | Sequence[str] = (),
         name: str | None = None,
     ) -> Stream:
         """Apply a function of (record batch, state): the state is a map that outlives failures.
+
+        With `state={"user": "string", "visits": "int64"}, key="user"` it is a `peacefs.state.UnorderedMap` of
+        such records, which takes batches: `state.add_at(rows.column("user"), 1)`, `state.find(...)`. Without, it
+        is a map of Python values, for functions that treat row by row.
 
         What it does must depend on the rows and the state alone, and not on how rows were cut into batches; else
         say `deterministic=False`.
         """
         schema, time = self._schema(schema, time)
-        return self.query.add_operator(Process(function, schema, time, deterministic), (self,), name)
+        kept = None if state is None else as_schema(state)
+        keys = (key,) if isinstance(key, str) else tuple(key)
+        return self.query.add_operator(Process(function, schema, time, deterministic, kept, keys), (self,), name)
 
     # -- where it runs and ends ---------------------------------------------------------------------------------
 

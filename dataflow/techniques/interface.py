@@ -48,13 +48,15 @@ class Guard:
         return ()
 
     def failed(self, number: int) -> None:
-        """A checkpoint could not be stored."""
+        """A checkpoint was not stored: it was cancelled, since its turn was too far away, or something failed."""
 
 
 class Technique(ABC):
     name: ClassVar[str]
     #: True if rows for an absent consumer are dropped, so that nothing waits for it.
     drops_for_absent: ClassVar[bool] = False
+    #: True if units take checkpoints, so that their state must hold the rows of their outputs, too.
+    takes_checkpoints: ClassVar[bool] = False
     #: True if rows may be lost; otherwise a unit that finds rows lost stops the query.
     tolerates_gaps: ClassVar[bool] = False
 

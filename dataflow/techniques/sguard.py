@@ -12,12 +12,14 @@ from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.protocol.limits import dataflow_checkpoint_retry_s
 
 from .interface import Acknowledge, Action, Guard, Positions, TakeCheckpoint, Technique
 
 
 class SGuard(Technique):
     name: ClassVar[str] = "sguard"
+    takes_checkpoints: ClassVar[bool] = True
 
     def __init__(self, *, interval_s: float, precise: bool = True) -> None:
         self._interval_s = interval_s
@@ -43,17 +45,22 @@ class _CheckpointGuard(Guard):
 
     def __init__(self, interval_s: float, now_s: float) -> None:
         self._interval_s = interval_s
-        self._taken_s = now_s
+        self._due_s = now_s + interval_s
         self._number = 0
         self._covered: Positions = {}
         # The positions that the checkpoint covers which is being stored.
         self._storing: Positions | None = None
+        # True when the last one was not stored: another is taken a while later, and not an interval.
+        self._failed = False
 
     def tick(self, now_s: float, positions: Positions) -> Iterable[Action]:
-        if self._storing is not None or now_s - self._taken_s < self._interval_s or positions == self._covered:
+        if self._failed:
+            self._failed = False
+            self._due_s = now_s + min(self._interval_s, dataflow_checkpoint_retry_s)
+        if self._storing is not None or now_s < self._due_s or positions == self._covered:
             return ()
         self._number += 1
-        self._taken_s = now_s
+        self._due_s = now_s + self._interval_s
         self._storing = positions
         return (TakeCheckpoint(self._number),)
 
@@ -65,4 +72,4 @@ class _CheckpointGuard(Guard):
 
     def failed(self, number: int) -> None:
         if number == self._number:
-            self._storing = None
+            self._storing, self._failed = None, True

@@ -1,17 +1,34 @@
 """The state of an HA unit, as its operators see it and as a checkpoint takes it.
 
-An operator calls `cell`, `rows`, `groups` or `mapping` for each of its structures, always in the same way; if the
-unit was loaded from a checkpoint, the structure has the contents that it had then.
+An operator calls `cell`, `rows`, `groups`, `table` or `mapping` for each of its structures, always in the same
+way; if the unit was loaded from a checkpoint, the structure has the contents that it had then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
-Merge = Literal["sum", "min", "max"]
+from peacefs.state.checkpoints.outcome import RunningCheckpoint
+from peacefs.state.structures.unordered_map import UnorderedMap
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """A value that is kept for each key: the rows, the values of a column that are not null, their sum, ..."""
+
+    name: str
+    operation: Literal["rows", "values", "sum", "min", "max", "last"]
+    type: pa.DataType
+    column: str | None = None
+
+    @property
+    def merge(self) -> Literal["sum", "min", "max", "last"]:
+        """Say how two of them become one."""
+        return self.operation if self.operation in ("min", "max", "last") else "sum"
 
 
 class Cell(Protocol):
@@ -29,16 +46,32 @@ class RowQueue(Protocol):
 
     def table(self) -> pa.Table: ...
 
+    def drop(self, count: int) -> None:
+        """Remove the first `count` rows."""
+        ...
+
     def replace(self, rows: pa.Table) -> None:
         """Put `rows` into the place of all that were there."""
         ...
 
 
-class Groups(Protocol):
-    """Partial aggregates by bucket and key. A bucket is a number, as of a pane of a window."""
+class NumberedRows(Protocol):
+    """Rows of an output that may have to be sent again, in batches by the number of their first row."""
 
-    def merge(self, partials: pa.RecordBatch) -> None:
-        """Merge rows of (bucket, key columns, accumulators) into those that are there."""
+    def append(self, first: int, rows: pa.RecordBatch) -> None: ...
+
+    def drop_before(self, number: int) -> None:
+        """Remove the batches all of whose numbers are lower."""
+        ...
+
+    def __iter__(self) -> Iterator[tuple[int, pa.RecordBatch]]: ...
+
+
+class Groups(Protocol):
+    """Accumulators by bucket and key. A bucket is a number, as of a pane of a window."""
+
+    def add(self, bucket: int, rows: pa.RecordBatch) -> None:
+        """Add rows, with key columns and those that are aggregated, to a bucket. Nulls are no values."""
         ...
 
     def buckets(self) -> Sequence[int]:
@@ -49,14 +82,34 @@ class Groups(Protocol):
         """Return (key columns, accumulators) merged over the buckets from `first` to before `end`."""
         ...
 
+    def find(self, bucket: int, keys: pa.Table) -> pa.Table:
+        """Return the accumulators of keys in one bucket, one row for each; null where there is none."""
+        ...
+
+    def remove(self, bucket: int, keys: pa.Table) -> None:
+        """Remove keys from a bucket, whether they are there or not."""
+        ...
+
     def drop_before(self, bucket: int) -> None: ...
+
+    def clear(self) -> None: ...
 
 
 class StateCapture(Protocol):
-    """The state at one moment. It stays as it is while operators go on."""
+    """The state at one moment, which stays as it is while operators go on, until it is written or cancelled.
 
-    def parts(self) -> Mapping[str, bytes]:
-        """Return the state as named parts of bytes. May take long; it is called while operators go on."""
+    All methods are for the thread of the unit.
+    """
+
+    @property
+    def pause_s(self) -> float: ...
+
+    def start(self, *, patience_s: float | None = None) -> RunningCheckpoint:
+        """Begin to write it. If its turn is further away than `patience_s` it is cancelled (SGuard 5)."""
+        ...
+
+    def cancel(self) -> None:
+        """Forget it: what it would have held has changed since the checkpoint before."""
         ...
 
 
@@ -67,12 +120,27 @@ class UnitState(Protocol):
 
     def rows(self, name: str, schema: pa.Schema) -> RowQueue: ...
 
-    def groups(self, name: str, keys: pa.Schema, accumulators: Sequence[tuple[pa.Field, Merge]]) -> Groups: ...
+    def numbered_rows(self, name: str, schema: pa.Schema) -> NumberedRows: ...
+
+    def groups(self, name: str, keys: pa.Schema, accumulators: Sequence[Accumulator]) -> Groups: ...
+
+    def table(self, name: str, schema: pa.Schema, key: Sequence[str]) -> UnorderedMap:
+        """Return a map of records in pages, by their key columns."""
+        ...
 
     def mapping(self, name: str) -> MutableMapping[Any, Any]:
         """Return a map. Keys and values are what a cell may hold. Values are replaced, never changed in place."""
         ...
 
-    def capture(self) -> StateCapture:
-        """Return the state of this moment. Short, since the unit stands still meanwhile."""
+    def capture(self, sequence: int, edges: Mapping[str, Any]) -> StateCapture:
+        """Return the state of this moment, with the unit's edges. Short, since the unit stands still meanwhile."""
+        ...
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of all structures, with the copies that a checkpoint still needs."""
+        ...
+
+    def edges(self) -> Mapping[str, Any] | None:
+        """Return the edges that the checkpoint had which the unit begins with; None without one."""
         ...

@@ -7,7 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from .interface import Cell, Groups, Merge, RowQueue, UnitState
+from peacefs.state.structures.unordered_map import UnorderedMap
+
+from .interface import Accumulator, Cell, Groups, RowQueue, UnitState
 
 
 class OperatorState:
@@ -21,8 +23,11 @@ class OperatorState:
     def rows(self, name: str, schema: pa.Schema) -> RowQueue:
         return self._unit.rows(f"{self._operator}/{name}", schema)
 
-    def groups(self, name: str, keys: pa.Schema, accumulators: Sequence[tuple[pa.Field, Merge]]) -> Groups:
+    def groups(self, name: str, keys: pa.Schema, accumulators: Sequence[Accumulator]) -> Groups:
         return self._unit.groups(f"{self._operator}/{name}", keys, accumulators)
+
+    def table(self, name: str, schema: pa.Schema, key: Sequence[str]) -> UnorderedMap:
+        return self._unit.table(f"{self._operator}/{name}", schema, key)
 
     def mapping(self, name: str) -> MutableMapping[Any, Any]:
         return self._unit.mapping(f"{self._operator}/{name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from time import perf_counter
 
@@ -32,7 +32,8 @@ from peacefs.state.pages.snapshot import Snapshot
 
 from . import index as indexes
 from .loader import Loaded, Loader
-from .outcome import PublishedPages, RunningCheckpoint
+from .outcome import PreparedCheckpoint, PublishedPages, RunningCheckpoint
+from .reserve import Reserve
 from .store import CheckpointStore, PendingWrite, WriteRequest
 
 log = logging.getLogger("peacefs.state")
@@ -43,7 +44,7 @@ class Checkpointer:
 
     Each holds all page sets of the manager, or those `page_sets` alone. Only pages that changed since the last one
     are written; it refers to at most `generations_max - 1` older ones for the others. The last `keep` of the unit
-    are kept.
+    are kept; with None all are, and somebody else removes them.
     """
 
     def __init__(
@@ -55,9 +56,11 @@ class Checkpointer:
         page_sets: Collection[str] | None = None,
         generations_max: int = state_generations_max,
         live_share_min: float = state_live_share_min,
-        keep: int = state_checkpoints_kept_default,
+        keep: int | None = state_checkpoints_kept_default,
+        reserve: bool = True,
     ) -> None:
-        if generations_max < 1 or keep < 1:
+        """With `reserve` memory for clones is asked for ahead: as much as the pages have."""
+        if generations_max < 1 or (keep is not None and keep < 1):
             raise BadRequest(f"generations_max is {generations_max} and keep is {keep}: both must be at least 1")
         self._pages = pages
         self._store = store
@@ -73,12 +76,18 @@ class Checkpointer:
         self._running: RunningCheckpoint | None = None
         self._given_up: PendingWrite | None = None
         self._news = threading.Event()
+        self._reserve = Reserve(pages.frames) if reserve else None
 
     @property
     def idle(self) -> bool:
         """Return whether none is being written, so that another may begin."""
         self._pages.settle()
         return self._running is None
+
+    @property
+    def reserved(self) -> bool:
+        """Return whether memory for the clones of the next checkpoint is there, as far as the machine has it."""
+        return self._reserve is None or self._reserve.ready
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -89,11 +98,28 @@ class Checkpointer:
         `patience_s` away it is cancelled, so that no page need be cloned meanwhile; the next one keeps its place
         in the queue. Raises StateError while another is underway.
         """
+        return self.start(self.prepare(full=full), patience_s=patience_s)
+
+    def prepare(
+        self, sequence: int | None = None, *, full: bool = False, flush: Callable[[], None] = lambda: None
+    ) -> PreparedCheckpoint:
+        """Take the pages as they are now, to be written by `start`, or forgotten by `cancel`.
+
+        This is the pause, with `flush`, which puts into the pages what is kept beside them. Until it is started
+        nothing is written, and pages that change are cloned. With a `sequence` of one's own the store is not asked
+        for the last one. Raises StateError while another is underway, or for a sequence that is too low.
+        """
         self._pages.settle()
-        if self._next is None:
-            self._next = max(self._store.sequences(self._unit), default=0) + 1
-        sequence = self._next
+        if sequence is None:
+            if self._next is None:
+                self._next = max(self._store.sequences(self._unit), default=0) + 1
+            sequence = self._next
+        elif sequence < (self._next or 0):
+            raise StateError(
+                f"checkpoint {sequence} of {self._unit} comes after {self._next}: give a higher number"
+            )
         begun_s = perf_counter()
+        flush()
         snapshot = self._pages.prepare(
             sequence,
             self._page_sets,
@@ -103,7 +129,12 @@ class Checkpointer:
             stored_counts=self._stored_counts,
         )
         self._next = sequence + 1
-        running = RunningCheckpoint(sequence, perf_counter() - begun_s, self._pages.settle)
+        return PreparedCheckpoint(snapshot, perf_counter() - begun_s)
+
+    def start(self, prepared: PreparedCheckpoint, *, patience_s: float | None = None) -> RunningCheckpoint:
+        """Begin to write what was prepared, and return at once; `patience_s` as for `begin`."""
+        snapshot = prepared.snapshot
+        running = RunningCheckpoint(snapshot.sequence, prepared.pause_s, self._pages.settle)
         self._running = running
         self._pages.frames.wait_for_room = self._wait_for_room
         given_up, self._given_up = self._given_up, None
@@ -114,6 +145,10 @@ class Checkpointer:
             daemon=True,
         ).start()
         return running
+
+    def cancel(self, prepared: PreparedCheckpoint) -> None:
+        """Forget what was prepared and not started."""
+        self._pages.cancelled(prepared.snapshot)
 
     def checkpoint(self, *, full: bool = False, timeout_s: float | None = None) -> PublishedPages:
         """Write a checkpoint and wait until it is there. Raises why it is not; the pages are as they were then."""
@@ -189,6 +224,8 @@ class Checkpointer:
         return found
 
     def _prune(self) -> tuple[int, ...]:
+        if self._keep is None:
+            return ()
         gone = self._store.sequences(self._unit)[: -self._keep]
         for number, sequence in enumerate(gone):
             try:
@@ -264,6 +301,8 @@ class Checkpointer:
 
     def close(self) -> None:
         """Give up a checkpoint that is being written, and wait until nothing of it goes on."""
+        if self._reserve is not None:
+            self._reserve.close()
         running = self._running
         if running is not None:
             running.cancel()

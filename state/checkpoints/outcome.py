@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from peacefs.protocol.errors import CheckpointCancelled
+from peacefs.state.pages.snapshot import Snapshot
 
 from .store import PendingWrite
 
@@ -22,6 +23,14 @@ class PublishedPages:
     bytes_written: int
     pause_s: float
     removed: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PreparedCheckpoint:
+    """The pages of one moment, read-only until they are written or the checkpoint is cancelled."""
+
+    snapshot: Snapshot
+    pause_s: float
 
 
 class RunningCheckpoint:

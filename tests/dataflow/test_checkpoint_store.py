@@ -1,4 +1,4 @@
-"""The contract of checkpoint stores, kept by the one in memory and by a directory."""
+"""The contract of checkpoint stores, kept by the one in memory, by a directory and by peacefs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,21 @@ from pathlib import Path
 import pytest
 
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.dataflow.hosts.checkpoint_store import CheckpointStore, DirectoryCheckpoints, MemoryCheckpoints
+from peacefs.dataflow.core.messages import CheckpointId, sequence_of
+from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.hosts.checkpoint_store import (
+    CheckpointStore,
+    DirectoryCheckpoints,
+    MemoryCheckpoints,
+    delete,
+    name_of,
+    retain,
+)
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
-from peacefs.protocol.errors import ChecksumMismatch, FileNotFound
+from peacefs.dataflow.hosts.unit_states import UnitStates
+from peacefs.protocol.errors import FileNotFound
 
-_PARTS = {"edges": b"one", "state windows/panes": b"", "rows of in": bytes(range(256)) * 100}
+_BOUNDS = Bounds(page_bytes=8192, state_bytes_max=1 << 26)
 
 
 @pytest.fixture(params=["memory", "directory", pytest.param("peacefs", marks=pytest.mark.cluster)])
@@ -29,39 +39,49 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Checkpoint
             stored.close()
 
 
+def put(store: CheckpointStore, unit: str, checkpoint: CheckpointId, value: str) -> None:
+    """Store a checkpoint of a unit whose state is one value."""
+    state = UnitStates(store, _BOUNDS).new(unit)
+    state.cell("value", None).set(value)
+    state.capture(sequence_of(checkpoint), {"inputs": {}, "outputs": {}}).start().result()
+
+
+def value_of(store: CheckpointStore, unit: str, checkpoint: CheckpointId) -> str:
+    state = UnitStates(store, _BOUNDS).load(unit, checkpoint)
+    assert state.edges() == {"inputs": {}, "outputs": {}}
+    value: str = state.cell("value", None).get()
+    return value
+
+
 def test_checkpoint_is_loaded_as_it_was_stored(store: CheckpointStore) -> None:
-    store.store("a/unit", (1, 1), {"edges": b"old"})
-    store.store("a/unit", (1, 2), _PARTS)
-    store.store("other", (1, 2), {"edges": b"other"})
-    assert store.load("a/unit", (1, 2)) == _PARTS
-    assert store.load("other", (1, 2)) == {"edges": b"other"}
+    put(store, "a/unit", (1, 1), "old")
+    put(store, "a/unit", (1, 2), "new" * 10_000)
+    put(store, "..other", (1, 2), "other")
+    assert value_of(store, "a/unit", (1, 2)) == "new" * 10_000
+    assert value_of(store, "a/unit", (1, 1)) == "old"
+    assert value_of(store, "..other", (1, 2)) == "other"
 
 
 def test_checkpoint_that_was_deleted_is_gone(store: CheckpointStore) -> None:
-    store.store("unit", (1, 1), _PARTS)
-    store.delete("unit", (1, 1))
-    store.delete("unit", (1, 1))
+    put(store, "unit", (1, 1), "gone")
+    delete(store, "unit", (1, 1))
+    delete(store, "unit", (1, 1))
     with pytest.raises(FileNotFound, match="checkpoint"):
-        store.load("unit", (1, 1))
+        value_of(store, "unit", (1, 1))
 
 
-def test_checkpoint_that_was_cut_short_is_not_there(tmp_path: Path) -> None:
-    """A dead writer's remains are not taken for a checkpoint, and the next attempt replaces them."""
-    DirectoryCheckpoints(tmp_path).store("unit", (1, 1), _PARTS)
-    (tmp_path / "unit" / "1-1").rename(tmp_path / "unit" / ".1-2")
-    store = DirectoryCheckpoints(tmp_path)
-    with pytest.raises(FileNotFound):
-        store.load("unit", (1, 2))
-    store.store("unit", (1, 2), {"edges": b"new"})
-    assert store.load("unit", (1, 2)) == {"edges": b"new"}
+def test_checkpoints_that_are_older_than_those_retained_go(store: CheckpointStore) -> None:
+    """Those of earlier starts, which nobody recorded, among them; other units keep theirs."""
+    for checkpoint in ((1, 5), (1, 9), (2, 1), (2, 2)):
+        put(store, "unit", checkpoint, "kept")
+    put(store, "unit-1", (1, 1), "kept")
+    retain(store, "unit", (2, 1))
+    assert store.pages().sequences(name_of("unit")) == [2_000_001, 2_000_002]
+    assert value_of(store, "unit-1", (1, 1)) == "kept"
 
 
-def test_checkpoint_with_a_rotten_part_is_refused(tmp_path: Path) -> None:
-    store = DirectoryCheckpoints(tmp_path)
-    store.store("unit", (1, 1), _PARTS)
-    file = tmp_path / "unit" / "1-1" / "edges"
-    data = bytearray(file.read_bytes())
-    data[-1] ^= 1
-    file.write_bytes(data)
-    with pytest.raises(ChecksumMismatch, match="is not what was stored"):
-        store.load("unit", (1, 1))
+def test_record_is_replaced_whole(store: CheckpointStore) -> None:
+    assert store.recorded() is None
+    store.record(b"one")
+    store.record(b"another")
+    assert store.recorded() == b"another"

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from peacefs.dataflow.core.controller import ControllerCore
-from peacefs.dataflow.core.effects import DeleteCheckpoint, Effect, Send, StopQuery
+from peacefs.dataflow.core.effects import (
+    DeleteCheckpoint,
+    Effect,
+    RecordCheckpoint,
+    RetainCheckpoints,
+    Send,
+    StopQuery,
+)
 from peacefs.dataflow.core.messages import (
+    CheckpointCost,
     CheckpointRecorded,
     CheckpointStored,
     Heartbeat,
@@ -59,7 +67,12 @@ def test_silent_node_loses_its_units_to_another_with_the_last_checkpoint() -> No
     core.heartbeat(0.0, beat("n1"))
     core.heartbeat(0.0, beat("n2"))
     stored = core.checkpoint_stored("n1", CheckpointStored("a", 1, 7))
-    assert stored == [Send("n1", CheckpointRecorded("a", 1, 7))]
+    assert stored == [RecordCheckpoint("a", (1, 7), CheckpointCost())]
+    assert core.placement.units["a"].checkpoint is None, "nobody begins with it before it is recorded"
+    assert core.recorded("a", (1, 7)) == [
+        Send("n1", CheckpointRecorded("a", 1, 7)),
+        RetainCheckpoints("a", (1, 7)),
+    ]
     core.heartbeat(1.0, beat("n2"))
     assert core.tick(_TIMEOUT_S) == []
     placed = told(core.tick(_TIMEOUT_S + 0.1))
@@ -81,9 +94,30 @@ def test_checkpoint_of_an_earlier_start_is_refused_and_deleted() -> None:
 def test_older_checkpoint_goes_when_a_later_one_is_recorded() -> None:
     core = controller("a", nodes=1)
     core.heartbeat(0.0, beat("n1"))
+    for number in range(1, limits.dataflow_checkpoints_kept + 2):
+        effects = core.recorded("a", (1, number))
+        oldest = max(number - limits.dataflow_checkpoints_kept + 1, 1)
+        assert effects == [Send("n1", CheckpointRecorded("a", 1, number)), RetainCheckpoints("a", (1, oldest))]
+
+
+def test_checkpoint_that_is_recorded_too_late_lets_nothing_go() -> None:
+    """The node was lost meanwhile, and the unit has begun elsewhere with the checkpoint before."""
+    core = controller("a")
+    core.heartbeat(0.0, beat("n1"))
+    core.heartbeat(0.0, beat("n2"))
     core.checkpoint_stored("n1", CheckpointStored("a", 1, 1))
-    effects = core.checkpoint_stored("n1", CheckpointStored("a", 1, 2))
-    assert effects == [Send("n1", CheckpointRecorded("a", 1, 2)), DeleteCheckpoint("a", (1, 1))]
+    core.node_lost("n1")
+    assert core.recorded("a", (1, 1)) == []
+    assert core.placement.units["a"] == UnitPlacement("n2", 2)
+
+
+def test_resumed_query_begins_with_what_was_recorded() -> None:
+    """All units begin under incarnations that no start under the earlier controller can have had."""
+    edge = {"source in": UnitPlacement("edge", 1)}
+    core = ControllerCore(["a", "b"], edge, edge_node="edge", resumed={"a": (3, 7)}, starts_before=1000)
+    units = told(core.heartbeat(0.0, beat("n1")))["n1"].units
+    assert units["a"] == UnitPlacement("n1", 1001, (3, 7))
+    assert units["b"] == UnitPlacement("n1", 1001)
 
 
 def test_node_that_began_again_has_lost_what_it_ran() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from simulation.seeds import seeds
+from support.unit_states import States
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
@@ -16,8 +17,8 @@ from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.query.network import OperatorNode
 from peacefs.dataflow.query.stream import Stream
-from peacefs.dataflow.unit_state.memory_state import MemoryState
 from peacefs.dataflow.unit_state.operator_state import OperatorState
+from peacefs.dataflow.unit_state.paged_state import PagedState
 
 _SECOND = 1_000_000
 _SCHEMA = pa.schema([("key", pa.string()), ("at", TIME), ("value", pa.int64())])
@@ -41,7 +42,7 @@ def node_of(written: Written) -> OperatorNode:
     return query.network().operators[-1]
 
 
-def start(node: OperatorNode, state: MemoryState) -> Operator:
+def start(node: OperatorNode, state: PagedState) -> Operator:
     return node.specification.start(node.input_types, OperatorState(state, node.name))
 
 
@@ -50,7 +51,8 @@ def run(
 ) -> list[Row]:
     """Run the last operator; with `chance`, in batches of any size, stored and loaded in between."""
     node = node_of(written)
-    state = MemoryState()
+    states = States()
+    state = states.begin()
     operator = start(node, state)
     shown: list[Row] = []
     at = 0
@@ -63,7 +65,7 @@ def run(
             at += 1
         shown += rows_of(operator.process(port, batch_of(node, port, rows)))
         if chance and chance.random() < 0.2:
-            state = MemoryState(state.capture().parts())
+            state = states.store_and_load(state)
             operator = start(node, state)
     for port in range(len(node.inputs)):
         shown += rows_of(operator.end(port)) if end else []
@@ -189,7 +191,7 @@ def test_mean_and_extremes_pass_over_nulls() -> None:
 
 def test_window_with_a_timeout_is_emitted_when_nothing_comes() -> None:
     node = node_of(lambda a, b: a.window("10s", timeout="2s").aggregate(F.count()))
-    operator = start(node, MemoryState())
+    operator = start(node, States().begin())
     operator.process(0, batch_of(node, 0, [("a", 1 * _SECOND, 1)]))
     assert rows_of(operator.on_time(100 * _SECOND)) == []
     assert rows_of(operator.on_time(101 * _SECOND)) == []
@@ -201,7 +203,7 @@ def test_window_with_a_timeout_is_emitted_when_nothing_comes() -> None:
 
 def test_count_window_with_a_timeout_is_emitted_when_nothing_comes() -> None:
     node = node_of(lambda a, b: a.key_by("key").count_window(3, timeout="2s").aggregate(F.sum("value")))
-    operator = start(node, MemoryState())
+    operator = start(node, States().begin())
     operator.process(0, batch_of(node, 0, [("a", 1, 1), ("a", 2, 1), ("b", 3, 5)]))
     operator.on_time(0)
     assert rows_of(operator.on_time(2 * _SECOND)) == [("a", 2, 2), ("b", 3, 5)]

@@ -111,7 +111,7 @@ def test_contents_can_be_stored_and_loaded() -> None:
     buffer.put(batch(11, 20))
     buffer.ack(25, 30, RECEIVED)
     loaded = OutputBuffer(rule)
-    loaded.load(buffer.contents())
+    loaded.load(buffer.marks(), buffer.held())
     assert loaded.produced == 20
     assert loaded.dangling() == [(25, 30)]
     assert loaded.held_bytes == buffer.held_bytes

@@ -1,0 +1,59 @@
+"""The edges of a unit as its checkpoints hold them: how far its inputs are, and who has what of its outputs.
+
+The rows of outputs are in the state, as those of operators are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from peacefs.dataflow.model.batches import Position
+
+from .ha_input import HAInput
+from .ha_output import HAOutput, OutputContents
+from .output_buffer import Level, Mark
+
+
+@dataclass(frozen=True)
+class InputContents:
+    processed: Position
+    ended: bool
+
+
+@dataclass(frozen=True)
+class UnitEdges:
+    inputs: Mapping[str, InputContents]
+    outputs: Mapping[str, OutputContents]
+
+
+def describe(inputs: Mapping[str, HAInput], outputs: Mapping[str, HAOutput]) -> dict[str, Any]:
+    """Return the edges as lists of numbers and names."""
+    return {
+        "inputs": {name: [*each.processed, each.ended] for name, each in inputs.items()},
+        "outputs": {
+            name: [contents.lineage, contents.ended, contents.marks]
+            for name, contents in ((name, output.contents()) for name, output in outputs.items())
+        },
+    }
+
+
+def read(described: Mapping[str, Any]) -> UnitEdges:
+    """Return the edges that `describe` gave, after they were stored and loaded."""
+    inputs = {
+        name: InputContents(Position(lineage, number), ended)
+        for name, (lineage, number, ended) in described["inputs"].items()
+    }
+    outputs = {
+        name: OutputContents(
+            lineage,
+            ended,
+            tuple(
+                (Mark(Level(level), destination), tuple((first, last) for first, last in ranges))
+                for (level, destination), ranges in marks
+            ),
+        )
+        for name, (lineage, ended, marks) in described["outputs"].items()
+    }
+    return UnitEdges(inputs, outputs)

@@ -1,0 +1,108 @@
+"""The record of a query: which checkpoint each unit begins with, so that the query can be resumed.
+
+Written by the controller's host beside the checkpoints, as docs/dataflow.md has it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from peacefs.dataflow.core.messages import CheckpointCost, CheckpointId, checkpoint_of, sequence_of
+from peacefs.dataflow.query.network import Network
+from peacefs.protocol.errors import CheckpointDamaged, InvalidQuery
+from peacefs.protocol.limits import dataflow_incarnations_per_run_max
+
+_FORMAT = 1
+
+
+class UnitRecord(msgspec.Struct, frozen=True):
+    incarnation: int
+    sequence: int
+    pages_written: int
+    pages_referred: int
+    bytes_written: int
+    pause_us: int
+    recorded_ms: int
+
+
+class QueryRecord(msgspec.Struct, frozen=True):
+    format: int
+    query: str
+    technique: str
+    #: How often the query was begun, or resumed. Starts of units have numbers of their own each time.
+    runs: int
+    #: The operators of each unit, as a person reads them.
+    network: dict[str, list[str]]
+    units: dict[str, UnitRecord]
+
+    @property
+    def checkpoints(self) -> dict[str, CheckpointId]:
+        return {name: checkpoint_of(unit.sequence) for name, unit in self.units.items()}
+
+    @property
+    def starts_before(self) -> int:
+        """Return a number that no start of a unit in an earlier run has exceeded."""
+        return (self.runs - 1) * dataflow_incarnations_per_run_max
+
+    def resumed(self) -> QueryRecord:
+        return msgspec.structs.replace(self, runs=self.runs + 1)
+
+    def with_checkpoint(
+        self, unit: str, checkpoint: CheckpointId, cost: CheckpointCost, now_ms: int
+    ) -> QueryRecord:
+        made = UnitRecord(
+            checkpoint[0],
+            sequence_of(checkpoint),
+            cost.pages_written,
+            cost.pages_referred,
+            cost.bytes_written,
+            cost.pause_us,
+            now_ms,
+        )
+        return msgspec.structs.replace(self, units={**self.units, unit: made})
+
+    def check(self, network: Network) -> None:
+        """Raise InvalidQuery, with the difference, unless it is of this network."""
+        mine = describe(network)
+        for unit in {**self.network, **mine}:
+            if self.network.get(unit) != mine.get(unit):
+                raise InvalidQuery(
+                    f"query {self.query!r} has changed: unit {unit!r} was {_shown(self.network.get(unit))} "
+                    f"and is {_shown(mine.get(unit))}; begin it anew in another directory"
+                )
+
+
+def new_record(network: Network, technique: str) -> QueryRecord:
+    return QueryRecord(_FORMAT, network.name, technique, 1, describe(network), {})
+
+
+def read_record(data: bytes) -> QueryRecord:
+    """Raises CheckpointDamaged for what is no record."""
+    try:
+        record = msgspec.json.decode(data, type=QueryRecord)
+    except msgspec.DecodeError as error:
+        raise CheckpointDamaged(f"the record of the query cannot be read: {error}") from None
+    if record.format != _FORMAT:
+        raise CheckpointDamaged(
+            f"the record of the query has format {record.format}; this version reads {_FORMAT}"
+        )
+    return record
+
+
+def describe(network: Network) -> dict[str, list[str]]:
+    """Return the operators of each unit with their inputs and the columns that they give."""
+    return {
+        plan.name: [
+            f"{node.name}: {node.specification.kind}({', '.join(node.inputs)}) -> {_columns(network, node.name)}"
+            for node in plan.operators
+        ]
+        for plan in network.units
+    }
+
+
+def _columns(network: Network, stream: str) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in network.types[stream].schema)
+
+
+def _shown(operators: list[str] | None) -> str:
+    return "not there" if operators is None else "; ".join(operators)

@@ -1,0 +1,40 @@
+"""What happened in a run, for those who measure: deaths, placements, checkpoints, recoveries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from peacefs.dataflow.core.messages import CheckpointCost
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnitsPlaced:
+    """Units began on nodes: unit -> (node, incarnation)."""
+
+    units: dict[str, tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTaken:
+    unit: str
+    number: int
+    cost: CheckpointCost
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    unit: str
+    incarnation: int
+    load_s: float
+    replay_s: float
+
+
+RunEvent = NodeLost | UnitsPlaced | CheckpointTaken | Recovered
+#: Called with the time (`time.monotonic`) and the event, from the host's thread; it must not take long.
+Observer = Callable[[float, RunEvent], None]

@@ -1,0 +1,36 @@
+"""`peacefs dataflow`: continuous queries whose operators survive the loss of their machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+dataflow = typer.Typer(no_args_is_help=True, help="Fault-tolerant continuous queries.")
+
+
+@dataflow.callback()
+def about() -> None:
+    """Fault-tolerant continuous queries (docs/dataflow.md)."""
+
+
+@dataflow.command()
+def demo(
+    log: Annotated[
+        Path | None, typer.Option("--input", metavar="FILE", help="An sshd log. [default: the demo's own]")
+    ] = None,
+    lines: Annotated[int, typer.Option("--lines", help="The log is repeated until there are so many.")] = 120_000,
+    rate: Annotated[int, typer.Option("--rate", help="Lines a second.")] = 4_000,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="Where it works. [default: a temporary directory]")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave everything there afterwards.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Only the report, as JSON, on stdout.")] = False,
+) -> None:
+    """See a query on Spark's executors lose one of them, and a datanode, and stay exact."""
+    from peacefs.spark_connector.dataflow_demo.app import Options, run_demo
+
+    raise typer.Exit(
+        run_demo(Options(input=log, lines=lines, lines_per_s=rate, directory=directory, keep=keep, json=as_json))
+    )

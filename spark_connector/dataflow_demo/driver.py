@@ -1,0 +1,178 @@
+"""The driver of the demo: `python -m peacefs.spark_connector.dataflow_demo.driver plan.json`.
+
+It runs the query on Spark's executors and says on standard output what happens. It ends when its standard input
+does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from bisect import bisect_left
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from peacefs.dataflow.hosts import run_events
+from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
+from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
+from peacefs.dataflow.techniques.sguard import SGuard
+from peacefs.protocol.limits import dataflow_demo_node_timeout_s
+from peacefs.protocol.service.lifeline import when_parent_dies
+from peacefs.spark_connector.demo.auth_log import YearAssumption
+from peacefs.spark_connector.demo.staging import read_lines
+from peacefs.spark_connector.executors_host import SparkExecutors
+
+from . import news
+from .load import Feed, make_load
+from .query import SINK, SOURCE, WINDOWS, Row, batch_rows, network, rows_of
+
+_PROGRESS_S = 0.5
+
+
+def say(what: news.News) -> None:
+    sys.stdout.write(news.encode(what).decode() + "\n")
+    sys.stdout.flush()
+
+
+class Driver:
+    def __init__(self, plan: news.Plan, session: Any) -> None:
+        self._plan = plan
+        self._session = session
+        self._years = YearAssumption(*plan.years)
+        log = list(read_lines(map(Path, plan.logs)))
+        load = make_load(log, self._years, plan.lines, plan.lateness_s + plan.size_s)
+        self._input = Path(plan.directory, "input")
+        load.write(self._input)
+        self._feed = Feed(load, plan.lines_per_s, plan.batch_lines)
+        self._streamed: list[Row] = []
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        plan = self._plan
+        checkpoints = PeaceCheckpoints(plan.coordinator, plan.checkpoints)
+        host = SparkExecutors(self._session, plan.nodes, checkpoints, node_timeout_s=dataflow_demo_node_timeout_s)
+        begun = threading.Event()
+        with host.start(
+            network(self._years, plan.size_s, plan.every_s, plan.lateness_s),
+            SGuard(interval_s=plan.checkpoint_every_s),
+            {SOURCE: _after(begun, self._feed)},
+            {SINK: self._take},
+            RunOptions(observer=self._observe),
+        ) as run:
+            self._await_units(run)
+            begun.set()
+            self._watch(run)
+        checkpoints.close()
+        self._say(news.Done(monotonic(), self._feed.offered, self._streamed))
+        found = batch_rows(self._session, f"file://{self._input}", self._years, plan.size_s, plan.every_s)
+        self._say(news.Batch(found))
+
+    def _await_units(self, run: EdgeRun) -> None:
+        units = ("lines", WINDOWS, "news")
+        waiting = threading.Event()
+        while any(run.session_of(unit) is None for unit in units):
+            waiting.wait(0.05)
+        found = {unit: str(run.session_of(unit)) for unit in units}
+        executors = {unit: executor_of(int(session.partition("-")[0])) for unit, session in found.items()}
+        self._say(news.Begun(monotonic(), executors))
+
+    def _watch(self, run: EdgeRun) -> None:
+        while True:
+            try:
+                run.wait(_PROGRESS_S)
+            except TimeoutError:
+                self._say(news.Progress(monotonic(), self._feed.offered))
+            else:
+                return
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        now_s = monotonic()
+        self._streamed += rows_of(batch)
+        feed = self._feed
+        ends = batch.column("window_end").cast(pa.int64()).to_pylist()
+        for end_us in sorted(set(ends)):
+            # The line that is as late as the window's end with what may be late completes it.
+            at = bisect_left(feed.latest_us, end_us + self._plan.lateness_s * 1_000_000)
+            if at < len(feed.latest_us):
+                offered_s = feed.offered_s[at]
+                self._say(news.Delivered(now_s, offered_s, (now_s - offered_s) * 1000, ends.count(end_us)))
+
+    def _observe(self, at_s: float, event: run_events.RunEvent) -> None:
+        match event:
+            case run_events.NodeLost(node):
+                self._say(news.Lost(at_s, node))
+            case run_events.CheckpointTaken(unit, _, cost):
+                self._say(
+                    news.Checkpointed(
+                        at_s,
+                        unit,
+                        cost.pages_written,
+                        cost.pages_referred,
+                        cost.bytes_written,
+                        cost.pause_us / 1000,
+                        cost.stored_us / 1000,
+                    )
+                )
+            case run_events.Recovered(unit, _, load_s, replay_s):
+                self._say(news.Recovered(at_s, unit, load_s, replay_s))
+
+    def _say(self, what: news.News) -> None:
+        with self._lock:
+            say(what)
+
+
+def _after(begun: threading.Event, feed: Feed) -> Any:
+    begun.wait()
+    yield from feed
+
+
+def executor_of(worker: int) -> int:
+    """Return the process of the JVM that has started a Python worker: its parent's parent."""
+    parent: Callable[[int], int] = lambda pid: int(  # noqa: E731
+        Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    )
+    return parent(parent(worker))
+
+
+def start_session(plan: news.Plan) -> Any:
+    """A driver with its executors in processes of their own, one core each."""
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    # Workers keep their files in Spark's home, which is the package: a home of links keeps them out of it.
+    home = Path(plan.directory, "spark")
+    home.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        (home / part.name).symlink_to(part)
+    os.environ["SPARK_HOME"] = str(home)
+    session = (
+        SparkSession.builder.master(f"local-cluster[{plan.nodes},1,512]")
+        .appName("failed log-ins")
+        .config("spark.executor.memory", "512m")
+        .config("spark.task.maxFailures", "1000")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def main(arguments: list[str]) -> None:
+    plan = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=news.Plan)
+    when_parent_dies(sys.stdin.fileno(), lambda: os._exit(1))
+    session = start_session(plan)
+    Driver(plan, session).run()
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

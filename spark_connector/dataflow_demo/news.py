@@ -1,0 +1,82 @@
+"""What the driver says while the query runs: lines of JSON on its standard output. Times are `time.monotonic`."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Begun(msgspec.Struct, frozen=True, tag="begun"):
+    """All units run; `executors` are the processes of the executors by unit."""
+
+    at_s: float
+    executors: dict[str, int]
+
+
+class Progress(msgspec.Struct, frozen=True, tag="progress"):
+    at_s: float
+    lines: int
+
+
+class Lost(msgspec.Struct, frozen=True, tag="lost"):
+    at_s: float
+    node: str
+
+
+class Checkpointed(msgspec.Struct, frozen=True, tag="checkpoint"):
+    at_s: float
+    unit: str
+    pages_written: int
+    pages_referred: int
+    bytes_written: int
+    pause_ms: float
+    stored_ms: float
+
+
+class Recovered(msgspec.Struct, frozen=True, tag="recovered"):
+    at_s: float
+    unit: str
+    load_s: float
+    replay_s: float
+
+
+class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
+    """Rows of a window came `latency_ms` after the line that completed it had been offered, at `offered_s`."""
+
+    at_s: float
+    offered_s: float
+    latency_ms: float
+    rows: int
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    at_s: float
+    lines: int
+    streamed: list[tuple[int, str, int]]
+
+
+class Batch(msgspec.Struct, frozen=True, tag="batch"):
+    rows: list[tuple[int, str, int]]
+
+
+News = Begun | Progress | Lost | Checkpointed | Recovered | Delivered | Done | Batch
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(News).decode
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """All that the driver needs to know."""
+
+    coordinator: str
+    checkpoints: str
+    logs: list[str]
+    directory: str
+    lines: int
+    lines_per_s: int
+    batch_lines: int
+    size_s: int
+    every_s: int
+    lateness_s: int
+    #: year, month, day of `YearAssumption`
+    years: tuple[int, int, int]
+    nodes: int
+    checkpoint_every_s: float

@@ -1,0 +1,85 @@
+"""What the demo shows: steps, a bar of the lines that were offered, and a table at the end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from .measures import Latency, Report
+
+_DIFFERENCES_SHOWN = 20
+
+
+class Screen:
+    def __init__(self, console: Console, lines: int) -> None:
+        self._console = console
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._lines = self._bar.add_task("lines", total=lines)
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        with self._bar:
+            yield
+
+    def step(self, subject: str, what: str) -> None:
+        """One line; an empty subject goes on with the one before."""
+        self._console.print(f"{subject:10} {what}", soft_wrap=True)
+
+    def lines(self, done: int) -> None:
+        self._bar.update(self._lines, completed=done)
+
+
+def print_report(console: Console, report: Report) -> None:
+    """The table, and the verdict under it."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in _lines(report):
+        table.add_row(name, value)
+    console.print(table)
+    if report.equal:
+        console.print(f"The dataflow's {report.rows:,} rows equal the batch's, row for row.", style="bold green")
+        return
+    found = report.differences
+    console.print(f"The dataflow's rows differ from the batch's in {len(found):,}:", style="bold red")
+    for line in found[:_DIFFERENCES_SHOWN]:
+        console.print(f"  {line}")
+    if len(found) > _DIFFERENCES_SHOWN:
+        console.print("  ...")
+
+
+def _lines(report: Report) -> Iterator[tuple[str, str]]:
+    yield "tuples", f"{report.lines:,} lines in, {report.rows:,} rows out"
+    yield "throughput", f"{report.lines_per_s:,.0f} lines/s over {report.seconds:.1f} s"
+    for phase, found in report.latency.items():
+        yield f"latency {phase}", _latency(found)
+    taken = report.checkpoints
+    if taken is not None:
+        yield (
+            "checkpoints",
+            f"{taken.count}, median {taken.bytes_median:,} bytes, largest {taken.bytes_max:,}; "
+            f"{taken.pages_written:,} pages written, {taken.pages_referred:,} referred to",
+        )
+        yield "pause", f"median {taken.pause_ms_median} ms, longest {taken.pause_ms_max} ms"
+        yield "stored within", f"{taken.stored_ms_median} ms (median)"
+    yield "killed", f"executor {report.killed_executor}, datanode {report.killed_datanode}"
+    yield "to detect", f"{report.detect_s * 1000:.0f} ms"
+    yield "to load", f"{report.load_s * 1000:.0f} ms"
+    yield "to replay", f"{report.replay_s * 1000:.0f} ms"
+    yield "output again", f"{report.output_again_s * 1000:.0f} ms after the kill"
+    yield "in all", f"{report.demo_seconds:.0f} s"
+
+
+def _latency(found: Latency | None) -> str:
+    if found is None:
+        return "no window"
+    return f"p50 {found.p50_ms} ms, p99 {found.p99_ms} ms ({found.windows:,} windows)"

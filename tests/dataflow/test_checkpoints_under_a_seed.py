@@ -1,0 +1,130 @@
+"""Checkpoints that wait, are told to come back, are cut short; and a crash at every step of their way."""
+
+from __future__ import annotations
+
+import pytest
+from simulation.seeds import seeds
+from support.dataflows import SAMPLES, Sample, repeatable
+
+from peacefs.dataflow import Query
+from peacefs.dataflow.comparison import compare_outputs
+from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.hosts.seeded import Failure, Kill, Outcome, SeededRun
+from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.techniques.sguard import SGuard
+
+_NOT_ARBITRARY = [each for each in OperatorClass if each is not OperatorClass.ARBITRARY]
+
+
+def play(sample: Sample, *failures: Failure, seed: int = 1, **how: object) -> Outcome:
+    how = {"rows_every_s": 0.04, "store_s": 0.05, **how}
+    return SeededRun(
+        sample.network, SGuard(interval_s=0.06), sample.rows(seed), seed=seed, failures=failures, **how
+    ).run()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("network", _NOT_ARBITRARY, ids=str)
+def test_checkpoint_that_is_told_not_now_comes_back(network: OperatorClass) -> None:
+    """Half of all are cancelled; those that come later hold all that had changed since the last one."""
+    sample = SAMPLES[network]()
+    expected = play(sample)
+    calm = play(sample, not_now=0.5)
+    assert calm.checkpoints_cancelled > 0
+    assert calm.checkpoints_stored > 1
+    for step in range(0, calm.steps, 3):
+        for node in ("node-1", "node-2"):
+            observed = play(sample, Kill(step, node), not_now=0.5)
+            assert observed.rows("out") == expected.rows("out"), (step, node)
+
+
+@pytest.mark.parametrize("store_s", [0.0, 0.3], ids=["quick store", "slow store"])
+def test_checkpoint_survives_a_crash_at_each_of_its_steps(store_s: float) -> None:
+    """Taken, stored, recorded, acknowledged, producers trimmed: a crash of either node between any two steps."""
+    sample = SAMPLES[OperatorClass.DETERMINISTIC]()
+    expected = play(sample, store_s=store_s)
+    for step in range(0, expected.steps, 2):
+        for node in ("node-1", "node-2"):
+            observed = play(sample, Kill(step, node, back_after_s=0.1), store_s=store_s)
+            found = compare_outputs(expected.rows("out"), observed.rows("out"), subject=sample.subject)
+            assert found is Recovery.PRECISE, (step, node)
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_recovery_survives_a_crash_at_any_of_its_steps(seed: int) -> None:
+    """The node that takes over dies, too, at every step after the first death; then the first one is back."""
+    sample = SAMPLES[_NOT_ARBITRARY[seed % len(_NOT_ARBITRARY)]]()
+    expected = play(sample, seed=seed)
+    first = expected.steps // 2
+    for second in range(first, first + 60, 3):
+        killed = [Kill(first, "node-1", back_after_s=0.3), Kill(second, "node-2", back_after_s=0.3)]
+        observed = play(sample, *killed, seed=seed)
+        assert observed.rows("out") == expected.rows("out"), second
+
+
+def test_recovery_is_reported_when_the_unit_has_caught_up() -> None:
+    sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
+    expected = play(sample)
+    assert expected.recoveries == 0
+    (node,) = {node for unit, node in expected.places if unit == "second"}
+    assert play(sample, Kill(expected.steps // 2, node)).recoveries == 1
+
+
+def test_memory_is_bounded_while_no_checkpoint_can_start_for_a_minute() -> None:
+    """All are told to come back later: producers keep what they may, and the source waits; then all goes on."""
+    sample = repeatable()
+    rows = sample.rows(1, batches=60)
+    batch = max(batch.nbytes for batch in rows["in"])
+    bounds = Bounds(credit_bytes=4 * batch, buffer_bytes_max=10 * batch, page_bytes=8192, state_bytes_max=1 << 24)
+
+    def run(not_now_until_s: float) -> Outcome:
+        run = SeededRun(
+            sample.network,
+            SGuard(interval_s=0.06),
+            rows,
+            seed=1,
+            bounds=bounds,
+            rows_every_s=0.01,
+            store_s=0.01,
+            not_now=1.0 if not_now_until_s else 0.0,
+            not_now_until_s=not_now_until_s,
+        )
+        return run.run(until_s=180.0)
+
+    expected, observed = run(0.0), run(60.0)
+    assert observed.rows("out") == expected.rows("out")
+    assert observed.seconds > 60
+    assert observed.checkpoints_cancelled > 30
+    assert 0 < observed.held_bytes_max < bounds.buffer_bytes_max + 2 * batch
+    assert observed.queued_bytes_max < bounds.credit_bytes + 2 * batch
+    # All of a unit's state, and one copy of each page that changed while a checkpoint waited.
+    assert observed.state_bytes_max < 40 * bounds.page_bytes
+
+
+def test_unit_with_a_function_of_its_own_state_is_precise() -> None:
+    """A table of declared columns, changed a batch at a time, and rows that say what it held before."""
+    import pyarrow as pa
+
+    from peacefs.state import UnorderedMap
+
+    def numbered(rows: pa.RecordBatch, state: UnorderedMap) -> pa.RecordBatch:
+        # The number of the key's rows before each row, whatever the batches.
+        found = dict(
+            zip(rows.column("key").to_pylist(), state.find(rows.column("key"))["seen"].to_pylist(), strict=True)
+        )
+        values = []
+        for key in rows.column("key").to_pylist():
+            values.append(found[key] or 0)
+            found[key] = (found[key] or 0) + 1
+        state.add_at(rows.column("key"), 1, "seen")
+        return rows.set_column(2, "value", pa.array(values, pa.int64()))
+
+    sample = repeatable()
+    query = Query("first")
+    stream = query.source("in", sample.network.sources[0].type.schema, time="at")
+    stream.unit("second").process(numbered, state={"key": "string", "seen": "int64"}, key="key").sink("out")
+    own = Sample(query.network(), sample.subject)
+    expected = play(own)
+    counts = [row[2] for row in expected.rows("out") if row[0] == "a"]
+    assert counts == list(range(len(counts)))
+    for step in range(0, expected.steps, 4):
+        assert play(own, Kill(step, "node-1")).rows("out") == expected.rows("out"), step
