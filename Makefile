@@ -1,5 +1,5 @@
 # Everything a newcomer or a CI needs. `make demo` and `make test` do all the set-up themselves.
-.PHONY: help setup demo test check check-fast bench wheel clean
+.PHONY: help setup demo test check check-fast contract bench wheel clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,6 +14,7 @@ help:
 	@echo 'make demo    install into .venv what is needed, then run the main job: a Spark query that is killed and comes back exact'
 	@echo 'make test    the same set-up, then style, types, architecture and all tests'
 	@echo 'make check-fast   style, types, architecture, pure cores and one seed, for the inner loop'
+	@echo 'make contract     Hadoop'\''s own contract tests, FsShell and distcp, beside a real HDFS; wants Maven and a JDK'
 	@echo 'make setup   only the set-up'
 	@echo 'make bench   all benchmarks: tables on the screen, JSON in benchmarks/results'
 	@echo 'make wheel   the package as a wheel, in dist'
@@ -48,7 +49,12 @@ test: check
 	@echo '== tests'
 	@$(BIN)/pytest -n $(WORKERS)
 
+contract: $(READY)
+	@cd tests && ../$(BIN)/python -m contract
+
 bench: $(READY)
+	@echo '== what benchmarks compare with (locks/peers.lock)'
+	@$(BIN)/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-build-isolation -r locks/peers.lock
 	@$(BIN)/python -m benchmarks
 
 wheel: $(READY)

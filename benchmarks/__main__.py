@@ -26,7 +26,9 @@ _ALL = (
     "snapshots",
     "replay_io",
     "checkpoints",
+    "stream_logs",
     "paged_state",
+    "state_latency",
     "dataflow",
     "spark_batches",
 )

@@ -8,6 +8,8 @@ All happens below a directory that is five deep, first as a superuser, whose rig
 quotas; then as the user who owns it, with a quota of names and one of bytes on each of the five. `growth` is the
 CPU beside that of the same row with the fewest files.
 
+At the end sixteen clients of ours take turns with sixteen of WebHDFS: see `name_doors`.
+
 With `--tls` instead: eight clients, on clusters without guards, with tokens, and over TLS, which take turns.
 """
 
@@ -27,6 +29,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 
 from .guarded_clusters import NO_GUARD, GuardedCluster, guarded_clusters
+from .name_doors import compare_doors
 from .namespaces import FILES_PER_DIRECTORY, OWNER, existing, load
 from .plain_http import PlainHttp
 from .processor_time import cpu_s
@@ -62,6 +65,7 @@ def main(*, quick: bool = False, files: int | None = None, tls: bool = False) ->
                     for clients in _CLIENTS:
                         rows += _measure(cluster, size, checks, clients, seconds)
     show("metadata_ops", f"WebHDFS operations on names, {seconds:g} s each", _with_growth(rows))
+    compare_doors(quick=quick)
 
 
 def _set_quotas(cluster: LocalCluster) -> None:

@@ -1,4 +1,5 @@
-"""State in pages, as SGuard 6.1 measures it: aggregates (Table 6), checkpoints (Figure 6), recovery (Figure 9).
+"""State in pages, as SGuard 6.1 measures it: joins (Table 5), aggregates (Table 6), checkpoints (Figure 6) and
+recovery (Figure 9); and what 1 GB of state costs. `state_latency` has Table 7 and Figures 7 and 8.
 
 All are processor time of one thread, the best of some runs, so that what else the machine does counts less. The
 aggregate keeps count, min and max by an 8-byte key, in batches of 65,536. Its peers hold the same in a dict of
@@ -9,6 +10,7 @@ without pages.
 from __future__ import annotations
 
 import pickle
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,24 +19,53 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from peacefs.state import Checkpointer, MemoryStore, PageManager, UnorderedMap
+from peacefs.state import Checkpointer, DirectoryStore, MemoryStore, PageManager, Raw, UnorderedMap
 
 from .report import show
+from .state_pictures import draw_sizes
 
 _BATCH = 65_536
 _SCHEMA = pa.schema([("key", pa.int64()), ("count", pa.int64()), ("low", pa.int64()), ("high", pa.int64())])
 _RECORD_BYTES = 32
 _RUNS = 3
+#: Table 6: microseconds a tuple with pages, as a part of those with the C++ library's ordered map.
+_PAPER_TABLE_6 = {1: "1.13, 1.06", 10: "0.99, 0.93", 100: "0.66, 0.62"}
+#: Table 5, the same of joins.
+_PAPER_TABLE_5 = {256: "1.02, 1.02", 512: "1.03, 1.03", 1024: "1.02, 1.02"}
+#: Tuples that are compared with the window together.
+_JOIN_TUPLES = 64
 
 
 def main(*, quick: bool = False) -> None:
-    groups = (1000, 100_000) if quick else (1000, 30_000, 100_000, 3_000_000, 5_000_000)
+    windows = (256,) if quick else (256, 512, 1024)
+    show("paged_state_join", "join (Table 5): ns a tuple", [_join(each) for each in windows])
+    groups = (1000, 31_250) if quick else (1000, 31_250, 312_500, 3_125_000, 5_000_000)
     show("paged_state_aggregate", "aggregate: ns a tuple", [_aggregate(each, quick=quick) for each in groups])
     sizes = (4, 16) if quick else (16, 64, 128, 256)
-    show("paged_state_prepare", "preparing a checkpoint", [_prepare(each) for each in sizes])
+    prepared = [_prepare(each) for each in sizes]
+    show("paged_state_prepare", "preparing a checkpoint (Figure 6)", prepared)
     pools = (16,) if quick else (64, 128, 256, 512)
-    rows = [_recovery(size, page_bytes) for size in pools for page_bytes in (8192, 65_536)]
-    show("paged_state_recovery", "recovery, when all pages were read", rows)
+    recovered = [_recovery(size, page_bytes) for size in pools for page_bytes in (8192, 65_536)]
+    show("paged_state_recovery", "recovery, when all pages were read (Figure 9)", recovered)
+    _draw(prepared, recovered)
+    show("paged_state_large", "what state costs", [_large(64 if quick else 1024)])
+
+
+def _draw(prepared: list[dict[str, Any]], recovered: list[dict[str, Any]]) -> None:
+    ways = ("8 KiB pages, us", "64 KiB pages, us", "Arrow IPC, us", "pickle of a dict, us")
+    draw_sizes(
+        "sguard_figure6",
+        "preparing a checkpoint",
+        "microseconds",
+        {way.removesuffix(", us"): [(row["MiB of pages"], row[way]) for row in prepared] for way in ways},
+    )
+    lines = {
+        f"{size} KiB pages": [
+            (row["MiB"], row["pages registered, ms"]) for row in recovered if row["page KiB"] == size
+        ]
+        for size in (8, 64)
+    }
+    draw_sizes("sguard_figure9", "recovery of the page manager", "milliseconds", lines)
 
 
 def _best_s(run: Callable[[], object]) -> float:
@@ -77,11 +108,14 @@ def _aggregate(groups: int, *, quick: bool) -> dict[str, Any]:
     by_key = {key: [0, 1 << 62, -(1 << 62)] for key in all_keys.tolist()}
     ns["dict"] = _best_s(lambda: _by_one(by_key, few)) / len(few) * 1e9
     paged = ns["pages of 64 KiB"]
+    megabytes = groups * _RECORD_BYTES / 1e6
     return {
         "groups": groups,
-        "MB": groups * _RECORD_BYTES / 1e6,
+        "MB": megabytes,
         **ns,
         "of flat": paged / ns["flat table"],
+        "of dict": paged / ns["dict"],
+        "paper: of original, 8 KB, 64 KB": _PAPER_TABLE_6.get(round(megabytes), ""),
         "million tuples/s": 1000 / paged,
     }
 
@@ -107,6 +141,69 @@ def _by_one(held: dict[int, list[int]], keys: list[int]) -> None:
         group[0] += 1
         group[1] = min(group[1], key)
         group[2] = max(group[2], key)
+
+
+# -- Table 5 ----------------------------------------------------------------------------------------
+
+
+def _join(window_kb: int) -> dict[str, Any]:
+    """Each tuple is compared with every one in the window, none of which matches; 12,000 tuples, as in the paper.
+
+    The window slides: what comes is written over what is oldest. Its peer is the same loop over one flat array.
+    """
+    rows, tuples = window_kb * 1000 // _RECORD_BYTES, 12_032
+    keys = np.arange(tuples) + 10**9
+    ns: dict[str, float] = {}
+    for page_bytes in (65_536, 8192):
+        raw = Raw.create(PageManager(page_bytes=page_bytes).page_set("window"))
+        per_page = raw.room // _RECORD_BYTES
+        pages = [raw.allocate() for _ in range(-(-rows // per_page))]
+
+        def run(raw: Raw = raw, per_page: int = per_page, pages: list[int] = pages) -> int:
+            found = 0
+            for at, begin in enumerate(range(0, tuples, _JOIN_TUPLES)):
+                batch = keys[begin : begin + _JOIN_TUPLES]
+                for page in pages:
+                    found += _matches(raw.read(page).view(np.int64)[: per_page * 4].reshape(-1, 4), batch)
+                oldest = at * _JOIN_TUPLES % (len(pages) * per_page - _JOIN_TUPLES)
+                page, slot = divmod(oldest, per_page)
+                slot = min(slot, per_page - _JOIN_TUPLES)
+                raw.change(pages[page]).view(np.int64)[: per_page * 4].reshape(-1, 4)[
+                    slot : slot + _JOIN_TUPLES, 0
+                ] = batch - 10**9
+            return found
+
+        assert run() == 0
+        ns[f"pages of {page_bytes >> 10} KiB"] = _best_s(run) / tuples * 1e9 * rows / (len(pages) * per_page)
+    window = np.zeros((rows, 4), np.int64)
+
+    def run_flat() -> int:
+        found = 0
+        for at, begin in enumerate(range(0, tuples, _JOIN_TUPLES)):
+            batch = keys[begin : begin + _JOIN_TUPLES]
+            found += _matches(window, batch)
+            oldest = at * _JOIN_TUPLES % (rows - _JOIN_TUPLES)
+            window[oldest : oldest + _JOIN_TUPLES, 0] = batch - 10**9
+        return found
+
+    assert run_flat() == 0
+    ns["flat array"] = _best_s(run_flat) / tuples * 1e9
+    return {
+        "window KB": window_kb,
+        **ns,
+        "8 KiB of flat": ns["pages of 8 KiB"] / ns["flat array"],
+        "64 KiB of flat": ns["pages of 64 KiB"] / ns["flat array"],
+        "paper: of original, 8 KB, 64 KB": _PAPER_TABLE_5[window_kb],
+    }
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[misc, unused-ignore]
+def _matches(window: Any, keys: Any) -> int:
+    found = 0
+    for number in range(keys.shape[0]):
+        for row in range(window.shape[0]):
+            found += window[row, 0] == keys[number]
+    return found
 
 
 # -- Figure 6 ---------------------------------------------------------------------------------------
@@ -185,3 +282,39 @@ def _recovery(mebibytes: int, page_bytes: int) -> dict[str, Any]:
         "map rebuilt, ms": min(rebuilt),
         "all of it with checksums, from memory, ms": (time.thread_time() - begun) * 1000,
     }
+
+
+# -- what a gigabyte costs --------------------------------------------------------------------------
+
+
+def _large(mebibytes: int) -> dict[str, Any]:
+    """To keep, to checkpoint into a directory, whole and after a hundredth of the keys changed, and to recover."""
+    pages, held = _filled(mebibytes, 65_536)
+    records = len(held)
+    with tempfile.TemporaryDirectory() as directory:
+        checkpointer = Checkpointer(pages, DirectoryStore(directory), "large", reserve=False)
+        whole, whole_s = _timed(checkpointer.checkpoint)
+        held.aggregate(np.arange(records // 100), {"count": ("add", 1)})
+        part, part_s = _timed(checkpointer.checkpoint)
+        again = PageManager(page_bytes=65_536)
+        loading = Checkpointer(again, DirectoryStore(directory), "large", reserve=False)
+        _, load_s = _timed(loading.load)
+        found, map_s = _timed(lambda: UnorderedMap.create(again.page_set("groups"), _SCHEMA, "key"))
+        assert len(found) == records
+    return {
+        "MiB of pages": pages.memory_bytes >> 20,
+        "records": records,
+        "bytes a record": pages.memory_bytes / records,
+        "pause, ms": whole.pause_s * 1000,
+        "whole, s": whole_s,
+        "after 1 % of the keys, MiB": part.bytes_written >> 20,
+        "of it, s": part_s,
+        "load and verify, s": load_s,
+        "map rebuilt, ms": map_s * 1000,
+    }
+
+
+def _timed(run: Callable[[], Any]) -> tuple[Any, float]:
+    begun = time.perf_counter()
+    found = run()
+    return found, time.perf_counter() - begun

@@ -34,6 +34,7 @@ from peacefs.protocol.messages import (
     BalanceDisks,
     DiskBalance,
     DiskReport,
+    FlushUploads,
     Granted,
     GrantRefused,
     LatencySample,
@@ -164,6 +165,9 @@ class _Datanode:
 
     def balance_disks(self, wanted: BalanceDisks) -> DiskBalance:
         return DiskBalance("", "", 0, 0, 0, 0)
+
+    def flush_uploads(self, wanted: FlushUploads, respond: Respond) -> None:
+        pass
 
     def ordered(self, order: Message, respond: Respond) -> None:
         pass

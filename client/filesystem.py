@@ -28,8 +28,9 @@ from peacefs.protocol.values.schedule import Schedule
 
 from .channels import Channels
 from .control.addresses import DEFAULT_ADDRESS, CoordinatorAddress, parse_address
-from .control.api import CoordinatorApi, ListingPage, user_of
+from .control.api import CoordinatorApi, user_of
 from .control.http import CoordinatorHttp
+from .control.names import ListingPage, NameApi
 from .control.retry import RetryPolicy
 from .control.rpc import ControlRpc
 from .control.token_source import TokenSource
@@ -37,8 +38,8 @@ from .control.values import (
     ContentSummary,
     FileStatus,
     QuotaUsage,
-    SnapshotDifference,
 )
+from .directory_snapshots import DirectorySnapshots
 from .extended_attributes import ExtendedAttributes
 from .file_objects import AppendingSink, FileSink, FileSource
 from .transfer.file_reader import read_whole
@@ -48,12 +49,11 @@ from .trash import ClientTrash
 
 # Inside the class, `list` is its method.
 _Entries = list[FileStatus]
-_Differences = list[SnapshotDifference]
 _Texts = list[str]
 _Objects = list[dict[str, Any]]
 
 
-class PeaceFileSystem(ExtendedAttributes):
+class PeaceFileSystem(ExtendedAttributes, DirectorySnapshots):
     """A cluster's files. Thread-safe; owns its connections until `close`, and, once it has waited for a disk of
     this host, threads that do so.
 
@@ -90,6 +90,7 @@ class PeaceFileSystem(ExtendedAttributes):
         # Datanodes are not shown who we are: requests to them bear a token of the coordinator's.
         to_coordinator = ConnectionPool(me, credential=source.current, tls=tls)
         self._calls = ControlRpc(where, to_coordinator, retry_policy, source)
+        self._names = NameApi(self._calls, self._api.user)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._grants = GrantClient(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
         self._small_writes = SmallWrites(self._grants)
@@ -164,7 +165,7 @@ class PeaceFileSystem(ExtendedAttributes):
             request_id=new_request_id(),
         )
         created = self._calls.create(CreateFile(file))
-        return FileSink(self._driver, created, block_bytes, self._api.new_holder(), self._grants)
+        return FileSink(self._driver, created, block_bytes, self._names.new_holder(), self._grants)
 
     def open_for_appending(self, path: str) -> FileSink:
         """Begins to extend a file; what is written is part of it when the sink is closed, or with `hflush` before.
@@ -174,8 +175,8 @@ class PeaceFileSystem(ExtendedAttributes):
         raises LeaseExpired.
         Raises FileNotFound, FileAlreadyExists for a directory, AlreadyBeingCreated.
         """
-        holder = self._api.new_holder()
-        return AppendingSink(self._driver, self._api.extend(path, holder), holder, self._grants)
+        holder = self._names.new_holder()
+        return AppendingSink(self._driver, self._names.extend(path, holder), holder, self._grants)
 
     def recover_lease(self, path: str) -> bool:
         """Lets a file be extended whose writer is dead, before its lease has run out. True: it is so at once.
@@ -183,14 +184,14 @@ class PeaceFileSystem(ExtendedAttributes):
         The file ends where the last append or flush that was acknowledged ended. A writer that lives is refused
         from now on. Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied.
         """
-        return self._api.recover_lease(path)
+        return self._names.recover_lease(path)
 
     def truncate(self, path: str, length: int) -> bool:
         """Leaves a file its first `length` bytes. True: it is so at once.
 
         Raises FileNotFound, PathIsDirectory, IllegalChange for a length it does not have, AlreadyBeingCreated.
         """
-        return self._api.truncate(path, length)
+        return self._names.truncate(path, length)
 
     def concat(self, target: str, sources: Sequence[str]) -> None:
         """Moves the contents of `sources`, in order, to the end of `target`; the sources are gone then.
@@ -198,7 +199,7 @@ class PeaceFileSystem(ExtendedAttributes):
         Raises FileNotFound, PathIsDirectory, IllegalChange for what HDFS does not concatenate either (an empty
         source, one twice, the target itself, one of larger blocks), AlreadyBeingCreated.
         """
-        self._api.concat(target, sources)
+        self._names.concat(target, sources)
 
     def read(self, path: str) -> bytes:
         """A whole file."""
@@ -248,23 +249,23 @@ class PeaceFileSystem(ExtendedAttributes):
 
     def status(self, path: str) -> FileStatus:
         """Raises FileNotFound."""
-        return self._api.status(path)
+        return self._names.status(path)
 
     def exists(self, path: str) -> bool:
         """Return whether a path exists. Raises AccessDenied where the way there is closed to the user."""
         try:
-            self._api.status(path)
+            self._names.status(path)
         except FileNotFound:
             return False
         return True
 
     def list(self, path: str) -> _Entries:
         """List a directory, in byte order of the names; a file lists itself. Raises FileNotFound."""
-        return [entry for page in self._api.pages(path) for entry in page.entries]
+        return [entry for page in self._names.pages(path) for entry in page.entries]
 
     def pages(self, path: str) -> Iterator[ListingPage]:
         """The same page by page, for directories of any size. Not a snapshot: entries may come and go."""
-        return self._api.pages(path)
+        return self._names.pages(path)
 
     def walk(self, path: str) -> Iterator[tuple[str, _Entries, _Entries]]:
         """For each directory from `path` down: its path, its directories, its files.
@@ -287,7 +288,7 @@ class PeaceFileSystem(ExtendedAttributes):
 
     def mkdirs(self, path: str, permission: int = 0o755) -> None:
         """Makes a directory and its parents; that it is there is fine. Raises FileAlreadyExists, ..."""
-        self._api.mkdirs(path, permission)
+        self._names.mkdirs(path, permission)
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         """Moves a file or directory atomically to exactly `target`.
@@ -295,7 +296,7 @@ class PeaceFileSystem(ExtendedAttributes):
         With `overwrite` a file or empty directory there is replaced.
         Raises FileNotFound, FileAlreadyExists, ParentNotDirectory, RenameRefused, ...
         """
-        self._api.rename(source, target, overwrite=overwrite)
+        self._names.rename(source, target, overwrite=overwrite)
 
     def copy(self, source: str, target: str, *, preserve: bool = False) -> CopiedTree:
         """Copies a file or tree to exactly `target`, without copying data: about a second for 10,000 files.
@@ -306,22 +307,22 @@ class PeaceFileSystem(ExtendedAttributes):
         Raises FileNotFound, FileAlreadyExists, IllegalChange for a target below the source, AccessDenied,
         SnapshotRefused when the snapshot that is copied is deleted meanwhile.
         """
-        return self._api.copy(source, target, preserve=preserve)
+        return self._names.copy(source, target, preserve=preserve)
 
     def exchange(self, *pairs: tuple[str, str]) -> None:
         """The two names of each pair, of one directory, trade what they name, files or trees; all in one commit.
 
         Raises FileNotFound, IllegalChange for names of different directories, SnapshotRefused, AccessDenied.
         """
-        self._api.exchange(pairs)
+        self._names.exchange(pairs)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Delete a path; return whether it was there. Raises PathIsNotEmptyDirectory unless `recursive`."""
-        return self._api.delete(path, recursive=recursive)
+        return self._names.delete(path, recursive=recursive)
 
     def trash_minutes(self) -> int:
         """Return how long the cluster keeps what is moved to the trash, at least; 0: it has none."""
-        return self._api.trash_minutes()
+        return self._names.trash_minutes()
 
     def move_to_trash(self, path: str) -> str | None:
         """Moves a file or directory, below its own path, to the user's trash, `/user/<name>/.Trash/Current`.
@@ -340,22 +341,26 @@ class PeaceFileSystem(ExtendedAttributes):
 
     def set_permission(self, path: str, permission: int) -> None:
         """Set the bits of owner, group and others, and the sticky bit. Raises FileNotFound, AccessDenied."""
-        self._api.set_permission(path, permission)
+        self._names.set_permission(path, permission)
 
     def set_owner(self, path: str, owner: str | None = None, group: str | None = None) -> None:
         """None leaves one as it is. Raises FileNotFound, AccessDenied."""
-        self._api.set_owner(path, owner, group)
+        self._names.set_owner(path, owner, group)
+
+    def set_times(self, path: str, *, modified_ms: int | None = None, accessed_ms: int | None = None) -> None:
+        """Set times, in milliseconds since 1970; None leaves one as it is. Raises FileNotFound, AccessDenied."""
+        self._names.set_times(path, modified_ms, accessed_ms)
 
     def set_replication(self, path: str, replication: int) -> bool:
         """Set how many replicas a file needs; copies are made, or dropped, after this returns.
 
         False, and nothing is done, for a directory. Raises FileNotFound, AccessDenied, BadRequest.
         """
-        return self._api.set_replication(path, replication)
+        return self._names.set_replication(path, replication)
 
     def content_summary(self, path: str) -> ContentSummary:
         """Return how much a tree holds. Raises FileNotFound."""
-        return self._api.content_summary(path)
+        return self._names.content_summary(path)
 
     def set_quota(self, path: str, *, names: int | None = None, space: int | None = None) -> None:
         """Limit the names (itself among them) and bytes (of all replicas) of a directory; for superusers.
@@ -363,47 +368,11 @@ class PeaceFileSystem(ExtendedAttributes):
         None leaves a limit as it is, -1 takes it away. It may hold more already.
         Raises FileNotFound, AccessDenied, BadRequest.
         """
-        self._api.set_quota(path, names, space)
+        self._names.set_quota(path, names, space)
 
     def quota_usage(self, path: str) -> QuotaUsage:
         """Return a directory's quotas and its use of them: known for one that has some, counted for others."""
-        return self._api.quota_usage(path)
-
-    # -- snapshots ---------------------------------------------------------------------------------
-
-    def allow_snapshots(self, path: str) -> None:
-        """Lets snapshots of a directory be taken; for superusers. Raises SnapshotRefused, AccessDenied, ..."""
-        self._api.allow_snapshots(path)
-
-    def disallow_snapshots(self, path: str) -> None:
-        """Raises SnapshotRefused while there are snapshots."""
-        self._api.disallow_snapshots(path)
-
-    def create_snapshot(self, path: str, name: str | None = None) -> str:
-        """Takes a snapshot, at once, whatever the directory holds; the path, below `.snapshot`, where it is seen.
-
-        Without a name it gets one from the clock. Raises SnapshotRefused, AccessDenied, FileNotFound.
-        """
-        return self._api.create_snapshot(path, name)
-
-    def rename_snapshot(self, path: str, name: str, new_name: str) -> None:
-        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        self._api.rename_snapshot(path, name, new_name)
-
-    def delete_snapshot(self, path: str, name: str) -> None:
-        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        self._api.delete_snapshot(path, name)
-
-    def snapshot_diff(self, path: str, older: str, newer: str = "") -> _Differences:
-        """Return what differs between two snapshots; no name is the present directory. Raises SnapshotRefused."""
-        return self._api.snapshot_diff(path, older, newer)
-
-    def restore_snapshot(self, path: str, name: str) -> None:
-        """Gives a directory what a snapshot shows, all at once, without copying data; what it holds is deleted.
-
-        Raises SnapshotRefused, AccessDenied, FileNotFound.
-        """
-        self._api.restore_snapshot(path, name)
+        return self._names.quota_usage(path)
 
     # -- the cluster -------------------------------------------------------------------------------
 

@@ -60,6 +60,7 @@ from .api.admission import Admission
 from .api.audit_log import AuditLog
 from .api.audited_requests import AuditedRequests
 from .api.authentication import Authentication, Authenticator, LocalAdministration
+from .api.impersonation import Impersonation
 from .api.rest.app import build_rest
 from .api.rest.balancer import add_balancer_routes, add_disk_balance_route
 from .api.rest.checkpoints import add_checkpoint_look_routes, add_checkpoint_routes
@@ -72,6 +73,8 @@ from .api.rest.queries import add_query_routes
 from .api.rest.tokens import no_token_routes, token_routes
 from .api.webhdfs import WebHdfs
 from .assembly import Assembly, Settings, Surroundings
+from .authentication.proxy_users import ProxyRule, ProxyUsers
+from .authentication.proxy_users_file import read_proxy_users, reload_proxy_users
 from .authentication.service import WhoIsWho, who_is_who
 from .background.runner import TaskRunner, nothing_is_garbage
 from .metadata.engines import ENGINE
@@ -134,6 +137,8 @@ class CoordinatorOptions:
     trash_minutes: int = 0
     #: The users of each group; those of `supergroup` are superusers.
     groups: Mapping[str, Collection[str]] = field(default_factory=dict)
+    #: Which services may act for which users; see `proxy_users`.
+    proxy_users: Path | None = None
     #: The network as an administrator describes it; without it, what datanodes say and default rates.
     topology: Path | None = None
     #: The policy of `scheduling_policies.SCHEDULING_POLICIES` that grants chunks; it can be changed while running.
@@ -166,13 +171,14 @@ def run(options: CoordinatorOptions) -> None:
     require_tls_for(addresses, options.tls, no_tls=options.no_tls)
     tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
     described = _described_network(options.topology)
+    rules = read_proxy_users(options.proxy_users)
     _make_directory(options.directory)
     metadata = ENGINE.open(options.directory, owner=getpass.getuser())
     try:
         kept = options.directory / SECRET_NAME
         signer = Signer(*(read_secrets(secret_file) if secret_file else read_or_make_secrets(kept)))
         reload = partial(read_again, signer, secret_file or kept)
-        uvloop.run(_serve(options, metadata, signer, described, tls, reload))
+        uvloop.run(_serve(options, metadata, signer, described, rules, tls, reload))
     except (MetadataFull, MetadataFault) as fault:
         raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
     finally:
@@ -184,11 +190,12 @@ async def _serve(
     metadata: Metadata,
     signer: Signer,
     described: Topology | None,
+    rules: Mapping[str, ProxyRule],
     tls: TlsIdentity | None,
     reload: Callable[[], None],
 ) -> None:
     """On the event loop, to which all parts belong from their beginning."""
-    await Coordinator(options, metadata, signer, described, tls).serve(reload)
+    await Coordinator(options, metadata, signer, described, rules, tls).serve(reload)
 
 
 def _described_network(file: Path | None) -> Topology | None:
@@ -215,6 +222,7 @@ class Coordinator:
         metadata: Metadata,
         signer: Signer,
         described: Topology | None,
+        proxy_rules: Mapping[str, ProxyRule],
         tls: TlsIdentity | None = None,
     ) -> None:
         self._tls = tls
@@ -235,6 +243,7 @@ class Coordinator:
         self._advertised = options.advertise or options.host
         self._address = ""
         callers = Callers(getpass.getuser() if options.check_permissions else None, options.groups)
+        self._proxy_users = ProxyUsers(callers, proxy_rules)
         self._who: WhoIsWho | None = None
         if options.asks_for_tokens:
             # Also while commits are lacking: an administrator is to be let in who decides about that.
@@ -291,6 +300,7 @@ class Coordinator:
         options = self._options
         stop = stop_event(options.parent_fd)
         when_told_to_reload(reload)
+        when_told_to_reload(partial(reload_proxy_users, options.proxy_users, self._proxy_users))
         if self._audit is not None:
             when_told_to_reload(self._audit.reopen)
         if self._who is not None:
@@ -411,10 +421,11 @@ class Coordinator:
         who, authenticator = self._who, self._authenticator
         if who is None or authenticator is None:
             rest.include_router(no_token_routes())
-            return WebHdfs(self._parts.files, rest)
+            return Impersonation(WebHdfs(self._parts.files, rest), self._proxy_users)
         rest.include_router(token_routes(who.tokens, who.clients, for_superusers))
         add_token_endpoint(rest, who.clients)
-        return Authentication(WebHdfs(self._parts.files, rest, delegation=who.delegation), authenticator)
+        app = Impersonation(WebHdfs(self._parts.files, rest, delegation=who.delegation), self._proxy_users)
+        return Authentication(app, authenticator)
 
     def _trust(self) -> Trust:
         return self._who.tokens.book.trust if self._who is not None else _NAMES_ARE_BELIEVED

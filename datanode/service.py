@@ -41,6 +41,8 @@ from peacefs.protocol.messages import (
     BalanceDisks,
     DiskBalance,
     DiskReport,
+    Failure,
+    FlushUploads,
     Granted,
     GrantRefused,
     LatencySample,
@@ -295,6 +297,8 @@ class Datanode:
         self._order_pool = ThreadPoolExecutor(order_threads, thread_name_prefix="orders")
         self._stopping = threading.Event()
         self._http_socket: socket.socket
+        self._gateway: Gateway
+        self._loop: asyncio.AbstractEventLoop
         self._data_server: DataServer
 
     def _disks(self, claimed: Claimed) -> DiskSet:
@@ -349,7 +353,8 @@ class Datanode:
         own = LocalSmallReads(self._chunk_server, self._driver)
         local_large_reads = LocalLargeReads(self._chunk_server, self._driver)
         one_time_chunks = OneTimeChunks(self._signer, self._process)
-        gateway = Gateway(
+        self._loop = asyncio.get_running_loop()
+        gateway = self._gateway = Gateway(
             self._signer,
             self._driver,
             self._grants,
@@ -357,7 +362,7 @@ class Datanode:
             local_large_reads,
             one_time_chunks,
             wall_clock=self._clock.now_s,
-            check_bearer=CallerCheck(self._verifier, self._clock.now_s).check_bearer,
+            check_bearer=CallerCheck(self._verifier, self._signer, self._clock.now_s).check_bearer,
         )
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         server = build_server(BrowserGuard(gateway, names), tls=self._tls)
@@ -475,6 +480,19 @@ class Datanode:
 
     def streams_found(self, question: AskStreams) -> StreamsFound:
         return self._streams.find(question, time.monotonic())
+
+    def flush_uploads(self, wanted: FlushUploads, respond: Respond) -> None:
+        if not self._stopping.is_set():
+            asyncio.run_coroutine_threadsafe(self._flush_uploads(wanted, respond), self._loop)
+
+    async def _flush_uploads(self, wanted: FlushUploads, respond: Respond) -> None:
+        try:
+            reply: Message = await self._gateway.flush_uploads(wanted)
+        except Exception:
+            log.exception("uploads could not be flushed, in a way that is a bug of this datanode")
+            reply = Failure(PeacefsError.__name__, "an internal error of the datanode; its log says more")
+        # The loop does not wait for the link.
+        await asyncio.to_thread(respond, reply)
 
     def ordered(self, order: Message, respond: Respond) -> None:
         if not self._stopping.is_set():

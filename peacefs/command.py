@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.main import get_command_name
 
 from peacefs.client.command_line.application import application
 from peacefs.client.command_line.errors import report_system_error
@@ -23,6 +24,7 @@ from peacefs.commands.metadata_commands import metadata
 from peacefs.commands.placement_commands import plan, simulate, topology
 from peacefs.commands.service_commands import coordinator, datanode
 from peacefs.commands.spark_commands import spark
+from peacefs.commands.stream_commands import stream
 from peacefs.commands.supervision_commands import agent, supervise
 
 
@@ -49,14 +51,28 @@ application.add_typer(certificates, name="certificates")
 application.add_typer(metadata, name="metadata")
 application.add_typer(checkpoint, name="checkpoint")
 application.add_typer(spark, name="spark")
+application.add_typer(stream, name="stream")
 application.add_typer(dataflow, name="dataflow")
 application.add_typer(topology, name="topology")
+
+
+def _keep_only(name: str) -> None:
+    """Forget the other commands if there is one of this name: all of them take their time to declare."""
+    commands = [known for known in application.registered_commands if _name_of(known) == name]
+    groups = [known for known in application.registered_groups if known.name == name]
+    if commands or groups:
+        application.registered_commands, application.registered_groups = commands, groups
+
+
+def _name_of(command: typer.models.CommandInfo) -> str:
+    return command.name or get_command_name(getattr(command.callback, "__name__", ""))
 
 
 def main() -> None:
     """Runs it. Exit status 0, 1 for faults, 2 for wrong usage, 130 after Ctrl-C, 141 when nobody reads
     what it prints any more, as the shell sees it of `cat`."""
     prepare_standard_streams()
+    _keep_only("".join(sys.argv[1:2]))
     try:
         application(prog_name="peacefs")
     except OSError as error:

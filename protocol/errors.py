@@ -25,6 +25,7 @@
     │       └── RunSuperseded        403  the same: HDFS's word for a writer that was fenced off
     ├── Unauthenticated              401  org.apache.hadoop.security.AccessControlException
     ├── AccessDenied                 403  org.apache.hadoop.security.AccessControlException
+    │   ├── ImpersonationRefused     403  org.apache.hadoop.security.authorize.AuthorizationException
     │   └── TokenExpired             403  the same: what was allowed is to be asked for again
     ├── BadRequest                   400  java.lang.IllegalArgumentException
     │   ├── InvalidTopology          400  java.lang.IllegalArgumentException
@@ -226,6 +227,12 @@ class AccessDenied(PeacefsError):
 
     http_status = 403
     hadoop_class = "org.apache.hadoop.security.AccessControlException"
+
+
+class ImpersonationRefused(AccessDenied):
+    """A service that wants to act for a user and is not configured to, or not from where it is."""
+
+    hadoop_class = "org.apache.hadoop.security.authorize.AuthorizationException"
 
 
 class TokenExpired(AccessDenied):

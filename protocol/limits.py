@@ -239,6 +239,24 @@ source_silence_s: Final = write_token_lifetime_s
 # A writer renews its lease so often; after the longer silence another may take the lease (HDFS's soft limit).
 lease_renewal_s: Final = 15.0
 lease_s: Final = 60.0
+# A file whose body comes through a gateway is shown, and what has come of it is flushed, when it has paused for so
+# long, or when its oldest byte has waited for the longer time.
+upload_pause_s: Final = 1.0
+upload_age_s_max: Final = 5.0
+# Whoever looks for the name before that has it shown at once; a body this young may end first.
+upload_grace_s: Final = 0.03
+# The body of a CREATE that was redirected comes within this time, or nobody waits for it; its name is forgotten
+# after the longer one.
+upload_awaited_s: Final = 2.0
+upload_answer_timeout_s: Final = 6.0
+begun_name_kept_s: Final = 60.0
+begun_names_max: Final = 10_000
+# An upload that is idle has its token renewed this often.
+upload_token_renewal_s: Final = 3600.0
+# What gateways keep of flushed uploads to write it anew with what follows: of each one, and in all.
+upload_tail_bytes_max: Final = 2 * MIB
+upload_tails_bytes_max: Final = 64 * MIB
+ended_uploads_remembered_max: Final = 10_000
 # A writer that abandons its lease waits no longer than this for an answer.
 lease_abandon_timeout_s: Final = 2.0
 # A reader that met a corrupt replica goes on with another; saying so must not hold it up for long.
@@ -519,6 +537,10 @@ checkpoint_workers_max: Final = 64
 checkpoint_manifest_bytes_max: Final = 64 * MIB
 # A terabyte in pages of 64 KiB.
 checkpoint_pages_max: Final = 16 * MIB
+# Files that `put` and `get` copy at once, unless told otherwise and at most; how many more may be listed.
+transfer_jobs_default: Final = 4
+transfer_jobs_max: Final = 64
+transfers_listed_ahead_max: Final = 256
 # Ranges of files that one call of the fsspec file system reads at once.
 ranges_read_at_once_max: Final = 8
 
@@ -529,6 +551,14 @@ local_datanodes_max: Final = 64
 local_start_timeout_s: Final = 20.0
 local_start_longest_s: Final = 300.0
 local_stop_timeout_s: Final = 5.0
+# A datanode that is not ready by then is said to be slow; the cluster is of use without it.
+local_slow_start_s: Final = 20.0
+# A member of `peacefs up` that dies is started again after growing pauses, so many times; a run that lasts longer
+# makes up for all failures before it.
+local_restart_pause_s: Final = 0.5
+local_restart_pause_max_s: Final = 30.0
+local_restarts_max: Final = 8
+local_restart_forgotten_s: Final = 60.0
 
 # -- spark -----------------------------------------------------------------------------------------
 java_probe_timeout_s: Final = 120.0
@@ -587,6 +617,10 @@ checkpoint_contents_bytes_max: Final = 1024 * MIB
 agent_beat_interval_s: Final = 1.0
 # An answer that comes later is of no use: what it says may not be so any more.
 agent_answer_timeout_s: Final = 3.0
+# After a failed attempt an agent waits, twice as long each time; less while runs depend on it.
+agent_retry_s: Final = 0.5
+agent_retry_busy_max_s: Final = 2.0
+agent_retry_max_s: Final = 15.0
 # An agent's run ends when it has had no answer for so long, whatever has become of the agent.
 run_guard_timeout_s: Final = 10.0
 # Longer than both together: when an agent is taken for dead, nothing of what it ran is left.
@@ -713,6 +747,8 @@ granted_token_min_s: Final = 31.0
 granted_token_max_s: Final = 86_400.0
 # The token of a supervised query's run; its agent gets another when half of that is over.
 run_token_s: Final = 7 * 86_400.0
+# Services that may act for others.
+proxy_users_max: Final = 1000
 # HDFS: dfs.namenode.delegation.token.max-lifetime and .renew-interval.
 delegation_token_max_s: Final = 7 * 86_400.0
 delegation_token_renewal_s: Final = 86_400.0
@@ -759,6 +795,20 @@ dataflow_rows_bytes_max: Final = 256 * MIB
 dataflow_batch_rows_max: Final = 65_536
 # A stream log begins another segment when one has so many bytes.
 stream_log_segment_bytes: Final = 64 * MIB
+# A reader reads a log in pieces of so many bytes, the next while it decodes one.
+stream_log_read_bytes: Final = 8 * MIB
+# So much is read to find the last record of a log, or the schema of a segment.
+stream_log_tail_bytes: Final = 64 * 1024
+# Batches of one commit are joined into records of up to so many bytes.
+stream_log_record_bytes: Final = 1 * MIB
+# So often a follower looks whether a log has grown.
+stream_log_poll_s: Final = 0.05
+# A sink waits so long for more rows before it commits what it has.
+stream_log_commit_s: Final = 0.02
+# A sink holds its query up while so many rows are not committed.
+stream_log_sink_rows_max: Final = 1_000_000
+# Writers whose epochs a log remembers; the one that has committed longest ago is forgotten.
+stream_log_writers_max: Final = 64
 # Streams of a commit that are flushed at once.
 stream_log_flushes_max: Final = 16
 # Memory of one unit's state, and the size of its pages. During a checkpoint there can be two copies of a page.
@@ -805,6 +855,9 @@ state_generations_max: Final = 8
 state_live_share_min: Final = 0.5
 # One thread writes or reads so much of a checkpoint in one go; pages are released piece by piece.
 state_piece_bytes: Final = 4 * MIB
+# Memory for clones is asked for ahead in pieces of so many bytes, when so many more frames are used, or an eighth.
+state_reserve_piece_bytes: Final = 16 * MIB
+state_reserve_step_frames: Final = 16
 state_workers_default: Final = 2
 # Chunks of a checkpoint of pages in peacefs: pages can be changed again when their chunk has been written.
 state_chunk_bytes_default: Final = 8 * MIB

@@ -46,6 +46,8 @@ class FileWrite(Token, frozen=True):
     file: NewFile
     #: From where the file was created: whose checkpoint it may be part of.
     client_host: str = ""
+    #: Whether the name may appear before the file is whole: it replaces nothing.
+    may_appear: bool = False
 
     # As the other tokens of files have them.
 
@@ -158,9 +160,28 @@ class ChunkRead(Token, frozen=True):
     inode: int = 0
 
 
-AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | OneTimeChunk | ChunkRead
+class ProxyPass(Token, frozen=True):
+    """Permits a proxy user to use at a datanode the one token that it was given in the name of another."""
+
+    real_user: str
+    token_digest: bytes
+
+    @classmethod
+    def of(cls, expires_s: float, real_user: str, token: str) -> ProxyPass:
+        return cls(expires_s, real_user, _digest(token))
+
+    def is_for(self, real_user: str, token: str) -> bool:
+        """Return whether this user may use that token."""
+        return real_user == self.real_user and hmac.compare_digest(_digest(token), self.token_digest)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | OneTimeChunk | ChunkRead | ProxyPass
 _decoder: msgspec.msgpack.Decoder[AnyToken] = msgspec.msgpack.Decoder(AnyToken)
-T = TypeVar("T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, OneTimeChunk, ChunkRead)
+T = TypeVar("T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, OneTimeChunk, ChunkRead, ProxyPass)
 
 
 def _of_kind(token: AnyToken, kind: type[T]) -> T:

@@ -2,10 +2,13 @@
 
 import os
 import signal
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+pytest_plugins = ("support.cluster_fixtures",)
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)
@@ -22,6 +25,21 @@ os.environ.setdefault(
     "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
+
+_classes_shared = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Before the first test that starts a JVM, and before its timeout begins."""
+    config = item.config
+    cache = getattr(config, "cache", None)  # None with `-p no:cacheprovider`
+    if item.get_closest_marker("spark") and _classes_shared not in config.stash and cache is not None:
+        from support.class_archive import share_classes
+
+        config.stash[_classes_shared] = True
+        share_classes(cache.mkdir("spark-classes"))
+    return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)

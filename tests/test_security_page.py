@@ -21,6 +21,7 @@ _ACTORS = (
     "a stranger on the network",
     "a user with a token",
     "a user of the same machine",
+    "a service that may act for others",
     "an administrator",
     "a datanode with a valid credential",
     "a supervised query",

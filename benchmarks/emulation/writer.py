@@ -19,6 +19,7 @@ from peacefs.client.calibrator import Calibrator
 from peacefs.client.control.addresses import parse_address
 from peacefs.client.control.api import CoordinatorApi, current_user
 from peacefs.client.control.http import CoordinatorHttp
+from peacefs.client.control.names import NameApi
 from peacefs.client.control.retry import RetryPolicy
 from peacefs.client.control.rpc import ControlRpc
 from peacefs.client.transfer.write_grants import GrantClient, GrantedSet
@@ -62,6 +63,7 @@ class Writer:
         self._api = CoordinatorApi(CoordinatorHttp(where, retry_policy), current_user())
         self._connections = ConnectionPool(Identity("", "client", f"writer {os.getpid()}", None))
         self._calls = ControlRpc(where, self._connections, retry_policy)
+        self._names = NameApi(self._calls, self._api.user)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._grant_client = GrantClient(f"writer {os.getpid()}", pushed=False)
         self._piece = os.urandom(packet_bytes)
@@ -78,7 +80,7 @@ class Writer:
                 self._api.change_policy(policy)
                 return Changed()
             case DeleteOrder(path):
-                self._api.delete(path, recursive=True)
+                self._names.delete(path, recursive=True)
                 return Deleted()
             case MeasureOrder(datanode, seconds):
                 return Measured(Calibrator(self._api, self._driver, seconds).disk(datanode))
@@ -106,7 +108,7 @@ class Writer:
         self._driver.run(_complete(created.token, chunks_written))
         done_s = time.monotonic()
         if not order.kept:
-            self._api.delete(order.path)
+            self._names.delete(order.path)
         return Written(order.at_s, written.granted_s, done_s)
 
 

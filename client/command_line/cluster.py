@@ -11,7 +11,7 @@ from types import FrameType
 from typing import NoReturn
 
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.protocol.errors import PeacefsError
+from peacefs.client.local_cluster.supervisor import MemberSupervisor
 
 from .errors import report_error
 
@@ -27,38 +27,39 @@ def default_directory() -> Path:
 def run_until_stopped(cluster: LocalCluster) -> None:
     """Starts the cluster, prints its URI as the one line of stdout, and stops it on Ctrl-C or SIGTERM.
 
-    Raises StartupError, and PeacefsError when the coordinator dies.
+    Members that die are started again meanwhile. Raises StartupError when the coordinator does not start, and
+    PeacefsError when it is given up later.
     """
     signal.signal(signal.SIGTERM, _interrupt)
-    with cluster:
-        try:
-            sys.stdout.write(f"{cluster.webhdfs_uri}\n")
-            sys.stdout.flush()
-            sys.stderr.write(
-                f"{len(cluster.datanodes)} datanodes in 2 racks; data and logs in {cluster.directory}; "
-                "Ctrl-C stops\n"
-            )
-            if cluster.ca_file is not None:
-                sys.stderr.write(
-                    f"over TLS: clients set PEACEFS_CA_FILE={cluster.ca_file}; what to tell Spark is said by\n"
-                    f"peacefs spark conf --coordinator {cluster.http_address} --truststore {cluster.truststore}\n"
-                )
-            _watch(cluster)
-        except KeyboardInterrupt:
-            # This is how it is meant to end.
-            sys.stderr.write("stopping\n")
+    try:
+        cluster.begin()
+        supervisor = MemberSupervisor(cluster, lambda text: report_error("up", text))
+        while not supervisor.is_settled:
+            supervisor.look()
+            time.sleep(_LOOK_S)
+        _introduce(cluster)
+        while True:
+            supervisor.look()
+            time.sleep(_LOOK_S)
+    except KeyboardInterrupt:
+        # This is how it is meant to end.
+        sys.stderr.write("stopping\n")
+    finally:
+        cluster.stop()
 
 
-def _watch(cluster: LocalCluster) -> NoReturn:
-    """Says so when a datanode dies, and raises when the coordinator does."""
-    living = list(cluster.datanodes)
-    while True:
-        for datanode in [member for member in living if not member.alive]:
-            living.remove(datanode)
-            report_error("up", f"{datanode.name} {datanode.end}; it stays away until the cluster starts again")
-        if not cluster.coordinator.alive:
-            raise PeacefsError(f"the coordinator {cluster.coordinator.end}; stopping the datanodes")
-        time.sleep(_LOOK_S)
+def _introduce(cluster: LocalCluster) -> None:
+    sys.stdout.write(f"{cluster.webhdfs_uri}\n")
+    sys.stdout.flush()
+    sys.stderr.write(
+        f"{len(cluster.datanodes)} datanodes in 2 racks; data and logs in {cluster.directory}; Ctrl-C stops\n"
+        f"agents: --coordinator {cluster.node_address} --secret-file {cluster.secret_file}\n"
+    )
+    if cluster.ca_file is not None:
+        sys.stderr.write(
+            f"over TLS: clients set PEACEFS_CA_FILE={cluster.ca_file}; what to tell Spark is said by\n"
+            f"peacefs spark conf --coordinator {cluster.http_address} --truststore {cluster.truststore}\n"
+        )
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -12,6 +12,7 @@ from peacefs.protocol.limits import (
     balance_bytes_per_second_min,
     balance_threshold_percent_default,
     coordinator_http_port_default,
+    coordinator_node_port_default,
     local_datanodes_default,
     maintenance_hours_default,
     maintenance_hours_max,
@@ -62,6 +63,17 @@ def up(
             help="The first of the datanodes' ports, two each; 0 for free ones.",
         ),
     ] = 0,
+    node_port: Annotated[
+        int | None,
+        typer.Option(
+            "--node-port",
+            min=0,
+            max=65535,
+            help="The coordinator's port for agents and datanodes; 0 for a free one. [default: the one of before; "
+            f"in a new DIR {coordinator_node_port_default}, or with --port 0 a free one]",
+            show_default=False,
+        ),
+    ] = None,
     trash_minutes: TrashMinutes = 0,
     authentication: Authentication = None,
     tls: Annotated[
@@ -70,7 +82,7 @@ def up(
 ) -> None:
     """Run a whole cluster on this machine.
 
-    Prints the URI to give to Spark, and runs until Ctrl-C.
+    Prints the URI to give to Spark, and runs until Ctrl-C. What dies meanwhile is started again.
     """
     from peacefs.client.local_cluster.cluster import LocalCluster
 
@@ -80,7 +92,8 @@ def up(
     if authentication is not None:
         options.append(f"--authentication={authentication}")
     where = directory or default_directory()
-    run_until_stopped(LocalCluster(where, datanodes, port, datanode_port, options, tls=tls))
+    cluster = LocalCluster(where, datanodes, port, datanode_port, options, tls=tls, node_port=node_port)
+    run_until_stopped(cluster)
 
 
 def fsck(

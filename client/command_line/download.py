@@ -18,13 +18,14 @@ from peacefs.protocol.errors import ChunkUnavailable
 from .copying import copy
 from .progress import TransferProgress, transfer_progress
 from .session import FilePlace, Session
+from .transfers import FileCopy, TransferOutcome, Transfers, TransferStyle
 
 #: As much as `hdfs dfs -tail` shows.
 _TAIL_BYTES = 1024
 
 
-def get(session: Session, sources: Sequence[str], target: str, *, force: bool) -> None:
-    """Copies each source to `target`, or into it when it is a directory. `force` replaces files that are there."""
+def get(session: Session, sources: Sequence[str], target: str, style: TransferStyle) -> None:
+    """Copies each source to `target`, or into it when it is a directory."""
     if not target:
         session.errors.say(target, "No such file or directory")
         return
@@ -34,10 +35,10 @@ def get(session: Session, sources: Sequence[str], target: str, *, force: bool) -
     if len(places) > 1 and not into:
         session.errors.say(target, "Is not a directory" if goal.exists() else "No such file or directory")
         return
-    with transfer_progress() as progress:
-        download = _Download(session, progress, force)
+    with transfer_progress() as progress, Transfers(session.errors, progress, style) as transfers:
+        download = _Download(transfers, style)
         for place in places:
-            with session.errors.about(place.text):
+            with transfers.about(place.text):
                 status = place.files.status(place.path)
                 download.tree(place, status, goal / place.name if into else goal)
 
@@ -58,10 +59,9 @@ def tail(session: Session, sources: Sequence[str]) -> None:
 
 
 class _Download:
-    def __init__(self, session: Session, progress: TransferProgress, force: bool) -> None:
-        self._errors = session.errors
-        self._progress = progress
-        self._force = force
+    def __init__(self, transfers: Transfers, style: TransferStyle) -> None:
+        self._transfers = transfers
+        self._style = style
 
     def tree(self, place: FilePlace, status: FileStatus, local: Path) -> None:
         """A file, or a directory with all that is in it."""
@@ -72,27 +72,41 @@ class _Download:
         for page in place.files.pages(place.path):
             for entry in page.entries:
                 child = place.child(entry.name)
-                with self._errors.about(child.text):
+                with self._transfers.about(child.text):
                     self.tree(child, entry, local / entry.name)
 
     def _file(self, place: FilePlace, status: FileStatus, local: Path) -> None:
-        if local.exists() and not self._force:
-            self._errors.say(str(local), "File exists")
+        if local.exists() and not (self._style.force or self._style.resume):
+            self._transfers.say(str(local), "File exists")
             return
         if local.exists() and not local.is_file():
             # The rename would put a file in the place of a device.
-            self._errors.say(str(local), "Not a regular file; `peacefs cat` writes to where it is sent")
+            self._transfers.say(str(local), "Not a regular file; `peacefs cat` writes to where it is sent")
             return
-        self._progress.name(place.name)
-        self._progress.expect(status.length)
+
+        def run(progress: TransferProgress) -> TransferOutcome:
+            return self._copy(place, status, local, progress)
+
+        self._transfers.begin(FileCopy(place.text, str(local), status.length, place.text, run))
+
+    def _copy(
+        self, place: FilePlace, status: FileStatus, local: Path, progress: TransferProgress
+    ) -> TransferOutcome:
+        progress.name(place.name)
+        if self._style.resume and _is_same(local, status):
+            progress.advance(status.length)
+            return TransferOutcome.UNCHANGED
         # Beside the target, so that the rename is one; of fixed length, because the target's name may be as long
         # as names can be.
         staged = local.with_name(f".peacefs-{secrets.token_hex(8)}.part")
         try:
             with place.files.open(place.path) as source, staged.open("xb", buffering=0) as sink:
-                copied = copy(source, sink, self._progress)
+                copied = copy(source, sink, progress)
                 if copied != source.length:
                     raise ChunkUnavailable(f"{copied} of {source.length} bytes could be read")
+                if self._style.resume:
+                    # A file that has replaced the listed one has another time, and is fetched again by the next.
+                    os.utime(sink.fileno(), ns=(status.accessed_ms * 1_000_000, status.modified_ms * 1_000_000))
                 os.fsync(sink.fileno())
             staged.replace(local)
             _sync_directory(local.parent)
@@ -103,6 +117,16 @@ class _Download:
                 # Whoever asked for `local` has never heard of the other name.
                 fault.filename = str(local)
             raise
+        return TransferOutcome.COPIED
+
+
+def _is_same(local: Path, status: FileStatus) -> bool:
+    """Return whether a file has the length and modification time of one of the file system."""
+    try:
+        found = local.stat()
+    except FileNotFoundError:
+        return False
+    return (found.st_size, found.st_mtime_ns // 1_000_000) == (status.length, status.modified_ms)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -7,12 +7,26 @@ from typing import Annotated
 import typer
 
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import replication_max
+from peacefs.protocol.limits import replication_max, transfer_jobs_default, transfer_jobs_max
 
 from .errors import report_error
 from .options import DEFAULT_COORDINATOR, Coordinator, Paths, open_session
 
 _Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="And all that is below.")]
+_Anyway = Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Directories too, as without it.")]
+_Force = Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")]
+_Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Pass over files that are there with the same length and modification time, replace others, and keep "
+        "that time in copies.",
+    ),
+]
+_Jobs = Annotated[
+    int, typer.Option("--jobs", "-j", metavar="N", min=1, max=transfer_jobs_max, help="Files copied at once.")
+]
+_TransferJson = Annotated[bool, typer.Option("--json", help="One JSON object a file, and a summary.")]
 
 
 def ls(
@@ -58,30 +72,40 @@ def stat(
 def put(
     sources: Annotated[list[str], typer.Argument(metavar="LOCAL", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="DEST", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")] = False,
+    force: _Force = False,
+    resume: _Resume = False,
+    jobs: _Jobs = transfer_jobs_default,
+    as_json: _TransferJson = False,
+    _recursive: _Anyway = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Copy local files and directories in.
 
     A LOCAL of - is standard input.
     """
+    from .transfers import TransferStyle
     from .upload import put
 
     with open_session("put", coordinator) as session:
-        put(session, sources, target, force=force)
+        put(session, sources, target, TransferStyle(force, resume, jobs, as_json))
 
 
 def get(
     sources: Annotated[list[str], typer.Argument(metavar="REMOTE", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="LOCAL", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")] = False,
+    force: _Force = False,
+    resume: _Resume = False,
+    jobs: _Jobs = transfer_jobs_default,
+    as_json: _TransferJson = False,
+    _recursive: _Anyway = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Copy files and directories out."""
     from .download import get
+    from .transfers import TransferStyle
 
     with open_session("get", coordinator) as session:
-        get(session, sources, target, force=force)
+        get(session, sources, target, TransferStyle(force, resume, jobs, as_json))
 
 
 def cat(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:

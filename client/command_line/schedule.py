@@ -96,6 +96,6 @@ def _grants(schedule: Schedule) -> Table:
             human_size(each.bytes),
             " > ".join(each.pipeline),
             f"{each.waited_s:.1f} s",
-            f"{each.granted_s_ago:.1f} s ago{', idle' if each.trickles else ''}",
+            f"{each.granted_s_ago:.1f} s ago{', idle' if each.idle else ''}",
         )
     return table

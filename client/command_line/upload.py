@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from peacefs.client.control.values import FileStatus
+from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.limits import fast_lane_bytes_max
+
 from .copying import copy
 from .progress import TransferProgress, transfer_progress
 from .session import FilePlace, Session
+from .transfers import FileCopy, TransferOutcome, Transfers, TransferStyle
 
 _STDIN = "-"
 
 
-def put(session: Session, sources: Sequence[str], target: str, *, force: bool) -> None:
-    """Copies each source to `target`, or into it when it is a directory. `force` replaces files that are there.
+def put(session: Session, sources: Sequence[str], target: str, style: TransferStyle) -> None:
+    """Copies each source to `target`, or into it when it is a directory.
 
     Each file appears whole when all of it is on datanodes' disks, or not at all.
     """
@@ -25,52 +31,93 @@ def put(session: Session, sources: Sequence[str], target: str, *, force: bool) -
     if len(sources) > 1 and not into:
         session.errors.say(target, "No such file or directory" if status is None else "Is not a directory")
         return
-    with transfer_progress() as progress:
-        upload = _Upload(session, progress, force)
+    with transfer_progress() as progress, Transfers(session.errors, progress, style) as transfers:
+        upload = _Upload(transfers, style)
         for source in sources:
-            with session.errors.about(goal.text if source == _STDIN else source):
+            with transfers.about(goal.text if source == _STDIN else source):
                 if not source:
-                    session.errors.say(source, "No such file or directory")
+                    transfers.say(source, "No such file or directory")
                 elif source == _STDIN:
-                    upload.standard_input(goal)
+                    upload.standard_input(goal, progress)
                 else:
                     local = Path(source)
-                    upload.tree(local, goal.child(local.absolute().name) if into else goal, ())
+                    place = goal.child(local.absolute().name) if into else goal
+                    upload.tree(local, place, place.status() if style.resume else None, ())
 
 
 class _Upload:
-    def __init__(self, session: Session, progress: TransferProgress, force: bool) -> None:
-        self._errors = session.errors
-        self._progress = progress
-        self._force = force
+    def __init__(self, transfers: Transfers, style: TransferStyle) -> None:
+        self._transfers = transfers
+        self._style = style
 
-    def tree(self, local: Path, place: FilePlace, above: tuple[tuple[int, int], ...]) -> None:
-        """A file, or a directory with all that is in it. `above` are the directories that lead here."""
+    def tree(
+        self, local: Path, place: FilePlace, there: FileStatus | None, above: tuple[tuple[int, int], ...]
+    ) -> None:
+        """A file, or a directory with all that is in it. `above` are the directories that lead here.
+
+        `there` is known of the target where the transfer resumes.
+        """
         found = local.stat()
         if stat.S_ISREG(found.st_mode):
-            self._file(local, found.st_size, place)
+            self._file(local, found.st_size, place, there, in_tree=bool(above))
         elif not stat.S_ISDIR(found.st_mode):
-            self._errors.say(str(local), "Is neither a file nor a directory")
+            self._transfers.say(str(local), "Is neither a file nor a directory")
         elif (identity := (found.st_dev, found.st_ino)) in above:
-            self._errors.say(str(local), "Is a link to a directory that it lies in")
+            self._transfers.say(str(local), "Is a link to a directory that it lies in")
         else:
-            with self._errors.about(place.text):
+            with self._transfers.about(place.text):
                 place.files.mkdirs(place.path)
+                entries = self._entries(place)
                 for child in sorted(local.iterdir()):
-                    with self._errors.about(str(child)):
-                        self.tree(child, place.child(child.name), (*above, identity))
+                    with self._transfers.about(str(child)):
+                        self.tree(child, place.child(child.name), entries.get(child.name), (*above, identity))
 
-    def standard_input(self, place: FilePlace) -> None:
-        self._progress.name(place.name)
-        with place.files.open_for_writing(place.path, overwrite=self._force, make_parents=False) as sink:
-            copy(sys.stdin.buffer, sink, self._progress)
+    def _entries(self, place: FilePlace) -> dict[str, FileStatus]:
+        if not self._style.resume:
+            return {}
+        try:
+            return {entry.name: entry for entry in place.files.list(place.path)}
+        except FileNotFound:
+            return {}
 
-    def _file(self, local: Path, size: int, place: FilePlace) -> None:
-        self._progress.name(local.name)
-        self._progress.expect(size)
-        with (
-            local.open("rb") as source,
-            self._errors.about(place.text),
-            place.files.open_for_writing(place.path, overwrite=self._force, make_parents=False) as sink,
-        ):
-            copy(source, sink, self._progress)
+    def standard_input(self, place: FilePlace, progress: TransferProgress) -> None:
+        progress.name(place.name)
+        with place.files.open_for_writing(place.path, overwrite=self._style.force, make_parents=False) as sink:
+            copy(sys.stdin.buffer, sink, progress)
+
+    def _file(self, local: Path, size: int, place: FilePlace, there: FileStatus | None, *, in_tree: bool) -> None:
+        def run(progress: TransferProgress) -> TransferOutcome:
+            return self._copy(local, place, there, progress, in_tree=in_tree)
+
+        self._transfers.begin(FileCopy(str(local), place.text, size, place.text, run))
+
+    def _copy(
+        self,
+        local: Path,
+        place: FilePlace,
+        there: FileStatus | None,
+        progress: TransferProgress,
+        *,
+        in_tree: bool,
+    ) -> TransferOutcome:
+        progress.name(local.name)
+        with local.open("rb") as source:
+            # Before the first byte is read: what changes after that shows by the time.
+            found = os.fstat(source.fileno())
+            modified_ms = found.st_mtime_ns // 1_000_000
+            if there is not None and (there.length, there.modified_ms) == (found.st_size, modified_ms):
+                progress.advance(found.st_size)
+                return TransferOutcome.UNCHANGED
+            overwrite = self._style.force or self._style.resume
+            data = source.read(fast_lane_bytes_max + 1) if in_tree else b""
+            if in_tree and len(data) <= fast_lane_bytes_max:
+                # One call. Its directory has just been made.
+                place.files.write(place.path, data, overwrite=overwrite)
+                progress.advance(len(data))
+            else:
+                source.seek(0)
+                with place.files.open_for_writing(place.path, overwrite=overwrite, make_parents=False) as sink:
+                    copy(source, sink, progress)
+        if self._style.resume:
+            place.files.set_times(place.path, modified_ms=modified_ms)
+        return TransferOutcome.COPIED

@@ -1,4 +1,4 @@
-"""A client's requests to the coordinator: names over WebHDFS, chunks over REST.
+"""A client's requests about the cluster, over REST; those about names are in `names`.
 
 Knows no datanode and moves no file data. Everything here is safe to repeat, and is repeated (`coordinator_http`).
 """
@@ -8,57 +8,35 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
-import socket
-import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
-from peacefs.protocol.ids import new_request_id, show
+from peacefs.protocol.ids import show
 from peacefs.protocol.limits import (
-    copy_timeout_s,
     plan_queue_timeout_s,
     plan_timeout_s,
 )
 from peacefs.protocol.messages import (
     Allocated,
-    Leased,
 )
-from peacefs.protocol.values.attribute_values import Encoding, decode, encode
 from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_chunk_id
-from peacefs.protocol.values.copied_tree import CopiedTree
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 from peacefs.topology.network_view import NetworkView
 
 from .http import CoordinatorHttp
 from .values import (
-    Attribute,
-    ContentSummary,
-    FileStatus,
-    PageReply,
-    QuotaUsage,
     SnapshotDifference,
     SnapshotDiffReport,
-    StatusReply,
 )
 
 S = TypeVar("S")
-
-#: An extended attribute may be new, and may be there.
-ATTRIBUTE_FLAGS: Final = ("CREATE", "REPLACE")
-
-
-class ListingPage(msgspec.Struct, frozen=True):
-    """Entries in byte order of their names, and how many follow."""
-
-    entries: list[FileStatus]
-    remaining: int
 
 
 def current_user() -> str:
@@ -102,143 +80,17 @@ class CoordinatorApi:
     def close(self) -> None:
         self._http.close()
 
-    # -- names -------------------------------------------------------------------------------------
-
-    def status(self, path: str) -> FileStatus:
-        """Raises FileNotFound."""
-        return self._read(self._webhdfs("GET", path, "GETFILESTATUS"), StatusReply).FileStatus.below(path)
-
-    def pages(self, path: str) -> Iterator[ListingPage]:
-        """A directory page by page; a file lists itself. Raises FileNotFound."""
-        start_after = ""
-        while True:
-            reply = self._read(self._webhdfs("GET", path, "LISTSTATUS_BATCH", startafter=start_after), PageReply)
-            yield ListingPage([entry.below(path) for entry in reply.entries], reply.remaining)
-            if reply.remaining == 0 or not reply.entries:
-                return
-            start_after = reply.entries[-1].path_suffix
-
-    def mkdirs(self, path: str, permission: int = 0o755) -> None:
-        """Makes a directory and its parents; that it is there is fine. Raises FileAlreadyExists, ..."""
-        self._boolean(self._change("PUT", path, "MKDIRS", permission=f"{permission:o}"))
-
-    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        """Moves atomically to exactly `target`. With `overwrite` a file or empty directory there is replaced.
-
-        Raises FileNotFound, FileAlreadyExists, ParentNotDirectory, RenameRefused, ...
-        """
-        options = "OVERWRITE" if overwrite else "NONE"
-        self._change("PUT", source, "RENAME", destination=target, renameoptions=options)
-
-    def exchange(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Names trade what they name, in one commit. Raises FileNotFound, IllegalChange, AccessDenied, ..."""
-        request = {"pairs": pairs, "user": self.user, "request_id": new_request_id()}
-        self._http.ask("POST", "/v1/exchanges", body=msgspec.json.encode(request))
-
-    def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a path; return whether it was there. Raises PathIsNotEmptyDirectory."""
-        return self._boolean(self._change("DELETE", path, "DELETE", recursive=str(recursive).lower()))
-
-    def set_permission(self, path: str, permission: int) -> None:
-        """Raises FileNotFound, AccessDenied."""
-        self._change("PUT", path, "SETPERMISSION", permission=f"{permission:o}")
-
-    def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
-        """None leaves one as it is. Raises FileNotFound, AccessDenied."""
-        self._change("PUT", path, "SETOWNER", owner=owner or "", group=group or "")
-
-    def set_replication(self, path: str, replication: int) -> bool:
-        """False, and nothing is done, for a directory. Raises FileNotFound, AccessDenied, BadRequest."""
-        return self._boolean(self._change("PUT", path, "SETREPLICATION", replication=str(replication)))
-
-    def set_attribute(self, path: str, name: str, value: bytes, flags: Collection[str] = ATTRIBUTE_FLAGS) -> None:
-        """Set an extended attribute, such as `user.colour`.
-
-        Raises PathError for one that is there without the flag REPLACE, or is not without CREATE.
-        """
-        encoded = encode(value, Encoding.HEX)
-        self._change(
-            "PUT", path, "SETXATTR", **{"xattr.name": name, "xattr.value": encoded, "flag": ",".join(flags)}
-        )
-
-    def attributes(self, path: str) -> dict[str, bytes]:
-        """Return the extended attributes that we may see. Raises FileNotFound, AccessDenied."""
-        reply = self._read(self._webhdfs("GET", path, "GETXATTRS", encoding="hex"), dict[str, list[Attribute]])
-        return {each.name: decode(each.value or "") for each in reply["XAttrs"]}
-
-    def remove_attribute(self, path: str, name: str) -> None:
-        """Raises PathError for one that is not there, FileNotFound, AccessDenied."""
-        self._change("PUT", path, "REMOVEXATTR", **{"xattr.name": name})
-
-    def content_summary(self, path: str) -> ContentSummary:
-        """Return what a tree holds. Raises FileNotFound."""
-        reply = self._read(self._webhdfs("GET", path, "GETCONTENTSUMMARY"), dict[str, ContentSummary])
-        return reply["ContentSummary"]
-
-    def trash_minutes(self) -> int:
-        """Return how long the cluster keeps what is moved to the trash; 0: it has none."""
-        answer = self._read(self._webhdfs("GET", "/", "GETSERVERDEFAULTS"), dict[str, dict[str, int]])
-        return answer["FsServerDefaults"].get("trashInterval", 0)
-
-    def set_quota(self, path: str, names: int | None, space: int | None) -> None:
-        """None leaves a limit as it is, -1 takes it away. Raises FileNotFound, AccessDenied, BadRequest."""
-        limits = {"namespacequota": names, "storagespacequota": space}
-        self._change(
-            "PUT", path, "SETQUOTA", **{name: str(limit) for name, limit in limits.items() if limit is not None}
-        )
-
-    def quota_usage(self, path: str) -> QuotaUsage:
-        """Raises FileNotFound, AccessDenied."""
-        return self._read(self._webhdfs("GET", path, "GETQUOTAUSAGE"), dict[str, QuotaUsage])["QuotaUsage"]
-
-    def copy(self, source: str, target: str, *, preserve: bool = False) -> CopiedTree:
-        """Raises FileNotFound, FileAlreadyExists, IllegalChange, AccessDenied, SnapshotRefused, ..."""
-        request = {"source": source, "target": target, "user": self.user, "preserve": preserve}
-        request["request_id"] = new_request_id()
-        body = msgspec.json.encode(request)
-        answer = self._http.ask("POST", "/v1/copies", body=body, answer_timeout_s=copy_timeout_s)
-        return self._read(answer, CopiedTree)
-
     # -- snapshots ---------------------------------------------------------------------------------
 
-    def allow_snapshots(self, path: str) -> None:
-        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        self._change("PUT", path, "ALLOWSNAPSHOT")
-
-    def disallow_snapshots(self, path: str) -> None:
-        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        self._change("PUT", path, "DISALLOWSNAPSHOT")
-
-    def create_snapshot(self, path: str, name: str | None) -> str:
-        """The snapshot's path. Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        answer = self._change("PUT", path, "CREATESNAPSHOT", snapshotname=name or "")
-        return self._read(answer, dict[str, str])["Path"]
-
-    def rename_snapshot(self, path: str, name: str, new_name: str) -> None:
-        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        self._change("PUT", path, "RENAMESNAPSHOT", oldsnapshotname=name, snapshotname=new_name)
-
-    def delete_snapshot(self, path: str, name: str) -> None:
-        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        self._change("DELETE", path, "DELETESNAPSHOT", snapshotname=name)
-
     def snapshot_diff(self, path: str, older: str, newer: str) -> list[SnapshotDifference]:
-        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        answer = self._webhdfs("GET", path, "GETSNAPSHOTDIFF", oldsnapshotname=older, snapshotname=newer)
+        """Raises SnapshotRefused, AccessDenied, FileNotFound.
+
+        Over WebHDFS: no frame holds a million differences.
+        """
+        parameters = {"op": "GETSNAPSHOTDIFF", "user.name": self.user}
+        parameters |= {"oldsnapshotname": older, "snapshotname": newer}
+        answer = self._http.ask("GET", "/webhdfs/v1" + quote(path), params=parameters)
         return self._read(answer, dict[str, SnapshotDiffReport])["SnapshotDiffReport"].diff_list
-
-    def restore_snapshot(self, path: str, name: str) -> None:
-        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        request = {"path": path, "user": self.user, "snapshot": name, "request_id": new_request_id()}
-        self._http.ask("POST", "/v1/snapshots/restore", body=msgspec.json.encode(request))
-
-    def _change(self, method: str, path: str, operation: str, **parameters: str) -> bytes:
-        """Under an id of its own, so that the coordinator does it once however often it is asked."""
-        return self._webhdfs(method, path, operation, requestid=new_request_id(), **parameters)
-
-    def _webhdfs(self, method: str, path: str, operation: str, **parameters: str) -> bytes:
-        parameters = {"op": operation, "user.name": self.user} | parameters
-        return self._http.ask(method, "/webhdfs/v1" + quote(path), params=parameters)
 
     # -- the network -------------------------------------------------------------------------------
 
@@ -262,35 +114,6 @@ class CoordinatorApi:
         """Has them deleted."""
         body = msgspec.json.encode({"chunks": chunks})
         self._http.ask("POST", "/v1/topology/probes/forget", params=self._me, body=body)
-
-    # -- data --------------------------------------------------------------------------------------
-
-    def extend(self, path: str, holder: str) -> Leased:
-        """Takes the lease of a file, in the name of `holder` (see `new_holder`).
-
-        Raises FileNotFound, FileAlreadyExists, AlreadyBeingCreated, ...
-        """
-        body = msgspec.json.encode({"path": path, "user": self.user, "holder": holder})
-        return self._read(self._http.ask("POST", "/v1/files/extend", body=body), Leased)
-
-    def truncate(self, path: str, length: int) -> bool:
-        """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
-        request = {"path": path, "user": self.user, "length": length, "request_id": new_request_id()}
-        return self._boolean(self._http.ask("POST", "/v1/files/truncate", body=msgspec.json.encode(request)))
-
-    def concat(self, target: str, sources: Sequence[str]) -> None:
-        """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
-        request = {"target": target, "sources": sources, "user": self.user, "request_id": new_request_id()}
-        self._http.ask("POST", "/v1/files/concat", body=msgspec.json.encode(request))
-
-    def recover_lease(self, path: str) -> bool:
-        """Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied."""
-        body = msgspec.json.encode({"path": path, "user": self.user})
-        return self._boolean(self._http.ask("POST", "/v1/files/recover-lease", body=body))
-
-    def new_holder(self) -> str:
-        """Return a unique name for a writer as the holder of a lease."""
-        return f"{self.user}@{socket.gethostname()} {uuid.uuid4().hex}"
 
     # -- the cluster -------------------------------------------------------------------------------
 
@@ -366,9 +189,6 @@ class CoordinatorApi:
             answer_timeout_s=2 * (plan_timeout_s + plan_queue_timeout_s),
         )
         return self._read(answer, kind)
-
-    def _boolean(self, answer: bytes) -> bool:
-        return self._read(answer, dict[str, bool]).get("boolean", False)
 
     def _read(self, answer: bytes, kind: type[S]) -> S:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation, from_wire
+from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation, Unauthenticated, from_wire
 from peacefs.protocol.handshake import COORDINATOR
 from peacefs.protocol.limits import client_answer_timeout_s, client_retry_s, control_call_timeout_s
 from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile
@@ -46,11 +46,11 @@ class ControlRpc:
 
     def create(self, request: CreateFile) -> Created:
         """Ask for a token to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
-        return self._ask(request, Created)
+        return self.ask(request, Created)
 
     def open(self, path: str, user: str) -> Opened:
         """Raises FileNotFound, PathIsDirectory, ChunkUnavailable."""
-        return self._ask(OpenFile(path, user), Opened)
+        return self.ask(OpenFile(path, user), Opened)
 
     def call(self, message: Message, timeout_s: float = control_call_timeout_s) -> Message:
         """For `threads.ThreadDriver`. Done within `timeout_s`; a Failure is raised, not returned."""
@@ -60,8 +60,9 @@ class ControlRpc:
     def close(self) -> None:
         self._connections.close_all()
 
-    def _ask(self, message: Message, answer: type[M]) -> M:
-        reply = self._retry_policy.ask(lambda: self._attempt(message, client_answer_timeout_s), client_retry_s)
+    def ask(self, message: Message, answer: type[M], *, answer_timeout_s: float = client_answer_timeout_s) -> M:
+        """One logical request, repeated as `RetryPolicy` has it; no attempt waits longer than the timeout."""
+        reply = self._retry_policy.ask(lambda: self._attempt(message, answer_timeout_s), client_retry_s)
         if not isinstance(reply, answer):
             raise ProtocolViolation(f"{answer.__name__} expected, the coordinator sent {type(reply).__name__}")
         return reply
@@ -83,6 +84,10 @@ class ControlRpc:
         else:
             self._connections.close(connection)
         if isinstance(reply, Failure):
+            is_unknown = reply.code == Unauthenticated.__name__
+            if is_unknown and self._token is not None and self._token.current() != token:
+                # The token in the file has been replaced since it was read.
+                return self._attempt(message, timeout_s)
             raise from_wire(reply.code, reply.message, reply.culprit)
         return reply
 

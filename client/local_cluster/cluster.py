@@ -16,6 +16,7 @@ from typing import Self
 from peacefs.client.control.addresses import CoordinatorAddress
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
+    coordinator_node_port_default,
     local_stop_timeout_s,
 )
 
@@ -30,10 +31,12 @@ class LocalCluster:
     """Use as a context manager, or call `start` and `stop`. Not thread-safe.
 
     `datanodes` None means as many as the directory has (a new one: `limits.local_datanodes_default`); `port` is
-    the coordinator's for HTTP, 0 for a free one. Datanodes take ports from `datanode_port` on, two each, or free
+    the coordinator's for HTTP, 0 for a free one; `node_port` is its port for agents and datanodes, 0 for a free
+    one, None for the one of the run before (of a new directory: the usual one, or with `port` 0 a free one).
+    Datanodes take ports from `datanode_port` on, two each, or free
     ones when it is 0. `coordinator_options` are more options of `peacefs coordinator`. With `tls` all is
     encrypted, with certificates of a CA of the cluster's own. A member that dies stays dead until `restart` is
-    called.
+    called, or a `MemberSupervisor` starts it.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class LocalCluster:
         coordinator_options: Sequence[str] = (),
         *,
         tls: bool = False,
+        node_port: int | None = 0,
     ) -> None:
         self._path = directory
         self._wanted_datanodes = datanodes
@@ -52,6 +56,7 @@ class LocalCluster:
         self._datanode_port = datanode_port
         self._coordinator_options = coordinator_options
         self._tls = tls
+        self._node_port = node_port
         self._claimed: ClusterDirectory | None = None
         self._parent_pipe: tuple[int, int] | None = None
         self._coordinator: Member | None = None
@@ -95,6 +100,16 @@ class LocalCluster:
         return self.address.http
 
     @property
+    def node_address(self) -> str:
+        """For agents and more datanodes: their `--coordinator`."""
+        return f"{self.coordinator.readiness.node_host}:{self.coordinator.readiness.node_port}"
+
+    @property
+    def secret_file(self) -> Path:
+        """For agents and more datanodes: their `--secret-file`."""
+        return self.directory / "coordinator" / "cluster.secret"
+
+    @property
     def webhdfs_uri(self) -> str:
         """For Spark: paths follow it directly."""
         return self.address.webhdfs
@@ -107,24 +122,38 @@ class LocalCluster:
         Raises StartupError, and leaves nothing running, when one fails, or does nothing at all for
         `limits.local_start_timeout_s` and is not ready.
         """
-        assert self._claimed is None, "the cluster is running"
-        self._claimed = ClusterDirectory.claim(self._path, self._wanted_datanodes)
+        self.begin()
         try:
-            if self._tls:
-                self._make_certificates()
-            self._parent_pipe = os.pipe()
-            self._coordinator = self._member("coordinator", self._coordinator_arguments)
-            self._coordinator.start()
-            self._coordinator.await_ready()
-            for number in range(1, self._claimed.datanodes + 1):
-                self.datanodes.append(self._member(f"datanode-{number}", self._datanode_arguments(number)))
-                self.datanodes[-1].start()
             for datanode in self.datanodes:
                 datanode.await_ready()
         except BaseException:
             self.stop()
             raise
         return self
+
+    def begin(self) -> None:
+        """Starts all members and waits for the coordinator alone; the datanodes are on their way.
+
+        Raises StartupError, and leaves nothing running, when the coordinator does not start.
+        """
+        assert self._claimed is None, "the cluster is running"
+        self._claimed = ClusterDirectory.claim(self._path, self._wanted_datanodes)
+        try:
+            if self._node_port is None:
+                usual = coordinator_node_port_default if self._port else 0
+                self._node_port = self._claimed.node_port or usual
+            if self._tls:
+                self._make_certificates()
+            self._parent_pipe = os.pipe()
+            self._coordinator = self._member("coordinator", self._coordinator_arguments)
+            self._coordinator.start()
+            self._claimed.keep_node_port(self._coordinator.await_ready().node_port)
+            for number in range(1, self._claimed.datanodes + 1):
+                self.datanodes.append(self._member(f"datanode-{number}", self._datanode_arguments(number)))
+                self.datanodes[-1].start()
+        except BaseException:
+            self.stop()
+            raise
 
     def restart(self, member: Member) -> None:
         """Starts a member that has ended, with its data and ports, and waits until it is of use.
@@ -183,7 +212,7 @@ class LocalCluster:
             f"--dir={self._claimed.member('coordinator')}",
             f"--host={_HOST}",
             f"--port={before.http_port if before else self._port}",
-            f"--node-port={before.node_port if before else 0}",
+            f"--node-port={before.node_port if before else self._node_port or 0}",
             *self._tls_options(),
             *self._coordinator_options,
         ]
@@ -208,13 +237,12 @@ class LocalCluster:
     def _datanode_arguments(self, number: int) -> Callable[[MemberReady | None], Sequence[str]]:
         def arguments(before: MemberReady | None) -> Sequence[str]:
             assert self._claimed is not None
-            coordinator = self.coordinator.readiness
             first_port = self._datanode_port + 2 * (number - 1) if self._datanode_port else 0
             return [
                 "datanode",
                 f"--dir={self._claimed.member(f'datanode-{number}')}",
-                f"--coordinator={coordinator.node_host}:{coordinator.node_port}",
-                f"--secret-file={self._claimed.member('coordinator') / 'cluster.secret'}",
+                f"--coordinator={self.node_address}",
+                f"--secret-file={self.secret_file}",
                 # By turns, so that the racks of old datanodes stay when the cluster grows.
                 f"--rack=/rack-{2 - number % 2}",
                 f"--host={_HOST}",

@@ -1,6 +1,7 @@
 """The directory of a local cluster: who may use it, and what lies where.
 
     cluster.json        marks the directory as ours and says how many datanodes it has
+    ports.json          the port for agents and datanodes, which stays the same
     coordinator/        the coordinator's directory
     datanode-1/ ...     the datanodes' directories
     logs/*.log          what each member says; the log of the run before is kept as *.log.1
@@ -24,6 +25,7 @@ from peacefs.protocol.limits import local_datanodes_default, local_datanodes_max
 _FORMAT = 1
 # Left behind by a launcher that died while it made the directory.
 _STAGED = "cluster.json.new"
+_PORTS = "ports.json"
 _POLL_S = 0.05
 
 
@@ -76,6 +78,31 @@ class ClusterDirectory:
         log.touch(mode=0o600)
         return log
 
+    @property
+    def node_port(self) -> int | None:
+        """The port for agents and datanodes of the run before; None in a new directory. Raises StartupError."""
+        ports = self.path / _PORTS
+        try:
+            found = json.loads(ports.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            found = None
+        except OSError as error:
+            raise StartupError(f"cannot read {ports}: {error.strerror}") from None
+        match found:
+            case {"node_port": int(port)} if 0 < port < 65536:
+                return port
+        raise StartupError(f"{ports} is damaged: remove it, or say --node-port")
+
+    def keep_node_port(self, port: int) -> None:
+        """Remember it for the next run. Raises StartupError."""
+        ports = self.path / _PORTS
+        try:
+            _write(ports, {"node_port": port}, self.lock_descriptor)
+        except OSError as error:
+            raise StartupError(f"cannot write {ports}: {error.strerror}") from None
+
     def release(self) -> None:
         os.close(self.lock_descriptor)
 
@@ -119,7 +146,7 @@ def _recognise(path: Path) -> int | None:
 
 def _is_ours(entry: Path) -> bool:
     # Members mend what is in their own directories.
-    return entry.name in ("cluster.json", "logs")
+    return entry.name in ("cluster.json", _PORTS, "logs")
 
 
 def _decide(path: Path, had: int | None, asked: int | None) -> int:
@@ -135,10 +162,14 @@ def _decide(path: Path, had: int | None, asked: int | None) -> int:
 
 
 def _mark(path: Path, datanodes: int, directory: int) -> None:
-    staged = path / _STAGED
+    _write(path / "cluster.json", {"format": _FORMAT, "datanodes": datanodes}, directory)
+
+
+def _write(path: Path, contents: dict[str, int], directory: int) -> None:
+    staged = path.with_name(f"{path.name}.new")
     with open(staged, "w", opener=private_files.opener) as file:
-        json.dump({"format": _FORMAT, "datanodes": datanodes}, file)
+        json.dump(contents, file)
         file.flush()
         os.fsync(file.fileno())
-    staged.replace(path / "cluster.json")
+    staged.replace(path)
     os.fsync(directory)

@@ -76,6 +76,9 @@ class Member:
         self._process: subprocess.Popen[bytes] | None = None
         self._ready_pipe: int | None = None
         self._readiness: MemberReady | None = None
+        # The start that is under way.
+        self._received = b""
+        self._life: SignsOfLife | None = None
         self.log: Path | None = None
 
     # -- what it is ----------------------------------------------------------------------------------
@@ -95,6 +98,11 @@ class Member:
     def node(self) -> str:
         """The id of a datanode; empty for the coordinator."""
         return self.readiness.node
+
+    @property
+    def is_starting(self) -> bool:
+        """Return whether it was started and has not said yet that it is ready, nor was given up."""
+        return self._ready_pipe is not None
 
     @property
     def alive(self) -> bool:
@@ -132,7 +140,10 @@ class Member:
         self._drop_ready_pipe()
         self.log = self._new_log()
         reading, writing = os.pipe()
-        self._ready_pipe = reading
+        self._ready_pipe, self._received = reading, b""
+        self._life = SignsOfLife(
+            time.monotonic(), silence_s=local_start_timeout_s, longest_s=local_start_longest_s
+        )
         command = [
             *self._prefix,
             *self._program,
@@ -159,23 +170,41 @@ class Member:
 
         Raises StartupError with the member's own last words.
         """
+        while (ready := self.poll_ready(_LOOK_S)) is None:
+            pass
+        return ready
+
+    def poll_ready(self, wait_s: float = 0.0) -> MemberReady | None:
+        """Return its message if it comes within `wait_s`; None while it is waited for. Raises as `await_ready`."""
         assert self._ready_pipe is not None, f"{self.name} was not started"
-        life = SignsOfLife(time.monotonic(), silence_s=local_start_timeout_s, longest_s=local_start_longest_s)
-        line = _read_line(self._ready_pipe, lambda: self._gives_no_sign(life))
-        self._drop_ready_pipe()
-        if line is None:
+        assert self._life is not None
+        if not self._received_line(wait_s):
+            now_s = time.monotonic()
+            self._life.seen(now_s, processor_s=processor_s(self.pid))
+            if not self._life.is_given_up(now_s):
+                return None
+            self._drop_ready_pipe()
             raise StartupError(f"{self.name} did not become ready in time: {self.log} says why")
-        if not line.endswith(b"\n"):
+        self._drop_ready_pipe()
+        if not self._received.endswith(b"\n"):
             # The pipe closed without a word: the process is ending.
             self.await_end(time.monotonic() + local_stop_timeout_s)
             raise StartupError(f"{self.name} did not start: {self._complaint() or 'it said nothing'}")
-        self._readiness = msgspec.json.decode(line, type=MemberReady)
+        self._readiness = msgspec.json.decode(self._received, type=MemberReady)
         return self._readiness
 
-    def _gives_no_sign(self, life: SignsOfLife) -> bool:
-        now_s = time.monotonic()
-        life.seen(now_s, processor_s=processor_s(self.pid))
-        return life.is_given_up(now_s)
+    def _received_line(self, wait_s: float) -> bool:
+        """Take what the pipe has; return whether it has come to the end of a line, or to its own."""
+        assert self._ready_pipe is not None
+        until_s = time.monotonic() + wait_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._ready_pipe, selectors.EVENT_READ)
+            while selector.select(max(0.0, until_s - time.monotonic())):
+                piece = os.read(self._ready_pipe, 4096)
+                self._received += piece
+                if not piece or self._received.endswith(b"\n"):
+                    return True
+        return False
 
     def terminate(self) -> None:
         """Asks it to stop; `await_end` tells when it has."""
@@ -203,20 +232,3 @@ class Member:
         if self._ready_pipe is not None:
             os.close(self._ready_pipe)
             self._ready_pipe = None
-
-
-def _read_line(pipe: int, is_over: Callable[[], bool]) -> bytes | None:
-    """Read from the pipe up to a newline or its end; None when `is_over`, called now and then, is true first."""
-    received = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        while not received.endswith(b"\n"):
-            if not selector.select(_LOOK_S):
-                if is_over():
-                    return None
-                continue
-            piece = os.read(pipe, 4096)
-            if not piece:
-                break
-            received += piece
-    return received

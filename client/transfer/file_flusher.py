@@ -12,7 +12,16 @@ from typing import NamedTuple
 from peacefs.protocol.ids import ChunkId, new_request_id
 from peacefs.protocol.limits import flush_merge_bytes_max
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
-from peacefs.protocol.messages import Allocated, Completed, CompleteFile, Flushed, FlushFile, WrittenChunk
+from peacefs.protocol.messages import (
+    Allocated,
+    Completed,
+    CompleteFile,
+    Done,
+    Flushed,
+    FlushFile,
+    RenewLease,
+    WrittenChunk,
+)
 from peacefs.protocol.runtime import effects as fx
 
 from .byte_stream import ByteStream
@@ -40,40 +49,89 @@ class FileFlusher:
         *,
         has_lease: bool = False,
         hop_timeout_s: float = default_hop_timeout_s,
+        merge_bytes: int = flush_merge_bytes_max,
     ) -> None:
         self._token = token
         self._allocated = allocated
         self._chunk_bytes = chunk_bytes
-        self._holder = holder
+        self.holder = holder
         self._grant_client = grant_client
         self._hop_timeout_s = hop_timeout_s
-        self._tail = FlushedTail(min(flush_merge_bytes_max, chunk_bytes))
+        self._tail = FlushedTail(min(merge_bytes, chunk_bytes))
         self._long_part: Written | None = None
         #: The chunks of the part that was written last and is not published.
         self._chunks: list[ChunkId] = []
+        #: A flush whose answer has not come, and its bytes unless it was a long part.
+        self._unanswered: tuple[FlushFile, bytes | None] | None = None
         self.has_lease = has_lease
+        #: Of the chunks that were written; None before the first.
+        self.fewest_replicas: int | None = None
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Return whether a flush failed after its bytes were written: another one asks for it once more."""
+        return self._unanswered is not None
+
+    @property
+    def tail_bytes(self) -> int:
+        """Return how many bytes that were flushed are kept, to be written anew with what follows."""
+        return self._tail.held_bytes
+
+    def forget_tail(self) -> None:
+        """Keep none of them: what follows becomes chunks of its own."""
+        self._tail.forget()
+
+    def publish_name(self) -> fx.Steps[None]:
+        """Have a new file appear, empty as yet; also while `write` is under way.
+
+        Raises FileAlreadyExists when there is another by now; nothing has changed then.
+        """
+        wanted = FlushFile(self._token, [], self.holder, new_request_id(), unless_there=True)
+        flushed = yield from fx.call(wanted, Flushed)
+        self._token, self._allocated, self.has_lease = flushed.token, flushed.allocated, True
+
+    def renew(self, timeout_s: float) -> fx.Steps[None]:
+        """Say that the writer is there. Raises LeaseExpired."""
+        yield from fx.call(RenewLease(self._token), Done, timeout_s=timeout_s)
 
     def write(self, source: ByteStream) -> fx.Steps[None]:
         """A long part, until the stream ends; to be published by what comes next."""
         self._long_part = yield from self._write(source)
 
     def flush(self, part: bytes) -> fx.Steps[None]:
-        """Publishes a part, or (with no bytes) the one that was written."""
+        """Publishes a part, or (with no bytes) the one that was written.
+
+        After an error that may pass another flush or `complete` asks for the same once more, and then goes on.
+        """
+        yield from self._ask_again()
         written, replaced, data = yield from self._write_part(part)
-        wanted = FlushFile(self._token, written.chunks, self._holder, new_request_id(), replaced)
+        wanted = FlushFile(self._token, written.chunks, self.holder, new_request_id(), replaced)
+        self._unanswered, self._long_part = (wanted, data), None
+        yield from self._ask_again()
+
+    def _ask_again(self) -> fx.Steps[None]:
+        if self._unanswered is None:
+            return
+        wanted, data = self._unanswered
         flushed = yield from fx.call(wanted, Flushed)
         if data is None:
             self._tail.forget()
         else:
-            self._tail.flushed(written.chunks, data)
-        self._token, self._allocated, self._long_part = flushed.token, flushed.allocated, None
-        self._chunks = []
+            self._tail.flushed(wanted.chunks, data)
+        self._token, self._allocated = flushed.token, flushed.allocated
+        self._unanswered, self._chunks = None, []
         self.has_lease = True
 
     def complete(self, part: bytes) -> fx.Steps[None]:
         """The same, and the file is finished."""
+        yield from self._ask_again()
         written, replaced, _data = yield from self._write_part(part)
         yield from fx.call(CompleteFile(self._token, written.chunks, replaced), Completed)
+
+    def write_whole(self, source: ByteStream) -> fx.Steps[None]:
+        """A file that nothing was flushed of: all that the stream brings."""
+        yield from self.write(source)
+        yield from self.complete(b"")
 
     def abandon(self) -> fx.Steps[None]:
         """Abandon the rest; what was published stays, and others may extend it. Raises nothing."""
@@ -101,6 +159,8 @@ class FileFlusher:
             renewal=LeaseRenewal(self._token) if self.has_lease else None,
         )
         self._chunks = [chunk.chunk for chunk in written.chunks]
+        for chunk in written.chunks:
+            self.fewest_replicas = min(self.fewest_replicas or len(chunk.receipts), len(chunk.receipts))
         return written
 
 
@@ -126,6 +186,11 @@ class FlushedTail:
 
     def __bool__(self) -> bool:
         return bool(self._pieces)
+
+    @property
+    def held_bytes(self) -> int:
+        """Return how many bytes are kept."""
+        return sum(len(piece.data) for piece in self._pieces)
 
     def take_in(self, fresh: bytes) -> tuple[list[ChunkId], bytes]:
         """The pieces that a flush of `fresh` replaces, in order, and all the bytes that it is to write."""

@@ -58,6 +58,8 @@ class AuditRecord:
     error: str | None
     request_id: str | None
     seconds: float
+    #: The proxy user that acted for `user`.
+    real_user: str | None = None
 
     def line(self, now_s: float) -> bytes:
         """The record as it is written."""
@@ -68,6 +70,7 @@ class AuditRecord:
             "outcome": outcome,
             "error": self.error,
             "ugi": _short(self.user),
+            **({} if self.real_user is None else {"real": _short(self.real_user)}),
             "auth": self.auth,
             "ip": self.address,
             "cmd": _short(self.operation),

@@ -25,6 +25,7 @@ from .request_metrics import operation_of
 #: Monitors ask for these all the time, as they do for the page that describes REST. Refusals are logged here, too.
 _NOT_TOLD = ("/v1/status", "/v1/openapi.json", "/v1/docs")
 _DENIALS = (401, 403)
+_DENIAL_CODES = ("AccessDenied", "ImpersonationRefused")
 _ERROR_BODY_BYTES_MAX = 64 * 1024
 _OPERATION_CHARACTERS = 64
 
@@ -106,7 +107,7 @@ class AuditedRequests:
     ) -> None:
         exception, code = _error_of(status, answer)
         # Most of HDFS's refusals have this status, also those that are none of rights.
-        allowed = status not in _DENIALS or not (status == 401 or code == "AccessDenied")
+        allowed = status not in _DENIALS or not (status == 401 or code in _DENIAL_CODES)
         is_told = is_webhdfs(scope) or (is_rest and not scope["path"].startswith(_NOT_TOLD))
         if allowed and not is_told:
             return
@@ -118,9 +119,13 @@ class AuditedRequests:
             user, auth = None, "none"
         else:
             user, auth = asked.pop("user"), asked.pop("auth")
+        effective, real_user = scope.get("peacefs.effective-user"), None
+        if effective is not None:
+            user, real_user = effective, user
         self._log.record(
             AuditRecord(
                 user=user,
+                real_user=real_user,
                 auth=auth,
                 address=client_host(scope),
                 protocol="webhdfs" if is_webhdfs(scope) else "rest" if is_rest else "http",

@@ -20,7 +20,7 @@ from peacefs.coordinator.operations.append import AppendFile
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.read import FileLocations
 from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
-from peacefs.protocol.callers.caller import Via, caller_of
+from peacefs.protocol.callers.caller import Via, caller_of, effective_user_of
 from peacefs.protocol.callers.requests import delegation_of
 from peacefs.protocol.errors import PathError, Unsupported
 from peacefs.protocol.ids import new_request_id
@@ -96,6 +96,15 @@ from .webhdfs_policies import PolicyHandlers
 from .webhdfs_snapshots import SnapshotHandlers
 
 _encode_json = msgspec.json.Encoder().encode
+
+
+class _Ticket(Protocol):
+    """Where the data side of an operation is."""
+
+    @property
+    def http_host(self) -> str: ...
+    @property
+    def http_port(self) -> int: ...
 
 
 class WebHdfs:
@@ -247,24 +256,32 @@ class WebHdfs:
                 f"Offset={asked.offset} out of the range [0, {ticket.length}); OPEN, path={asked.path}"
             )
         wanted = ReadFile(asked.path, ticket.token, asked.offset, asked.length)
-        return _redirect(asked, scope, wanted, ticket)
+        return self._redirect(asked, scope, wanted, ticket)
 
     async def _get_checksum(self, asked: GetChecksum, scope: Scope) -> Answer:
         ticket = await self._files.reading.open(asked.path, asked.user, client_host(scope), asked.exclude)
         wanted = SumFile(asked.path, ticket.token, ticket.block_bytes)
-        return _redirect(asked, scope, wanted, ticket)
+        return self._redirect(asked, scope, wanted, ticket)
 
     async def _create(self, asked: Create, scope: Scope) -> Answer:
         file = replace(asked.file, request_id=self._new_request_id())
         ticket = await self._files.writing.create(file, client_host(scope), exclude=asked.exclude, is_shown=True)
         written = WriteFile(asked.path, ticket.token, ticket.allocated.token, header(scope, b"host") or "")
-        return _redirect(asked, scope, written, ticket)
+        return self._redirect(asked, scope, written, ticket)
 
     async def _append(self, asked: Append, scope: Scope) -> Answer:
         wanted = AppendFile(asked.path, asked.user, client_host(scope), asked.exclude)
         ticket = await self._files.appending.append(wanted)
         extended = ExtendFile(asked.path, ticket.token)
-        return _redirect(asked, scope, extended, ticket)
+        return self._redirect(asked, scope, extended, ticket)
+
+    def _redirect(self, asked: Redirected, scope: Scope, wanted: Wanted, ticket: _Ticket) -> Answer:
+        caller, proxy_pass = caller_of(scope), None
+        delegation = delegation_of(scope) if caller is not None and caller.via is Via.DELEGATION else None
+        if caller is not None and effective_user_of(scope) is not None:
+            proxy_pass = self._files.proxy_pass(caller.user, wanted.token)
+        url = location(wanted, scope["scheme"], ticket.http_host, ticket.http_port, delegation, proxy_pass)
+        return json_answer({"Location": url}) if asked.direct else empty_answer(307, location=url)
 
     # -- changing ----------------------------------------------------------------------------------
 
@@ -336,22 +353,6 @@ class WebHdfs:
         if self._delegation is None:
             raise Unsupported("this coordinator believes names (--authentication simple): it has given no tokens")
         return self._delegation
-
-
-class _Ticket(Protocol):
-    """The place where the data side of an operation happens."""
-
-    @property
-    def http_host(self) -> str: ...
-    @property
-    def http_port(self) -> int: ...
-
-
-def _redirect(asked: Redirected, scope: Scope, wanted: Wanted, ticket: _Ticket) -> Answer:
-    caller = caller_of(scope)
-    delegation = delegation_of(scope) if caller is not None and caller.via is Via.DELEGATION else None
-    url = location(wanted, scope["scheme"], ticket.http_host, ticket.http_port, delegation)
-    return json_answer({"Location": url}) if asked.direct else empty_answer(307, location=url)
 
 
 def _service(scope: Scope) -> str:

@@ -52,7 +52,8 @@ class DelegationTokens:
         sequence = self._new_sequence()
         max_ms = now_ms + int(delegation_token_max_s * 1000)
         ends_ms = now_ms + int(delegation_token_renewal_s * 1000)
-        what = Identifier(user, renewer, now_ms, max_ms, sequence, self._tokens.key.number)
+        real_user = "" if caller.user == user else caller.user
+        what = Identifier(user, renewer, now_ms, max_ms, sequence, self._tokens.key.number, real_user)
         token = DelegationToken.issue(what, self._tokens.key, self._cluster, service)
         await self._tokens.book.change([DelegationRecord(sequence, user, renewer, ends_ms, max_ms)])
         return token.url_string()

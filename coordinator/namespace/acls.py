@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from peacefs.coordinator.metadata.model import InodeKind
 from peacefs.coordinator.metadata.store import Transaction
+from peacefs.protocol.errors import InvalidAcl
 from peacefs.protocol.values.acl_entries import AclEntry
 
 from . import acl_rules
@@ -46,6 +47,9 @@ def remove_acl(tx: Transaction, path: NamespacePath) -> None:
 
 def _change(tx: Transaction, path: NamespacePath, change: Callable[[Acl], list[AclEntry]]) -> None:
     inode = find_existing(tx, path)
-    entries = change(acl_rules.logical(inode.permission, inode.acl))
-    kept = acl_rules.stored(entries, inode.permission, is_directory=inode.kind is InodeKind.DIRECTORY)
+    try:
+        entries = change(acl_rules.logical(inode.permission, inode.acl))
+        kept = acl_rules.stored(entries, inode.permission, is_directory=inode.kind is InodeKind.DIRECTORY)
+    except InvalidAcl as fault:
+        raise InvalidAcl(f"{fault.message} Path: {path}") from None
     tx.change_inode(inode._replace(permission=kept.permission, acl=kept.acl))

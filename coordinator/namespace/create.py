@@ -34,15 +34,17 @@ class Publication:
     freed: list[ChunkRecord]
 
 
-def check_create(reader: Reader, path: NamespacePath, file: NewFile) -> None:
-    """Raises what HDFS answers to a CREATE that cannot be; what can be now may still fail at completion.
+def check_create(reader: Reader, path: NamespacePath, file: NewFile) -> bool:
+    """Return whether a file is there, to be replaced.
 
-    Where not even a byte has room there is no need to begin.
+    Raises what HDFS answers to a CREATE that cannot be; what can be now may still fail at completion. Where not
+    even a byte has room there is no need to begin.
     """
     check_creatable(path)
     with reader.view():
         way = _place_for_file(reader, path, file)
         _check_room(reader, way, file.replication)
+        return way.is_whole
 
 
 def check_allocation(reader: Reader, path: NamespacePath, written_bytes: int, replication: int) -> None:

@@ -99,6 +99,11 @@ class Callers:
             for user in users:
                 self._groups_of.setdefault(user, set()).add(group)
 
+    @property
+    def are_checked(self) -> bool:
+        """Whether permissions are enforced."""
+        return self._superuser is not None
+
     def of(self, user: str) -> Principal:
         """Raises BadRequest for what nobody can be called."""
         check_account_name("user", user)

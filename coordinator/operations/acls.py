@@ -56,6 +56,7 @@ class AclOperations:
         change: Callable[[Transaction, NamespacePath], None],
     ) -> None:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle(parsed)
 
         def checked(tx: Transaction) -> Applied[None]:
             checks.check_owner(tx, parsed, caller)

@@ -20,7 +20,7 @@ from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.namespace.resolution import check_writer
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import NoDatanodes, PeacefsError
-from peacefs.protocol.ids import ChunkId, new_request_id
+from peacefs.protocol.ids import ChunkId, NodeId, new_request_id
 from peacefs.protocol.limits import read_token_renewable_s, write_token_lifetime_s
 from peacefs.protocol.messages import AbandonLease, Done, FlushFile, Leased, RenewLease, TakeLease, WrittenChunk
 from peacefs.protocol.tokens import FileAppend, FileLease, FileWrite
@@ -62,7 +62,10 @@ class AppendOperations:
     async def append(self, wanted: AppendFile) -> AppendTicket:
         """A datanode near the writer. Takes no lease. Raises FileNotFound, FileAlreadyExists, NoDatanodes."""
         path = changeable_path(wanted.path)
+        await self._ctx.under_construction.settle(path)
         file = self._file_to_extend(path, wanted.user)
+        # A second writer is told at once; the lease is taken by whoever brings the data.
+        self._check_free(path, file.inode, wanted.user)
         await self._ctx.until_ready()
         token = FileAppend(
             expires_s=self._ctx.wall_clock() + write_token_lifetime_s,
@@ -80,27 +83,28 @@ class AppendOperations:
             gateway.registration.http_host, gateway.registration.http_port, self._ctx.signer.sign(token)
         )
 
-    async def take_lease(self, wanted: TakeLease, writer_host: str | None) -> Leased:
-        """For the holder of a token of `append`. Raises as `extend` does."""
+    async def take_lease(self, wanted: TakeLease, writer_host: str | None, link: NodeId | None = None) -> Leased:
+        """For the holder of a token of `append`, a gateway of `link`. Raises as `extend` does."""
         token = self._ctx.signer.verify(wanted.token, FileAppend, self._ctx.wall_clock())
-        return await self.extend(token.path, token.user, wanted.holder, writer_host)
+        return await self.extend(token.path, token.user, wanted.holder, writer_host, link)
 
-    async def extend(self, path: str, user: str, holder: str, writer_host: str | None) -> Leased:
+    async def extend(
+        self, path: str, user: str, holder: str, writer_host: str | None, link: NodeId | None = None
+    ) -> Leased:
         """Gives `holder` the lease of a file that `user` may write, and a first chunk.
 
         Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied, AlreadyBeingCreated, NoDatanodes.
         """
         parsed = changeable_path(path)
+        await self._ctx.under_construction.settle(parsed)
         await self._ctx.until_ready()
         file = self._file_to_extend(parsed, user)
-        recorded = self._ctx.reader.lease(file.inode)
-        what = f"APPEND_FILE {parsed} for {holder}"
-        self._leases.check_free(self._ctx.monotonic(), file.inode, recorded, holder, what)
+        recorded = self._check_free(parsed, file.inode, holder)
         lease = Lease(self._ctx.numbering.next(), holder)
         writer = _writer_with(lease)
         allocated, _head = self._placer.place(file.replication, writer_host, frozenset(), writer)
         # Held from here on, so that nobody else takes it while the commit is under way.
-        self._leases.hold(self._ctx.monotonic(), file.inode, lease)
+        self._leases.hold(self._ctx.monotonic(), file.inode, lease, link)
         try:
             leased = await self._ctx.commit(lambda tx: namespace.take_lease(tx, parsed, file.inode, lease))
         except PeacefsError:
@@ -110,6 +114,13 @@ class AppendOperations:
             log.warning("%s has taken the lease of %s, which %s had left", holder, parsed, recorded.holder)
         token = self.lease_token(str(parsed), leased.inode, lease, leased.replication, new_request_id())
         return Leased(token, allocated, leased.length, leased.block_bytes, leased.replication)
+
+    def _check_free(self, path: NamespacePath, inode: InodeId, holder: str) -> Lease | None:
+        """Raise AlreadyBeingCreated while another has the lease; return the lease that is on record."""
+        recorded = self._ctx.reader.lease(inode)
+        what = f"APPEND_FILE {path} for {holder}"
+        self._leases.check_free(self._ctx.monotonic(), inode, recorded, holder, what)
+        return recorded
 
     def lease_token(self, path: str, inode: InodeId, lease: Lease, replication: int, request_id: str) -> str:
         token = FileLease(
@@ -131,9 +142,9 @@ class AppendOperations:
             namespace.check_extension(self._ctx.reader, inode.inode, 0)
             return inode
 
-    async def renew(self, wanted: RenewLease) -> Done:
+    async def renew(self, wanted: RenewLease, link: NodeId | None = None) -> Done:
         """Raises LeaseExpired."""
-        self.renew_lease(self._ctx.signer.verify(wanted.token, FileLease, self._ctx.wall_clock()))
+        self.renew_lease(self._ctx.signer.verify(wanted.token, FileLease, self._ctx.wall_clock()), link)
         return Done()
 
     async def abandon(self, wanted: AbandonLease) -> Done:
@@ -146,10 +157,10 @@ class AppendOperations:
         self._ctx.perform(core.abandon(core.cluster.assignments.chunks_of(writer), writer))
         return Done()
 
-    def renew_lease(self, token: FileLease) -> None:
-        """The holder of a lease has been heard. Raises LeaseExpired."""
+    def renew_lease(self, token: FileLease, link: NodeId | None = None) -> None:
+        """The holder of a lease has been heard, over `link` if it is a gateway. Raises LeaseExpired."""
         recorded = self._ctx.reader.lease(token.inode)
-        self._leases.renew(self._ctx.monotonic(), token.inode, _lease(token), recorded)
+        self._leases.renew(self._ctx.monotonic(), token.inode, _lease(token), recorded, link)
 
     async def recover_lease(self, path: str, user: str) -> bool:
         """Ends the lease of a file whose writer is dead; one that lives can write no more. Always true: at once.
@@ -157,6 +168,7 @@ class AppendOperations:
         The file ends where the last completed append or flush ended. Raises FileNotFound, AccessDenied, ...
         """
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> InodeId:
             access_checks.check_access(tx, parsed, caller, Access.WRITE)
@@ -178,7 +190,9 @@ class AppendOperations:
         self._leases.release(token.inode, lease)
         return publication
 
-    async def flush(self, token: FileLease, wanted: FlushFile) -> tuple[str, namespace.Publication]:
+    async def flush(
+        self, token: FileLease, wanted: FlushFile, link: NodeId | None = None
+    ) -> tuple[str, namespace.Publication]:
         """Adds the chunks to the file; the writer keeps its lease, with a token that lives anew."""
         lease = _lease(token)
         publication = await self._add(
@@ -186,7 +200,7 @@ class AppendOperations:
                 token.path, token.inode, lease, wanted.request_id, wanted.chunks, wanted.replaced, keeps_lease=True
             )
         )
-        self.renew_lease(token)
+        self.renew_lease(token, link)
         return self.lease_token(token.path, token.inode, lease, token.replication, token.request_id), publication
 
     async def _add(self, wanted: namespace.AppendToComplete) -> namespace.Publication:
@@ -206,9 +220,9 @@ class AppendOperations:
         """Until `hold`: the lease of a file that is being published while it is written."""
         return self._leases.beginning(lease)
 
-    def hold(self, inode: InodeId, lease: Lease) -> None:
+    def hold(self, inode: InodeId, lease: Lease, link: NodeId | None = None) -> None:
         """The writer of a file that was published while it is being written."""
-        self._leases.hold(self._ctx.monotonic(), inode, lease)
+        self._leases.hold(self._ctx.monotonic(), inode, lease, link)
 
 
 def writer_of(token: FileWrite | FileLease) -> str:

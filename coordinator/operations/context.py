@@ -23,6 +23,8 @@ from peacefs.protocol.tokens import Signer
 
 from .chunk_permits import ChunkPermits
 from .core_driver import CoreDriver, DatanodeSender
+from .leases import Leases
+from .under_construction import UnderConstruction
 from .waiters import Wait, wait_on_loop
 
 T = TypeVar("T")
@@ -62,6 +64,16 @@ class OperationContext:
     def numbering(self) -> Numbering:
         """Draws ids of chunks, versions, leases and runs."""
         return self.core.numbering
+
+    @cached_property
+    def leases(self) -> Leases:
+        """The leases whose holders were heard of lately."""
+        return Leases(self.monotonic())
+
+    @cached_property
+    def under_construction(self) -> UnderConstruction:
+        """The names that were begun over WebHDFS and have not appeared."""
+        return UnderConstruction(self)
 
     @cached_property
     def permits(self) -> ChunkPermits:

@@ -38,6 +38,7 @@ class CopyOperations:
             request_id,
             self._ctx.now_ms(),
         )
+        await self._ctx.under_construction.settle_trees(wanted.source, wanted.target)
         made = await self._ctx.commit(lambda tx: copies.begin_copy(tx, wanted, self._per_commit))
         if isinstance(made, copies.TreeCopy):
             made = await self._grow(made)

@@ -6,7 +6,8 @@ no wire format.
 
 from __future__ import annotations
 
-from peacefs.protocol.limits import reclaim_entries_per_commit
+from peacefs.protocol.limits import reclaim_entries_per_commit, write_token_lifetime_s
+from peacefs.protocol.tokens import ProxyPass
 
 from .acls import AclOperations
 from .append import AppendOperations
@@ -17,7 +18,6 @@ from .copy import CopyOperations
 from .credentials import Credentials
 from .datanode_admin import DatanodeAdmin
 from .fsck import Fsck
-from .leases import Leases
 from .names import Names
 from .placement import ChunkPlacer
 from .probing import ProbeOperations
@@ -46,7 +46,7 @@ class Files:
     ) -> None:
         self.callers = context.callers
         placer = ChunkPlacer(context)
-        leases = Leases(context.monotonic())
+        leases = context.leases
         self.names = Names(context)
         self.probing = ProbeOperations(context)
         self.appending = AppendOperations(context, placer, leases)
@@ -68,3 +68,9 @@ class Files:
         self.reporting = QueryReports(context)
         self.inspection = Fsck(context)
         self.explanations = ChunkExplanations(context)
+        self._context = context
+
+    def proxy_pass(self, real_user: str, token: str) -> str:
+        """Return what permits a proxy user to use a token that was given to him in the name of another."""
+        expires_s = self._context.wall_clock() + write_token_lifetime_s
+        return self._context.signer.sign(ProxyPass.of(expires_s, real_user, token))

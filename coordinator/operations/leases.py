@@ -16,13 +16,24 @@ from dataclasses import dataclass
 
 from peacefs.coordinator.metadata.model import InodeId, Lease
 from peacefs.protocol.errors import AlreadyBeingCreated, LeaseExpired
+from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import lease_s
+
+
+@dataclass(frozen=True, slots=True)
+class HoldersUpload:
+    """A body that comes through a gateway, which holds the lease by this name."""
+
+    node: NodeId
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
     lease: Lease
     heard_s: float
+    #: The datanode whose gateway holds it, if one does.
+    node: NodeId | None = None
 
 
 class Leases:
@@ -60,17 +71,24 @@ class Leases:
                 f"Failed to {what} because this file lease is currently owned by {lease.holder}"
             )
 
-    def hold(self, now_s: float, inode: InodeId, lease: Lease) -> None:
+    def hold(self, now_s: float, inode: InodeId, lease: Lease, node: NodeId | None = None) -> None:
         """The lease has a new holder, or another number."""
         self._held.pop(inode, None)
-        self._held[inode] = _Held(lease, now_s)
+        self._held[inode] = _Held(lease, now_s, node)
 
-    def renew(self, now_s: float, inode: InodeId, lease: Lease, recorded: Lease | None) -> None:
+    def upload_of(self, inode: InodeId) -> HoldersUpload | None:
+        """Return the upload through a gateway that has the lease, if that is how the file is written."""
+        held = self._held.get(inode)
+        return None if held is None or held.node is None else HoldersUpload(held.node, held.lease.holder)
+
+    def renew(
+        self, now_s: float, inode: InodeId, lease: Lease, recorded: Lease | None, node: NodeId | None = None
+    ) -> None:
         """The holder is there. Raises LeaseExpired if the lease is no more."""
         held = self._held.get(inode)
         if recorded != lease or (held is not None and held.lease != lease):
             raise LeaseExpired(f"Client (={lease.holder}) is not the lease owner any more (inode {inode})")
-        self.hold(now_s, inode, lease)
+        self.hold(now_s, inode, lease, node or (held.node if held is not None else None))
 
     def release(self, inode: InodeId, lease: Lease) -> None:
         """The holder is done. Does nothing if somebody else has it."""

@@ -38,6 +38,13 @@ class Names:
 
     async def status(self, path: str, user: str) -> InodeStatus:
         parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle(parsed)
+        status = self._status(parsed, caller)
+        if await self._ctx.under_construction.flush(status.inode):
+            status = self._status(parsed, caller)
+        return status
+
+    def _status(self, parsed: NamespacePath, caller: Principal) -> InodeStatus:
         with self._ctx.reader.view():
             place = self._locate(parsed, caller)
             if place is None:
@@ -47,6 +54,7 @@ class Names:
 
     async def list_page(self, path: str, user: str, start_after: str | None, limit: int) -> ListPage:
         parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle_listing(parsed)
         with self._ctx.reader.view():
             place = self._locate(parsed, caller)
             if place is None:
@@ -56,6 +64,7 @@ class Names:
 
     async def content_summary(self, path: str, user: str) -> TreeSummary:
         parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle_trees(parsed)
         with self._ctx.reader.view():
             place = self._locate(parsed, caller)
         if place is None:
@@ -68,6 +77,7 @@ class Names:
     async def check_access(self, path: str, user: str, access: Access) -> None:
         """Raises AccessDenied, FileNotFound."""
         parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle(parsed)
         with self._ctx.reader.view():
             place = self._locate(parsed, caller)
             if place is None:
@@ -87,6 +97,7 @@ class Names:
         self, path: str, user: str, permission: int, request_id: str = "", unmasked: int | None = None
     ) -> bool:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> Applied[bool]:
             checks.check_mkdirs(tx, parsed, caller)
@@ -98,6 +109,7 @@ class Names:
     async def rename(self, source: str, target: str, user: str, mode: RenameMode, request_id: str = "") -> bool:
         source_path, target_path = changeable_path(source), changeable_path(target)
         caller = self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle_trees(source_path, target_path)
 
         def change(tx: Transaction) -> Applied[bool]:
             checks.check_rename(tx, source_path, target_path, caller, mode)
@@ -113,6 +125,7 @@ class Names:
         """All in one commit."""
         parsed = [(changeable_path(one), changeable_path(other)) for one, other in pairs]
         caller = self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle_trees(*(path for pair in parsed for path in pair))
 
         def change(tx: Transaction) -> Applied[None]:
             for one, other in parsed:
@@ -124,6 +137,7 @@ class Names:
 
     async def delete(self, path: str, recursive: bool, user: str, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle_trees(parsed)
         key = RequestKey(request_id, ("delete", str(parsed), recursive, user))
         rights = RemovalRights(self._ctx, parsed, caller)
 
@@ -135,6 +149,8 @@ class Names:
             return Applied(result.done, result.freed)
 
         if recursive and cached_reply(self._ctx.reader, key) is None:
+            # HDFS asks for the right to remove the name first, and says so.
+            checks.check_delete(self._ctx.reader, parsed, caller)
             await rights.look()
         deleted = await rights.commit(lambda tx: run_once(tx, key, self._ctx.now_ms(), change))
         self._ctx.free(deleted.chunks)
@@ -145,6 +161,7 @@ class Names:
         self, path: str, user: str, modified_ms: int | None, accessed_ms: int | None, request_id: str = ""
     ) -> None:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> Applied[None]:
             checks.check_access(tx, parsed, caller, Access.WRITE)
@@ -157,6 +174,7 @@ class Names:
 
     async def set_permission(self, path: str, user: str, permission: int, request_id: str = "") -> None:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> Applied[None]:
             checks.check_owner(tx, parsed, caller)
@@ -169,6 +187,7 @@ class Names:
         self, path: str, user: str, owner: str | None, group: str | None, request_id: str = ""
     ) -> None:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> Applied[None]:
             checks.check_set_owner(tx, parsed, caller, owner, group)
@@ -179,6 +198,7 @@ class Names:
 
     async def set_replication(self, path: str, user: str, replication: int, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle(parsed)
         wanted = checked_replication(replication, parsed)
 
         def change(tx: Transaction) -> Applied[bool]:

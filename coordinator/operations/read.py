@@ -21,7 +21,7 @@ from peacefs.coordinator.metadata.model import FileChunk, InodeId, InodeKind, In
 from peacefs.coordinator.metadata.store import ROOT
 from peacefs.coordinator.namespace import access_checks, snapshots
 from peacefs.coordinator.namespace import operations as namespace
-from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
 from peacefs.coordinator.namespace.permissions import Access
 from peacefs.protocol.errors import (
     AccessDenied,
@@ -193,14 +193,19 @@ class ReadOperations:
 
     async def _opened(self, path: str, user: str) -> _OpenedFile:
         """The file as it is when this returns; nothing may be awaited before the replicas are looked up."""
+        parsed = parse_path(path)
+        await self._ctx.under_construction.settle(parsed)
         if not self._ctx.is_ready:
             # A file that cannot be opened is refused at once.
-            self._open(path, user)
+            self._open(path, parsed, user)
             await self._ctx.until_ready()
-        return self._open(path, user)
+        opened = self._open(path, parsed, user)
+        if await self._ctx.under_construction.flush(opened.status.inode):
+            opened = self._open(path, parsed, user)
+        return opened
 
-    def _open(self, path: str, user: str) -> _OpenedFile:
-        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+    def _open(self, path: str, parsed: NamespacePath, user: str) -> _OpenedFile:
+        caller = self._ctx.callers.of(user)
         with self._ctx.reader.view():
             access_checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)
             place = snapshots.locate(self._ctx.reader, parsed)

@@ -54,6 +54,7 @@ class SnapshotOperations:
 
     async def create(self, path: str, user: str, name: str | None, request_id: str = "") -> str:
         """The path of the snapshot; without a name it gets one from the clock."""
+        await self._ctx.under_construction.settle_trees(snapshots.changeable_path(path))
         now_ms = self._ctx.now_ms()
         named = name or snapshots.default_name(now_ms)
 
@@ -109,6 +110,7 @@ class SnapshotOperations:
         key = RequestKey(request_id, ("restore snapshot", path, user, name))
         if cached_reply(self._ctx.reader, key) is not None:
             return
+        await self._ctx.under_construction.settle_trees(parsed)
         rights = RemovalRights(self._ctx, parsed, caller)
         await rights.look()
         job = await self._ctx.commit(lambda tx: self._begin(tx, parsed, caller, name))

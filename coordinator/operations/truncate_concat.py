@@ -30,6 +30,7 @@ class TruncateConcat:
         """Always true: there is nothing to be waited for. Raises IllegalChange, AlreadyBeingCreated, ..."""
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
         key = RequestKey(request_id, ("truncate", str(parsed), length, user))
+        await self._ctx.under_construction.settle(parsed)
         with self._ctx.reader.view():
             if cached_reply(self._ctx.reader, key) is not None:
                 return True
@@ -49,6 +50,7 @@ class TruncateConcat:
         onto, parsed = changeable_path(target), [changeable_path(source) for source in sources]
         caller = self._ctx.callers.of(user)
         key = RequestKey(request_id, ("concat", str(onto), [str(path) for path in parsed], user))
+        await self._ctx.under_construction.settle(onto, *parsed)
         with self._ctx.reader.view():
             if cached_reply(self._ctx.reader, key) is not None:
                 return

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from peacefs.coordinator.metadata.model import InodeId, Lease
+from peacefs.coordinator.metadata.model import InodeId, InodeKind, Lease
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.create import checked_replication
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
-from peacefs.coordinator.namespace.resolution import check_writer
+from peacefs.coordinator.namespace.resolution import check_writer, follow
 from peacefs.coordinator.namespace.retry_cache import check_request_id
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import (
@@ -106,21 +106,37 @@ class WriteOperations:
         path = changeable_path(file.path)
         check_request_id(file.request_id)
         file = _with_defaults(file, path)
+        under_construction, excluded = self._ctx.under_construction, self._placer.nodes_by_http_name(exclude)
+        under_construction.give_up(path, excluded)
+        await under_construction.settle(path)
         with self._ctx.reader.view():
             access_checks.check_create(self._ctx.reader, path, self._ctx.callers.of(file.user), file.overwrite)
             check_writer(self._ctx.reader, path)
-            namespace.check_create(self._ctx.reader, path, file)
+            if not file.overwrite:
+                self._check_not_under_construction(path, file.user)
+            replaces = namespace.check_create(self._ctx.reader, path, file)
         await self._ctx.until_ready()
         # A stock client sends none; the datanode may still have to repeat the completion.
         file = file if file.request_id else replace(file, request_id=new_request_id())
-        token = FileWrite(self._ctx.wall_clock() + write_token_lifetime_s, file, client_host or "")
-        excluded = failed | self._placer.nodes_by_http_name(exclude)
+        # What replaces a file does so at its end, at once; until then the other is there.
+        may_appear = is_shown and not replaces
+        token = FileWrite(self._ctx.wall_clock() + write_token_lifetime_s, file, client_host or "", may_appear)
         allocated, head = self._placer.place(
-            file.replication, client_host, excluded, writer_of(token), is_shown=is_shown
+            file.replication, client_host, failed | excluded, writer_of(token), is_shown=is_shown
         )
+        if may_appear:
+            under_construction.begin(path, file.request_id, head.id)
         return CreateTicket(
             head.registration.http_host, head.registration.http_port, self._ctx.signer.sign(token), allocated
         )
+
+    def _check_not_under_construction(self, path: NamespacePath, user: str) -> None:
+        """Raise AlreadyBeingCreated, as HDFS does, where somebody is writing a file of this name."""
+        way = follow(self._ctx.reader, path)
+        if way.is_whole and way.deepest.kind is InodeKind.FILE:
+            recorded = self._ctx.reader.lease(way.last)
+            what = f"CREATE_FILE {path} for {user}"
+            self._ctx.leases.check_free(self._ctx.monotonic(), way.last, recorded, "", what)
 
     async def allocate(self, wanted: AllocateChunk, writer_host: str | None) -> Allocated:
         """A further chunk for a file being written, or one in place of a chunk whose pipeline failed."""
@@ -156,6 +172,7 @@ class WriteOperations:
             else:
                 file = token.file
                 publication = await self._ctx.commit(lambda tx: self._publish(tx, file, wanted.chunks))
+                self._ctx.under_construction.end(token.request_id)
             self._take_in(token.path, token.replication, wanted.chunks, publication)
         if isinstance(token, FileLease):
             return Completed(publication.length)
@@ -195,15 +212,15 @@ class WriteOperations:
         placed = self._placer.preallocate(replication, writer_host, writer_with(ahead))
         return Completed(publication.length, placed)
 
-    async def flush(self, wanted: FlushFile, writer_host: str | None) -> Flushed:
-        """As `complete`, but the writer goes on, as the holder of the file's lease."""
+    async def flush(self, wanted: FlushFile, writer_host: str | None, link: NodeId | None = None) -> Flushed:
+        """As `complete`, but the writer, a gateway of `link`, goes on as the holder of the file's lease."""
         token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         await self._verify(wanted.chunks)
         with self._publishing(writer_of(token), wanted.chunks):
             if isinstance(token, FileLease):
-                renewed, publication = await self._append.flush(token, wanted)
+                renewed, publication = await self._append.flush(token, wanted, link)
             else:
-                renewed, publication = await self._publish_open(token, wanted)
+                renewed, publication = await self._publish_open(token, wanted, link)
             self._take_in(token.path, token.replication, wanted.chunks, publication)
         lease = self._ctx.signer.verify(renewed, FileLease, self._ctx.wall_clock())
         try:
@@ -213,17 +230,21 @@ class WriteOperations:
             return Flushed(renewed, publication.length)
         return Flushed(renewed, publication.length, allocated)
 
-    async def _publish_open(self, token: FileWrite, wanted: FlushFile) -> tuple[str, namespace.Publication]:
+    async def _publish_open(
+        self, token: FileWrite, wanted: FlushFile, link: NodeId | None
+    ) -> tuple[str, namespace.Publication]:
         path, drawn = parse_path(token.path), Lease(self._ctx.numbering.next(), wanted.holder)
+        file = replace(token.file, overwrite=False) if wanted.unless_there else token.file
 
         def change(tx: Transaction) -> tuple[namespace.Publication, InodeId, Lease]:
             before = tx.answer(token.request_id) is not None
-            publication = self._publish(tx, token.file, wanted.chunks)
+            publication = self._publish(tx, file, wanted.chunks)
             return publication, *namespace.lease_published(tx, path, drawn, before=before)
 
         with self._append.beginning(drawn):
             publication, inode, lease = await self._ctx.commit(change)
-            self._append.hold(inode, lease)
+            self._append.hold(inode, lease, link)
+        self._ctx.under_construction.end(token.request_id)
         completion = new_request_id()
         return (
             self._append.lease_token(token.path, inode, lease, token.replication, completion),

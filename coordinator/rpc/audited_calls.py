@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from peacefs.coordinator.api.audit_log import AuditLog, AuditRecord
 from peacefs.protocol.callers.caller import Caller
-from peacefs.protocol.messages import Failure, Message
+from peacefs.protocol.messages import (
+    ConcatFiles,
+    CopyPath,
+    DropSnapshot,
+    ExchangePaths,
+    Failure,
+    Message,
+    RenamePath,
+    RenameTakenSnapshot,
+    ReturnToSnapshot,
+    TakeSnapshot,
+)
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import Signer
 
 
@@ -48,7 +60,7 @@ class AuditedRpc:
                 address=host,
                 operation=type(message).__name__,
                 source=path,
-                destination=None,
+                destination=_destination_of(asked),
                 permission=f"{permission:04o}" if isinstance(permission, int) and permission >= 0 else None,
                 protocol="datanode" if is_datanode else "rpc",
                 allowed=code not in ("AccessDenied", "Unauthenticated"),
@@ -57,3 +69,20 @@ class AuditedRpc:
                 seconds=seconds,
             )
         )
+
+
+def _destination_of(asked: Message | NewFile) -> str | None:
+    """Return the other path, or name, that a call is about, as it is told of the same request over WebHDFS."""
+    match asked:
+        case RenamePath() | CopyPath():
+            return asked.target
+        case ConcatFiles():
+            return ",".join(asked.sources)
+        case ExchangePaths():
+            return ",".join(other for _, other in asked.pairs)
+        case TakeSnapshot() | DropSnapshot() | ReturnToSnapshot():
+            return asked.name or None
+        case RenameTakenSnapshot():
+            return asked.new_name
+        case _:
+            return None

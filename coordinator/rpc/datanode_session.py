@@ -33,6 +33,7 @@ from peacefs.protocol.messages import (
     Failure,
     Message,
     ReplicasProven,
+    UploadsFlushed,
 )
 from peacefs.protocol.seals import Opener, Sealer
 from peacefs.protocol.service.metrics import frames_sent
@@ -45,7 +46,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 #: The answers to orders and questions.
-_ANSWERS = Done | Failure | DiskBalance | ReplicasProven
+_ANSWERS = Done | Failure | DiskBalance | ReplicasProven | UploadsFlushed
 
 
 class NodeLink(asyncio.Protocol):

@@ -25,6 +25,7 @@ from peacefs.protocol.messages import (
     GetLayout,
     KeepChunks,
     Message,
+    NameCall,
     Opened,
     OpenFile,
     PublishFile,
@@ -39,17 +40,19 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.new_file import NewFile
 
 from .audited_calls import AuditedRpc
+from .call_metrics import call_seconds
+from .name_calls import carry_out_name_call
 
 log = logging.getLogger("peacefs.coordinator")
-N = TypeVar("N", NewFile, OpenFile)
+N = TypeVar("N", NewFile, OpenFile, NameCall)
 
 _WITH_A_TOKEN = (
     *(AllocateChunk, CompleteFile, KeepChunks, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet),
 )
 #: Calls by datanodes, as clients that live in them.
-CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, StreamEnded, StreamsFound)
+CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, FlushFile, StreamEnded, StreamsFound)
 #: Calls by clients, which authenticate as over HTTP.
-CALLS_OF_CLIENTS = (*_WITH_A_TOKEN, CreateFile, PublishFile, OpenFile, FlushFile, StateReads)
+CALLS_OF_CLIENTS = (NameCall, *_WITH_A_TOKEN, CreateFile, PublishFile, OpenFile, FlushFile, StateReads)
 
 
 def believed() -> Caller | None:
@@ -79,8 +82,9 @@ async def answer(
         reply = await _reply(files, _in_the_name_of(message, who_asks), host, who, link)
     except PeacefsError as refusal:
         reply = Failure(refusal.code, refusal.message)
+    seconds = time.perf_counter() - began_s
+    call_seconds.labels(type(message).__name__).observe(seconds)
     if audited is not None:
-        seconds = time.perf_counter() - began_s
         audited.tell(message, reply, host, caller=who_asks, is_datanode=link is not None, seconds=seconds)
     return reply
 
@@ -100,6 +104,8 @@ def _in_the_name_of(message: Message, caller: Caller | None) -> Message:
     if caller is None:
         return message
     match message:
+        case NameCall():
+            return _named(message, caller)
         case OpenFile():
             return _named(message, caller)
         case CreateFile() | PublishFile():
@@ -117,6 +123,8 @@ def _named(message: N, caller: Caller) -> N:
 async def carry_out(files: Files, message: Message, host: str | None, link: NodeId | None = None) -> Message:
     """The reply to a call of someone on `host`, as in `answer`; raises what it is refused with."""
     match message:
+        case NameCall():
+            return await carry_out_name_call(files, message, host)
         case StateWriteSet():
             return await files.schedule.state(message, link, host)
         case StreamEnded() if link is not None:
@@ -135,13 +143,13 @@ async def carry_out(files: Files, message: Message, host: str | None, link: Node
         case CompleteFile():
             return await files.writing.complete(message, host)
         case FlushFile():
-            return await files.writing.flush(message, host)
+            return await files.writing.flush(message, host, link)
         case TakeLease():
-            return await files.appending.take_lease(message, host)
+            return await files.appending.take_lease(message, host, link)
         case KeepChunks():
             return await files.writing.keep(message)
         case RenewLease():
-            return await files.appending.renew(message)
+            return await files.appending.renew(message, link)
         case AbandonLease():
             return await files.appending.abandon(message)
         case GetLayout():

@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import quote, unquote
+from typing import Self
 
-from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound
 
-from .segments import Append
+from .segments import Append, directory_name, stream_name
 
 _SUFFIX = ".log"
+_LOCK = ".writer"
 
 
 class DirectorySegments:
+    """Closed by its writer, or by the end of its process: until then nobody else may write what it has claimed."""
+
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._locks: dict[str, int] = {}
+
+    def claim(self, stream: str) -> None:
+        if stream in self._locks:
+            return
+        directory = self._root / directory_name(stream)
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise AlreadyBeingCreated(
+                f"stream {stream!r} is being written by another process: end that one first"
+            ) from None
+        self._locks[stream] = lock
+
+    def close(self) -> None:
+        for lock in self._locks.values():
+            os.close(lock)
+        self._locks.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def append_all(self, appends: Sequence[Append]) -> None:
         """Write everything first and sync then, so that the disk can take it together."""
@@ -42,7 +73,7 @@ class DirectorySegments:
                 os.close(descriptor)
 
     def segments(self, stream: str) -> Sequence[tuple[int, int]]:
-        directory = self._root / quote(stream, safe="")
+        directory = self._root / directory_name(stream)
         if not directory.is_dir():
             return []
         return sorted((int(path.stem), path.stat().st_size) for path in directory.glob(f"*{_SUFFIX}"))
@@ -50,7 +81,7 @@ class DirectorySegments:
     def streams(self) -> Sequence[str]:
         if not self._root.is_dir():
             return []
-        return sorted(unquote(path.name) for path in self._root.iterdir() if any(path.glob(f"*{_SUFFIX}")))
+        return sorted(stream_name(path.name) for path in self._root.iterdir() if any(path.glob(f"*{_SUFFIX}")))
 
     def read(self, stream: str, segment: int, offset: int, length: int) -> bytes:
         try:
@@ -75,7 +106,7 @@ class DirectorySegments:
             _fsync_directory(path.parent)
 
     def _path(self, stream: str, segment: int) -> Path:
-        return self._root / quote(stream, safe="") / f"{segment:020}{_SUFFIX}"
+        return self._root / directory_name(stream) / f"{segment:020}{_SUFFIX}"
 
 
 def _fsync_directory(path: Path) -> None:

@@ -2,46 +2,61 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import accumulate
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from peacefs.dataflow.model.batches import Batch
+from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.protocol.errors import FileNotFound, LogDamaged
+from peacefs.protocol.limits import stream_log_read_bytes, stream_log_tail_bytes
 
 from .records import (
+    Kind,
     RecordHead,
+    committed_records,
+    last_record,
+    read_head,
     read_rows,
     read_schema,
     records_backwards,
     time_column,
     torn_at,
-    whole_records,
 )
 from .segments import SegmentStore
 
 
-@dataclass(frozen=True)
-class SegmentIndex:
-    """The records of a segment: from numbers and times to places."""
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """A place between two records: row `number` is the last before it. Segment 0 stands for "look for it"."""
 
-    heads: tuple[RecordHead, ...]
-    #: The latest time up to each record, since rows need not be in the order of their times.
-    _reached_us: list[int] = field(init=False, repr=False)
+    number: int
+    segment: int = 0
+    offset: int = 0
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_reached_us", list(accumulate((head.latest_us for head in self.heads), max)))
 
-    def after(self, number: int) -> int:
-        """Return the place of the first record that has a row above `number`."""
-        return bisect_left(self.heads, number + 1, key=lambda head: head.last)
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """What the end of a log looks like."""
 
-    def since(self, time_us: int) -> int:
-        """Return the place of the first record up to which a row of `time_us` or later has come."""
-        return bisect_left(self._reached_us, time_us)
+    place: LogPlace
+    #: The lowest number that is there; 1 if there is none.
+    first: int
+    #: Bytes behind the last whole record, of a writer that died or is writing.
+    torn_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What a segment begins with."""
+
+    type: StreamType
+    #: As it was stored, with the metadata.
+    schema: pa.Schema
+    end: int
+    reached_us: int
 
 
 class LogReader:
@@ -50,77 +65,188 @@ class LogReader:
     def __init__(self, store: SegmentStore, stream: str) -> None:
         self._store = store
         self._stream = stream
+        self._heads: dict[int, _Head] = {}
 
-    def read(self, after: int = 0) -> Iterator[Batch]:
-        """Yield the rows with numbers above `after`, up to the end that the log has when it gets there.
+    def read(self, after: int = 0, *, upto: int | None = None) -> Iterator[Batch]:
+        """Yield the rows with numbers above `after`, up to `upto`, or to the end that the log has by then.
 
-        Raises FileNotFound if some of them were trimmed.
+        Raises FileNotFound if some of them were trimmed, and LogDamaged where a record is rotten, after the rows
+        before it.
         """
-        expected = after + 1
-        for batch in self._batches(after):
-            if batch.first > expected:
-                raise FileNotFound(f"rows {expected} to {batch.first - 1} of stream {self._stream!r} were trimmed")
-            expected = batch.last + 1
+        for batch, _ in self.read_places(LogPlace(after), upto=upto):
             yield batch
+
+    def read_places(self, after: LogPlace, *, upto: int | None = None) -> Iterator[tuple[Batch, LogPlace]]:
+        """Yield the same, each with the place behind it, from which to go on."""
+        expected = after.number + 1
+        for segment, length, is_last in self._segments_from(after):
+            offset = after.offset if segment == after.segment else 0
+            if upto is not None and segment > upto:
+                return
+            for head, data, end in self._records(segment, offset, length, is_last=is_last):
+                if upto is not None and head.first > upto:
+                    return
+                if not head.rows or head.last < expected:
+                    continue
+                batch = read_rows(data, head, self._head(segment).schema)
+                fresh = batch.between(expected, upto if upto is not None else batch.last)
+                assert fresh is not None
+                if fresh.first > expected:
+                    raise FileNotFound(
+                        f"rows {expected} to {fresh.first - 1} of stream {self._stream!r} were trimmed"
+                    )
+                expected = fresh.last + 1
+                yield fresh, LogPlace(fresh.last, segment, end if fresh.last == batch.last else offset)
 
     def since(self, time_us: int) -> Iterator[Batch]:
         """Yield the rows from the first that is of `time_us` or later, and all that follow it."""
-        segments = self._store.segments(self._stream)
-        for at, (segment, length) in enumerate(segments):
-            schema, data, index = self._load(segment, length, is_last=at == len(segments) - 1)
-            place = index.since(time_us)
-            if place < len(index.heads):
-                assert schema is not None
-                batch = read_rows(data, index.heads[place], schema)
-                times = batch.rows.column(time_column(schema)).cast(pa.int64()).to_numpy()
-                yield from self._batches(batch.first - 1 + int((times >= time_us).argmax()))
-                return
+        number = self.number_at(time_us)
+        if number is not None:
+            yield from self.read(number - 1)
+
+    def number_at(self, time_us: int) -> int | None:
+        """Return the number of the first row that is of `time_us` or later; None if there is none."""
+        segments = list(self._store.segments(self._stream))
+        # A segment's head says up to which time rows had come before it.
+        low, high = 0, max(len(segments) - 1, 0)
+        while low < high:
+            middle = (low + high + 1) // 2
+            head = self._read_head(segments[middle][0])
+            if head is not None and head.reached_us < time_us:
+                low = middle
+            else:
+                high = middle - 1
+        for segment, length in segments[low:]:
+            for record, data, _ in self._records(segment, 0, length, is_last=segment == segments[-1][0]):
+                if record.rows and record.latest_us >= time_us:
+                    head = self._head(segment)
+                    times = read_rows(data, record, head.schema).rows.column(head.type.time)
+                    return record.first + int((times.cast(pa.int64()).to_numpy() >= time_us).argmax())
+        return None
 
     def backwards(self) -> Iterator[Batch]:
         """Yield batches from the last to the first, as those need who look for the latest of something."""
         segments = self._store.segments(self._stream)
         for at, (segment, length) in reversed(list(enumerate(segments))):
-            schema, data, index = self._load(segment, length, is_last=at == len(segments) - 1)
-            if schema is None or not index.heads:
-                continue
-            for head in records_backwards(data, index.heads[-1].end):
+            data = memoryview(self._store.read(self._stream, segment, 0, length))
+            heads = list(committed_records(data))
+            end = heads[-1].end if heads else 0
+            if end != len(data):
+                self._require_torn(segment, 0, data, is_last=at == len(segments) - 1)
+            for head in records_backwards(data, end):
                 if head.rows:
-                    yield read_rows(data, head, schema)
+                    yield read_rows(data, head, self._head(segment).schema)
+
+    def type(self) -> StreamType | None:
+        """Return the type of the stream; None if nothing was ever committed to it."""
+        for segment, _ in reversed(self._store.segments(self._stream)):
+            head = self._read_head(segment)
+            if head is not None:
+                return head.type
+        return None
 
     def extent(self) -> tuple[int, int]:
         """Return the first and the last number that are there; (1, 0) if there is none."""
-        segments = self._store.segments(self._stream)
-        for at, (segment, length) in reversed(list(enumerate(segments))):
-            _, _, index = self._load(segment, length, is_last=at == len(segments) - 1)
-            if index.heads:
-                return segments[0][0], index.heads[-1].last
-        return 1, 0
+        end = self.end()
+        return end.first, end.place.number
 
-    def _batches(self, after: int) -> Iterator[Batch]:
+    def end(self) -> LogEnd:
+        """Return where the log ends now. It costs one short read, unless the tail is torn."""
         segments = self._store.segments(self._stream)
-        # The last that begins at or before the row that is wanted, and all behind it.
-        begin = max(sum(segment <= after + 1 for segment, _ in segments) - 1, 0)
+        torn = 0
+        for segment, length in reversed(segments):
+            begin = max(length - stream_log_tail_bytes, 0)
+            data = memoryview(self._store.read(self._stream, segment, begin, length - begin))
+            last = last_record(data)
+            if last is not None:
+                # Of a record without rows `first` is that of the next row.
+                return LogEnd(LogPlace(last.last, segment, begin + last.end), segments[0][0], torn)
+            place = LogPlace(segment - 1, segment, 0)
+            for record, _, at in self._records(segment, 0, length, is_last=True):
+                place = LogPlace(record.last, segment, at)
+            torn += length - place.offset
+            if place.offset:
+                return LogEnd(place, segments[0][0], torn)
+        return LogEnd(LogPlace(0), 1, torn)
+
+    # -- inside -----------------------------------------------------------------------------------------
+
+    def _segments_from(self, after: LogPlace) -> Iterator[tuple[int, int, bool]]:
+        """Yield segments with their length: the one with the row behind `after`, and all that follow."""
+        segments = self._store.segments(self._stream)
+        begin = max(sum(segment <= after.number + 1 for segment, _ in segments) - 1, 0)
         for at, (segment, length) in list(enumerate(segments))[begin:]:
-            schema, data, index = self._load(segment, length, is_last=at == len(segments) - 1)
-            for head in index.heads[index.after(after) :]:
-                assert schema is not None
-                fresh = read_rows(data, head, schema).after(after)
-                if fresh is not None:
-                    yield fresh
+            yield segment, length, at == len(segments) - 1
 
-    def _load(
-        self, segment: int, length: int, *, is_last: bool
-    ) -> tuple[pa.Schema | None, memoryview, SegmentIndex]:
-        data = memoryview(self._store.read(self._stream, segment, 0, length))
-        found = read_schema(data)
-        heads = tuple(whole_records(data)) if found else ()
-        end = heads[-1].end if heads else 0
-        # The last segment may end in the middle of a record that is being written.
-        if end != len(data) and not (is_last and torn_at(data) == end):
+    def _records(
+        self, segment: int, offset: int, length: int, *, is_last: bool
+    ) -> Iterator[tuple[RecordHead, memoryview, int]]:
+        """Yield committed records of a segment from `offset` on, with the bytes that they are in, and their ends.
+
+        The next piece is read while one is decoded. Raises LogDamaged for what is no record and no torn tail.
+        """
+        left: list[bytes] = []
+        base = offset
+        for piece in self._pieces(segment, offset, length):
+            left.append(piece)
+            data = memoryview(b"".join(left)) if len(left) > 1 else memoryview(piece)
+            taken = 0
+            for head in committed_records(data):
+                yield head, data, base + head.end
+                taken = head.end
+            base += taken
+            left = [bytes(data[taken:])] if taken < len(data) else []
+        if left:
+            self._require_torn(segment, base, memoryview(left[0]), is_last=is_last)
+
+    def _pieces(self, segment: int, offset: int, length: int) -> Iterator[bytes]:
+        if length - offset <= stream_log_read_bytes:
+            if length > offset:
+                yield self._store.read(self._stream, segment, offset, length - offset)
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="stream log read ahead") as ahead:
+            coming: Future[bytes] | None = None
+            for at in range(offset, length, stream_log_read_bytes):
+                count = min(stream_log_read_bytes, length - at)
+                following = ahead.submit(self._store.read, self._stream, segment, at, count)
+                if coming is not None:
+                    yield coming.result()
+                coming = following
+            assert coming is not None
+            yield coming.result()
+
+    def _require_torn(self, segment: int, base: int, rest: memoryview, *, is_last: bool) -> None:
+        """Raise LogDamaged unless `rest`, the bytes of a segment from `base` on, are a torn tail."""
+        where = f"segment {segment} of stream {self._stream!r} is rotten"
+        try:
+            torn_at(rest, base)
+        except LogDamaged as error:
+            raise LogDamaged(f"{where}: {error.message}") from None
+        if not is_last:
+            raise LogDamaged(f"{where}: it has no whole record at byte {base}, and it is not the last")
+
+    def _head(self, segment: int) -> _Head:
+        head = self._read_head(segment)
+        if head is None:
             raise LogDamaged(
-                f"segment {segment} of stream {self._stream!r} has no whole record at byte {end}: it is rotten"
+                f"segment {segment} of stream {self._stream!r} does not begin with a schema: it is rotten"
             )
-        return (found[0] if found else None), data, SegmentIndex(heads[1:])
+        return head
+
+    def _read_head(self, segment: int) -> _Head | None:
+        if segment in self._heads:
+            return self._heads[segment]
+        data = memoryview(self._store.read(self._stream, segment, 0, stream_log_tail_bytes))
+        start = read_head(data, 0)
+        if start is not None and start.kind is Kind.SCHEMA and start.end > len(data):
+            data = memoryview(self._store.read(self._stream, segment, 0, start.end))
+        found = read_schema(data)
+        if found is None:
+            return None
+        schema, record = found
+        kind = StreamType(schema.remove_metadata(), time_column(schema))
+        self._heads[segment] = _Head(kind, schema, record.end, record.latest_us)
+        return self._heads[segment]
 
 
 class LogTail:
@@ -128,10 +254,16 @@ class LogTail:
 
     def __init__(self, store: SegmentStore, stream: str, after: int = 0) -> None:
         self._reader = LogReader(store, stream)
-        self.position = after
+        self._place = LogPlace(after)
+
+    @property
+    def position(self) -> int:
+        """The number of the last row that was returned."""
+        return self._place.number
 
     def next(self) -> list[Batch]:
-        batches = list(self._reader.read(self.position))
-        if batches:
-            self.position = batches[-1].last
+        batches = []
+        for batch, place in self._reader.read_places(self._place):
+            batches.append(batch)
+            self._place = place
         return batches

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
-from urllib.parse import quote, unquote
 
 from peacefs.client.file_objects import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, PeacefsError
 from peacefs.protocol.limits import stream_log_flushes_max
 
-from .segments import Append
+from .segments import Append, directory_name, stream_name
 
 _SUFFIX = ".log"
 
@@ -33,19 +32,29 @@ class PeaceSegments:
         for done in [self._flushes.submit(self._append, stream) for stream in by_stream]:
             done.result()
 
+    def claim(self, stream: str) -> None:
+        segments = self.segments(stream)
+        if segments:
+            self._sink(stream, segments[-1][0])
+
     def segments(self, stream: str) -> Sequence[tuple[int, int]]:
         try:
             entries = self._files.list(self._path(stream))
         except FileNotFound:
             return []
-        return sorted((int(entry.name.removesuffix(_SUFFIX)), entry.length) for entry in entries)
+        return sorted(
+            (int(entry.name.removesuffix(_SUFFIX)), entry.length)
+            for entry in entries
+            if not entry.is_directory and entry.name.endswith(_SUFFIX)
+        )
 
     def streams(self) -> Sequence[str]:
         try:
             entries = self._files.list(self._directory)
         except FileNotFound:
             return []
-        return sorted(name for entry in entries if self.segments(name := unquote(entry.name)))
+        directories = (entry for entry in entries if entry.is_directory)
+        return sorted(name for entry in directories if self.segments(name := stream_name(entry.name)))
 
     def read(self, stream: str, segment: int, offset: int, length: int) -> bytes:
         try:
@@ -116,5 +125,5 @@ class PeaceSegments:
         sink.close()
 
     def _path(self, stream: str, segment: int | None = None) -> str:
-        path = f"{self._directory}/{quote(stream, safe='')}"
+        path = f"{self._directory}/{directory_name(stream)}"
         return path if segment is None else f"{path}/{segment:020}{_SUFFIX}"

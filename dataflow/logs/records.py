@@ -2,27 +2,31 @@
 
 0   2  magic "sl"
 2   1  format, 1
-3   1  kind: 0 a schema, 1 rows
+3   1  kind: 0 a schema, 1 rows, 2 rows of a transaction, 3 the end of a transaction
 4   4  length of the payload
 8   4  number of rows
-12  8  sequence number of the first row; the others follow without gaps
+12  8  sequence number of the first row; the others follow without gaps. Of a record without rows, the next row's
 20  8  earliest time of a row, microseconds since 1970
-28  8  latest time
+28  8  latest time; of a record without rows, the latest in all of the log before it
 36  4  CRC32C of the 36 bytes before it and of the payload
-40     payload: an Arrow IPC message, the schema or one record batch without it
+40     payload: an Arrow IPC message, the schema or one record batch without it; of an end of a transaction, JSON:
+       the latest epoch of each writer that has ever committed one
 end 4  length of the whole record, for those who read backwards
 
-A segment begins with a record of the schema, so that it can be read by itself.
+A segment begins with a record of the schema, so that it can be read by itself. Rows of a transaction
+(kind 2) count when its end (kind 3) follows; both are in one segment. A segment of a log that has epochs repeats
+them behind the schema, so that segments before it may go.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute
 from crc32c import crc32c
@@ -44,6 +48,8 @@ TRAILER_BYTES: Final = _LENGTH.size
 class Kind(IntEnum):
     SCHEMA = 0
     ROWS = 1
+    PART = 2
+    EPOCH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +74,19 @@ class RecordHead:
         return self.offset + HEAD_BYTES + self.payload_bytes + TRAILER_BYTES
 
 
-def schema_record(schema: pa.Schema, time: str) -> bytes:
+def schema_record(schema: pa.Schema, time: str, following: int, reached_us: int) -> bytes:
+    """Return the first record of a segment: row `following` comes next, and times had come up to `reached_us`."""
     payload = bytes(schema.with_metadata({_TIME: time}).serialize())
-    return _record(Kind.SCHEMA, 0, 0, 0, 0, payload)
+    return _record(Kind.SCHEMA, 0, following, 0, reached_us, payload)
+
+
+def epoch_record(epochs: Mapping[str, int], following: int, reached_us: int) -> bytes:
+    """Return the end of a transaction: row `following` comes next, and times have come up to `reached_us`."""
+    return _record(Kind.EPOCH, 0, following, 0, reached_us, msgspec.json.encode(epochs))
+
+
+def read_epochs(data: memoryview, head: RecordHead) -> dict[str, int]:
+    return msgspec.json.decode(_payload(data, head), type=dict[str, int])
 
 
 def time_column(schema: pa.Schema) -> str:
@@ -78,19 +94,19 @@ def time_column(schema: pa.Schema) -> str:
     return str(schema.metadata[_TIME].decode())
 
 
-def rows_record(batch: Batch, time: str) -> bytes:
-    """Return the record of a batch; `time` names its time column."""
+def rows_record(batch: Batch, time: str, kind: Kind = Kind.ROWS) -> tuple[bytes, int]:
+    """Return the record of a batch and the latest time in it; `time` names its time column."""
     extent = pyarrow.compute.min_max(batch.rows.column(time).cast(pa.int64())).as_py()
     payload = bytes(batch.rows.serialize())
-    return _record(Kind.ROWS, batch.rows.num_rows, batch.first, extent["min"], extent["max"], payload)
+    return _record(kind, batch.rows.num_rows, batch.first, extent["min"], extent["max"], payload), extent["max"]
 
 
-def read_schema(data: memoryview) -> tuple[pa.Schema, int] | None:
-    """Return the schema at the beginning of a segment and where its record ends; None if it is not whole."""
+def read_schema(data: memoryview) -> tuple[pa.Schema, RecordHead] | None:
+    """Return the schema at the beginning of a segment and its record; None if that is not whole."""
     head = read_head(data, 0)
     if head is None or head.kind is not Kind.SCHEMA or not is_whole(data, head):
         return None
-    return pa.ipc.read_schema(pa.py_buffer(_payload(data, head))), head.end
+    return pa.ipc.read_schema(pa.py_buffer(_payload(data, head))), head
 
 
 def read_head(data: memoryview, offset: int) -> RecordHead | None:
@@ -98,18 +114,17 @@ def read_head(data: memoryview, offset: int) -> RecordHead | None:
     if offset + HEAD_BYTES > len(data):
         return None
     magic, form, kind, payload_bytes, rows, first, earliest, latest = _HEAD.unpack_from(data, offset)
-    if magic != _MAGIC or form != _FORMAT or kind not in (Kind.SCHEMA, Kind.ROWS):
+    if magic != _MAGIC or form != _FORMAT or kind > Kind.EPOCH:
         return None
     (checksum,) = _CHECKSUM.unpack_from(data, offset + _HEAD.size)
     return RecordHead(Kind(kind), offset, payload_bytes, rows, first, earliest, latest, checksum)
 
 
 def is_whole(data: memoryview, head: RecordHead) -> bool:
-    if head.end > len(data):
+    if not _has_its_length(data, head):
         return False
     start = data[head.offset : head.offset + _HEAD.size]
-    (length,) = _LENGTH.unpack_from(data, head.end - TRAILER_BYTES)
-    return length == head.end - head.offset and crc32c(_payload(data, head), crc32c(start)) == head.checksum
+    return crc32c(_payload(data, head), crc32c(start)) == head.checksum
 
 
 def read_rows(data: memoryview, head: RecordHead, schema: pa.Schema) -> Batch:
@@ -125,6 +140,27 @@ def whole_records(data: memoryview) -> Iterator[RecordHead]:
         offset = head.end
 
 
+def committed_records(data: memoryview) -> Iterator[RecordHead]:
+    """Yield the same without those of a transaction that has no end."""
+    held: list[RecordHead] = []
+    for head in whole_records(data):
+        held.append(head)
+        if head.kind is not Kind.PART:
+            yield from held
+            held.clear()
+
+
+def last_record(data: memoryview) -> RecordHead | None:
+    """Return the record that ends where the data end; None if there is no whole one, or a transaction is open."""
+    if len(data) < TRAILER_BYTES:
+        return None
+    (length,) = _LENGTH.unpack_from(data, len(data) - TRAILER_BYTES)
+    head = read_head(data, len(data) - length) if HEAD_BYTES < length <= len(data) else None
+    if head is None or head.end != len(data) or head.kind is Kind.PART or not is_whole(data, head):
+        return None
+    return head
+
+
 def records_backwards(data: memoryview, end: int) -> Iterator[RecordHead]:
     """Yield the records that end at or before `end`, the last first. Raises LogDamaged if there is no way back."""
     while end > 0:
@@ -136,21 +172,36 @@ def records_backwards(data: memoryview, end: int) -> Iterator[RecordHead]:
         end = head.offset
 
 
-def torn_at(data: memoryview) -> int | None:
-    """Return where a torn tail begins; None if the last record is whole.
+def torn_at(data: memoryview, base: int = 0) -> int | None:
+    """Return where a torn tail begins; None if the last record is whole and no transaction is open.
 
-    A tail is torn by a writer that died in the middle of it. Raises LogDamaged if a whole record stands behind
-    bytes that are none: those were written and are rotten, and cutting there would lose what is behind.
+    `data` begin at byte `base` of a segment, for what is said. A tail is torn by a writer that died in the middle
+    of it. Raises LogDamaged if a whole record stands behind bytes that are none, or if a record has its length and
+    not its checksum: those were written and are rotten, and cutting there would lose what is behind.
     """
-    end = max((head.end for head in whole_records(data)), default=0)
+    end = committed = 0
+    for head in whole_records(data):
+        end = head.end
+        if head.kind is not Kind.PART:
+            committed = end
     if end == len(data):
-        return None
-    at = end
-    while (at := bytes(data).find(_MAGIC, at + 1)) != -1:
-        head = read_head(data, at)
-        if head is not None and is_whole(data, head):
-            raise LogDamaged(f"bytes {end} to {at} are no record, and whole ones follow")
-    return end
+        return None if committed == end else committed
+    rotten = read_head(data, end)
+    if rotten is not None and _has_its_length(data, rotten):
+        raise LogDamaged(f"the record at byte {base + end} does not match its checksum")
+    rest, at = bytes(data[end:]), 0
+    while (at := rest.find(_MAGIC, at + 1)) != -1:
+        head_behind = read_head(data, end + at)
+        if head_behind is not None and is_whole(data, head_behind):
+            raise LogDamaged(f"bytes {base + end} to {base + end + at} are no record, and whole ones follow")
+    return committed
+
+
+def _has_its_length(data: memoryview, head: RecordHead) -> bool:
+    if head.end > len(data):
+        return False
+    (length,) = _LENGTH.unpack_from(data, head.end - TRAILER_BYTES)
+    return bool(length == head.end - head.offset)
 
 
 def _record(kind: Kind, rows: int, first: int, earliest: int, latest: int, payload: bytes) -> bytes:

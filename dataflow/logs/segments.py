@@ -26,6 +26,13 @@ class SegmentStore(Protocol):
         """
         ...
 
+    def claim(self, stream: str) -> None:
+        """Become the writer of a stream: whoever wrote it before is refused from now on.
+
+        Raises LeaseError where a writer that lives cannot be refused.
+        """
+        ...
+
     def segments(self, stream: str) -> Sequence[tuple[int, int]]:
         """Return (segment, bytes) of a stream in order; nothing for a stream that is not there."""
         ...
@@ -59,6 +66,9 @@ class MemorySegments:
         if chance is not None:
             raise OSError("cut short")
 
+    def claim(self, stream: str) -> None:
+        """Do nothing: memory has one owner."""
+
     def segments(self, stream: str) -> Sequence[tuple[int, int]]:
         return sorted((segment, len(data)) for segment, data in self._segments.get(stream, {}).items())
 
@@ -76,6 +86,16 @@ class MemorySegments:
 
     def delete(self, stream: str, segment: int) -> None:
         self._segments.get(stream, {}).pop(segment, None)
+
+
+def directory_name(stream: str) -> str:
+    """Return the name of the directory that holds the segments of a stream."""
+    return stream.replace("%", "%25").replace("/", "%2F")
+
+
+def stream_name(directory: str) -> str:
+    """Return the stream whose segments are in a directory of that name."""
+    return directory.replace("%2F", "/").replace("%25", "%")
 
 
 def _gone(stream: str, segment: int) -> FileNotFound:

@@ -7,10 +7,14 @@
     log.trim(1000)      # rows up to 1000 are not needed: whole segments go
 
 A log has one writer. Rows that it has already are left out, so that a writer that begins again may repeat itself.
+A writer that cannot number its rows the same again commits them as epochs: `append_epoch` takes an epoch of a
+writer once, and readers see its rows all or none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
 import pyarrow as pa
@@ -20,23 +24,48 @@ from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery, LogDamaged
 
-from .records import read_schema, rows_record, schema_record, torn_at, whole_records
+from .records import (
+    Kind,
+    committed_records,
+    epoch_record,
+    last_record,
+    read_epochs,
+    read_schema,
+    rows_record,
+    schema_record,
+    torn_at,
+)
 from .segments import Append, SegmentStore
+
+_NEVER_US = -(1 << 63)
 
 
 class StreamLogs:
     """The logs of one writer."""
 
-    def __init__(self, store: SegmentStore, *, segment_bytes: int = limits.stream_log_segment_bytes) -> None:
+    def __init__(
+        self,
+        store: SegmentStore,
+        *,
+        segment_bytes: int = limits.stream_log_segment_bytes,
+        verify: bool = True,
+    ) -> None:
+        """Without `verify` a log that is opened is read at its ends alone, unless its tail is torn."""
         self._store = store
         self._segment_bytes = segment_bytes
+        self._verify = verify
         self._open: dict[str, StreamLog] = {}
         self._failed = False
 
     def open(self, stream: str, kind: StreamType) -> StreamLog:
-        """Open a log for appending; a tail that a writer left torn is cut at its last whole record."""
+        """Open a log for appending; a tail that a writer left torn is cut at its last whole record.
+
+        Whoever wrote it before is refused from now on. Raises LeaseError if that cannot be, LogDamaged if a record
+        is rotten, InvalidQuery if the log has other columns.
+        """
         assert stream not in self._open
-        log = self._open[stream] = StreamLog(self._store, stream, kind, self._segment_bytes)
+        self._store.claim(stream)
+        log = self._open[stream] = StreamLog(self._store, stream, kind, self._segment_bytes, verify=self._verify)
         return log
 
     def commit(self) -> None:
@@ -55,77 +84,171 @@ class StreamLogs:
         self._failed = False
 
 
+@dataclass(frozen=True)
+class _Transaction:
+    """Rows that count together, and the epochs that are committed when they are there."""
+
+    batches: Sequence[Batch]
+    epochs: Mapping[str, int]
+
+
 class StreamLog:
     """One stream, as its writer sees it. Made by `StreamLogs.open`."""
 
-    def __init__(self, store: SegmentStore, stream: str, kind: StreamType, segment_bytes: int) -> None:
+    def __init__(
+        self, store: SegmentStore, stream: str, kind: StreamType, segment_bytes: int, *, verify: bool
+    ) -> None:
         self._store = store
         self._stream = stream
         self._kind = kind
         self._segment_bytes = segment_bytes
-        self._pending: list[Append] = []
+        self._appended: list[Batch | _Transaction] = []
         #: The last row that was appended, and the last that is durable.
         self.last = self.durable = 0
-        # The segment that is appended to, None before the first, and how long it is.
+        # The latest epoch of each writer; the one that committed last is the last.
+        self._epochs: dict[str, int] = {}
+        # The same as of what was encoded last.
+        self._encoded_epochs: Mapping[str, int] = {}
+        # The segment that is appended to, None before the first, how long it is, and the latest time in the log.
         self._segment: int | None = None
         self._length = 0
-        self._recover()
+        self._reached_us = _NEVER_US
+        self._recover(verify=verify)
 
     def append(self, batch: Batch) -> None:
         """Append rows; they are durable after the next commit."""
         fresh = batch.after(self.last)
         if fresh is None:
             return
-        if fresh.first != self.last + 1 and self._segment is not None:
+        if fresh.first != self.last + 1 and (self._segment is not None or self._appended):
             raise LogDamaged(
                 f"stream {self._stream!r} ends with row {self.last}, and row {fresh.first} comes next"
             )
-        data = rows_record(fresh, self._kind.time)
-        if self._segment is None or self._length + len(data) > self._segment_bytes:
-            self._segment, self._length = fresh.first, 0
-            data = schema_record(self._kind.schema, self._kind.time) + data
-        self._pending.append(Append(self._stream, self._segment, data))
-        self._length += len(data)
+        self._appended.append(fresh)
         self.last = fresh.last
+
+    def epoch_of(self, writer: str) -> int | None:
+        """Return the latest epoch that a writer has appended; None if there is none."""
+        return self._epochs.get(writer)
+
+    def append_epoch(self, writer: str, epoch: int, rows: Sequence[pa.RecordBatch]) -> bool:
+        """Append the rows of an epoch behind those that are there; False if it, or a later one, is there."""
+        if epoch <= self._epochs.get(writer, -1):
+            return False
+        batches = []
+        for part in rows:
+            if part.num_rows:
+                batches.append(Batch(self.last + 1, part))
+                self.last = batches[-1].last
+        if batches:
+            self._epochs.pop(writer, None)
+            self._epochs[writer] = epoch
+            while len(self._epochs) > limits.stream_log_writers_max:
+                del self._epochs[next(iter(self._epochs))]
+            self._appended.append(_Transaction(batches, dict(self._epochs)))
+        return True
 
     def pending(self) -> list[Append]:
         """Return what is to be written, one append for each segment."""
         joined: dict[int, list[bytes]] = {}
-        for append in self._pending:
-            joined.setdefault(append.segment, []).append(append.data)
+        together: list[Batch] = []
+        together_bytes = 0
+        for each in (*self._appended, None):
+            full = together_bytes >= limits.stream_log_record_bytes
+            if together and (full or not isinstance(each, Batch)):
+                self._put(_joined(together), joined)
+                together, together_bytes = [], 0
+            if isinstance(each, Batch):
+                together.append(each)
+                # Without the exact size, which takes longer than the rest.
+                together_bytes += int(each.rows.get_total_buffer_size())
+            elif each is not None:
+                self._put_transaction(each, joined)
+        self._appended.clear()
         return [Append(self._stream, segment, b"".join(parts)) for segment, parts in joined.items()]
 
     def committed(self) -> None:
-        self._pending.clear()
         self.durable = self.last
 
-    def trim(self, number: int) -> None:
-        """Drop the segments all of whose rows have numbers up to `number`. The last segment stays."""
-        segments = self._store.segments(self._stream)
-        for (segment, _), (following, _) in pairwise(segments):
-            if following - 1 <= number:
-                self._store.delete(self._stream, segment)
+    def trim(self, number: int) -> int:
+        """Drop the segments all of whose rows have numbers up to `number`; return how many went.
 
-    def _recover(self) -> None:
+        The last segment stays.
+        """
+        return trim(self._store, self._stream, number)
+
+    # -- writing --------------------------------------------------------------------------------------
+
+    def _put(self, batch: Batch, joined: dict[int, list[bytes]]) -> None:
+        data, latest_us = rows_record(batch, self._kind.time)
+        self._put_bytes(batch.first, data, joined)
+        self._reached_us = max(self._reached_us, latest_us)
+
+    def _put_transaction(self, each: _Transaction, joined: dict[int, list[bytes]]) -> None:
+        parts = [rows_record(batch, self._kind.time, Kind.PART) for batch in each.batches]
+        reached_us = max(self._reached_us, *(latest_us for _, latest_us in parts))
+        end = epoch_record(each.epochs, each.batches[-1].last + 1, reached_us)
+        self._put_bytes(each.batches[0].first, b"".join([*(data for data, _ in parts), end]), joined)
+        self._reached_us, self._encoded_epochs = reached_us, each.epochs
+
+    def _put_bytes(self, first: int, data: bytes, joined: dict[int, list[bytes]]) -> None:
+        """Put what belongs together into the segment that is appended to, or into a new one."""
+        if self._segment is None or self._length + len(data) > self._segment_bytes:
+            start = schema_record(self._kind.schema, self._kind.time, first, self._reached_us)
+            if self._encoded_epochs:
+                start += epoch_record(self._encoded_epochs, first, self._reached_us)
+            self._segment, self._length, data = first, 0, start + data
+        joined.setdefault(self._segment, []).append(data)
+        self._length += len(data)
+
+    # -- recovery ---------------------------------------------------------------------------------------
+
+    def _recover(self, *, verify: bool) -> None:
         """Find the last row; cut what a writer that died has left in the middle of a record."""
         for segment, length in reversed(self._store.segments(self._stream)):
-            data = memoryview(self._store.read(self._stream, segment, 0, length))
+            if (not verify and self._recover_from_ends(segment, length)) or self._recover_whole(segment, length):
+                self._epochs = dict(self._encoded_epochs)
+                self.durable = self.last
+                return
+
+    def _recover_from_ends(self, segment: int, length: int) -> bool:
+        """Read what a segment begins and ends with; False if that does not suffice."""
+        tail = min(length, limits.stream_log_tail_bytes)
+        end = memoryview(self._store.read(self._stream, segment, length - tail, tail))
+        last = last_record(end)
+        found = read_schema(memoryview(self._store.read(self._stream, segment, 0, tail)))
+        if last is None or last.kind is not Kind.EPOCH or found is None or last.last < segment:
+            return False
+        self._require(found[0])
+        self._encoded_epochs = read_epochs(end, last)
+        self._segment, self._length, self.last = segment, length, last.last
+        self._reached_us = last.latest_us
+        return True
+
+    def _recover_whole(self, segment: int, length: int) -> bool:
+        """Read all of a segment; False if no row of it was committed, and it is gone."""
+        data = memoryview(self._store.read(self._stream, segment, 0, length))
+        try:
             torn = torn_at(data)
-            if torn is not None:
-                data = data[:torn]
-            found = read_schema(data)
-            heads = list(whole_records(data))[1:] if found else []
-            if not heads:
-                # The segment was begun and no row of it was written.
-                self._store.delete(self._stream, segment)
-                continue
-            assert found is not None
-            self._require(found[0])
-            if torn is not None:
-                self._store.truncate(self._stream, segment, torn)
-            self._segment, self._length = segment, len(data)
-            self.last = self.durable = heads[-1].last
-            return
+        except LogDamaged as error:
+            raise LogDamaged(f"segment {segment} of stream {self._stream!r} is rotten: {error.message}") from None
+        if torn is not None:
+            data = data[:torn]
+        found = read_schema(data)
+        heads = list(committed_records(data))
+        rows = [head for head in heads if head.rows]
+        if found is None or not rows:
+            # The segment was begun and no row of it was written.
+            self._store.delete(self._stream, segment)
+            return False
+        self._require(found[0])
+        if torn is not None:
+            self._store.truncate(self._stream, segment, torn)
+        self._segment, self._length, self.last = segment, len(data), rows[-1].last
+        self._reached_us = max(found[1].latest_us, *(head.latest_us for head in rows))
+        epochs = [head for head in heads if head.kind is Kind.EPOCH]
+        self._encoded_epochs = read_epochs(data, epochs[-1]) if epochs else {}
+        return True
 
     def _require(self, schema: pa.Schema) -> None:
         if schema != self._kind.schema:
@@ -133,3 +256,20 @@ class StreamLog:
                 f"stream {self._stream!r} has the columns ({', '.join(map(str, schema))}), and the query writes "
                 f"({', '.join(map(str, self._kind.schema))}): write to another stream"
             )
+
+
+def trim(store: SegmentStore, stream: str, number: int) -> int:
+    """Drop the segments all of whose rows have numbers up to `number`, but the last; return how many went."""
+    gone = 0
+    for (segment, _), (following, _) in pairwise(store.segments(stream)):
+        if following - 1 <= number:
+            store.delete(stream, segment)
+            gone += 1
+    return gone
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    if len(batches) == 1:
+        return batches[0]
+    table = pa.Table.from_batches([batch.rows for batch in batches]).combine_chunks()
+    return Batch(batches[0].first, table.to_batches()[0])

@@ -39,10 +39,19 @@ class Query:
         self._operators: dict[str, OperatorNode] = {}
         self._sinks: dict[str, SinkNode] = {}
 
-    def source(self, name: str, schema: Schema, *, time: str) -> Stream:
-        """Begin a stream. `time` names the column, of type timestamp, that says when a row happened."""
+    def source(self, name: str, schema: Schema | StreamType, *, time: str | None = None) -> Stream:
+        """Begin a stream. `time` names the column, of type timestamp, that says when a row happened.
+
+        Of a log, give its `type`, which says both.
+        """
         self._free(name)
-        self._sources[name] = SourceNode(name, StreamType(as_schema(schema), time))
+        if isinstance(schema, StreamType):
+            kind = schema if time is None else StreamType(schema.schema, time)
+        elif time is None:
+            raise InvalidQuery(f"source {name!r} needs to know which column holds the times: time='at'")
+        else:
+            kind = StreamType(as_schema(schema), time)
+        self._sources[name] = SourceNode(name, kind)
         return Stream(self, name, self._sources[name].type, unit=self.name)
 
     def network(self) -> Network:

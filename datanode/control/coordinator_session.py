@@ -46,6 +46,7 @@ from peacefs.protocol.messages import (
     DiskBalance,
     DiskReport,
     Failure,
+    FlushUploads,
     Granted,
     GrantRefused,
     Heartbeat,
@@ -90,6 +91,9 @@ class SessionOwner(Protocol):
     def granted(self, message: Granted | GrantRefused) -> None: ...
     def streams_found(self, question: AskStreams) -> StreamsFound: ...
     def balance_disks(self, wanted: BalanceDisks) -> DiskBalance: ...
+    def flush_uploads(self, wanted: FlushUploads, respond: Respond) -> None:
+        """Answers when it is done, on another thread than the caller's."""
+
     def ordered(self, order: Message, respond: Respond) -> None:
         """Does what the coordinator orders, on another thread than the caller's."""
 
@@ -241,7 +245,7 @@ class CoordinatorLink:
             msgspec.structs.replace(registration, public_key=self._credential.public_key, proof=proof),
         )
         while not isinstance(reply := connection.receive(link_silence_timeout_s).message, Registered):
-            if isinstance(reply, _ORDERS | Granted | GrantRefused | AskStreams | BalanceDisks):
+            if isinstance(reply, _ORDERS | Granted | GrantRefused | AskStreams | BalanceDisks | FlushUploads):
                 continue
             if isinstance(reply, Failure):
                 raise from_wire(reply.code, reply.message)
@@ -281,6 +285,10 @@ class CoordinatorLink:
             return
         if isinstance(message, BalanceDisks):
             self._respond(connection, self._datanode.balance_disks(message), frame.tag)
+            return
+        if isinstance(message, FlushUploads):
+            asked = frame.tag
+            self._datanode.flush_uploads(message, lambda reply: self._respond(connection, reply, asked))
             return
         if isinstance(message, _ORDERS):
             tag = frame.tag

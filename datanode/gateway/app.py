@@ -20,19 +20,25 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from peacefs.client.transfer.file_appender import append_file
+from peacefs.client.transfer.file_flusher import FileFlusher
 from peacefs.client.transfer.file_reader import FileReader
-from peacefs.client.transfer.file_writer import WriteStats, write_file
 from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol import limits
 from peacefs.protocol.asgi import Receive, Scope, Send, client_host, client_watch
 from peacefs.protocol.errors import (
     AccessDenied,
     FileNotFound,
-    PeacefsError,
     PeerUnreachable,
 )
-from peacefs.protocol.messages import ChunkLayout, GetLayout, Layout, Leased, TakeLease
+from peacefs.protocol.messages import (
+    ChunkLayout,
+    FlushUploads,
+    GetLayout,
+    Layout,
+    Leased,
+    TakeLease,
+    UploadsFlushed,
+)
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.service.client_shares import client_of
@@ -42,21 +48,22 @@ from peacefs.protocol.webhdfs.answers import Answer, empty_answer, fault_answer,
 from peacefs.protocol.webhdfs.query import is_webhdfs
 from peacefs.protocol.webhdfs.redirects import ExtendFile, ReadFile, SumFile, WriteFile, parse_redirected
 
+from .body_writer import BodyWriter, Tails, Threads
 from .buffer_budget import BufferBudget
 from .client_slots import ClientSlots
 from .download import begin, send_pieces, send_whole
+from .flush_times import FlushTimes
 from .hdfs_checksum import FileChecksum
 from .local_large_reads import LocalLargeReads
 from .local_small_reads import LocalSmallReads
 from .one_time_chunks import OneTimeChunks
+from .open_uploads import OpenUploads
 from .upload import Upload, body_pieces
 
 log = logging.getLogger("peacefs.gateway")
 T = TypeVar("T")
 #: Raises AccessDenied if a request is not of the user whom its read token was given to.
-CheckBearer = Callable[[Scope, str], None]
-#: Takes an upload's bytes from its stream, on a thread.
-Writer = Callable[[Upload], fx.Steps[WriteStats]]
+CheckBearer = Callable[[Scope, str, str], None]
 
 _HELLO = b"A datanode of peacefs. Files are read and written through the coordinator's address.\n"
 
@@ -73,10 +80,22 @@ class GatewayLimits:
     transfers_per_client_max: int = limits.gateway_transfers_per_client_max
     buffer_per_client_bytes_max: int = limits.gateway_buffer_per_client_bytes_max
     body_idle_timeout_s: float = limits.http_body_idle_timeout_s
+    upload_pause_s: float = limits.upload_pause_s
     queue_timeout_s: float = limits.gateway_queue_timeout_s
 
 
-def believe_bearer(scope: Scope, user: str) -> None:
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A request body, and what writes it."""
+
+    token: FileWrite | FileAppend
+    flusher: FileFlusher
+    receive: Receive
+    client: str
+    may_appear: bool = False
+
+
+def believe_bearer(scope: Scope, user: str, token: str) -> None:
     """With simple authentication a token is good for whoever has it."""
 
 
@@ -111,6 +130,8 @@ class Gateway:
         )
         each_max = bounds.transfers_per_client_max
         self._long_uploads = ClientSlots(bounds.threads, each_max, bounds.queue_timeout_s)
+        self._tails = Tails()
+        self._uploads = OpenUploads()
         self._downloads = ClientSlots(bounds.downloads_max, each_max, bounds.queue_timeout_s)
         self._long = ThreadPoolExecutor(bounds.threads, thread_name_prefix="gateway-long")
         self._quick = ThreadPoolExecutor(bounds.quick_threads, thread_name_prefix="gateway-quick")
@@ -151,80 +172,82 @@ class Gateway:
 
     async def _write(self, wanted: WriteFile, scope: Scope, receive: Receive, client: str) -> Answer:
         token = self._signer.verify(wanted.token, FileWrite, self._wall_clock())
-        self._check_bearer(scope, token.user)
-        stats = await self._received(
-            token, receive, client, lambda upload: self._new_file(wanted, upload, token.block_bytes)
+        self._check_bearer(scope, token.user, wanted.token)
+        flusher = FileFlusher(
+            wanted.token,
+            self._one_time_chunks.take(wanted.first),
+            token.block_bytes,
+            _holder(token.user),
+            self._grants,
+            merge_bytes=limits.upload_tail_bytes_max // 2,
         )
+        await self._carry(_Body(token, flusher, receive, client, may_appear=token.may_appear))
         headers = {"location": f"webhdfs://{wanted.namenode}{quote(token.path)}"}
-        return empty_answer(201, **headers, **_shortage(stats, token))
+        return empty_answer(201, **headers, **_shortage(flusher.fewest_replicas, token))
 
     async def _append(self, wanted: ExtendFile, scope: Scope, receive: Receive, client: str) -> Answer:
         token = self._signer.verify(wanted.token, FileAppend, self._wall_clock())
-        self._check_bearer(scope, token.user)
-        holder = f"{token.user} {uuid.uuid4().hex}"
-        take_lease = TakeLease(wanted.token, holder)
-        stats = await self._received(
-            token, receive, client, lambda upload: self._longer_file(take_lease, upload, token.block_bytes)
+        self._check_bearer(scope, token.user, wanted.token)
+        holder = _holder(token.user)
+        # Before the first byte: whoever comes second is told at once.
+        leased = await asyncio.shield(self._run(self._quick, fx.call(TakeLease(wanted.token, holder), Leased)))
+        flusher = FileFlusher(
+            leased.token,
+            leased.allocated,
+            leased.block_bytes,
+            holder,
+            self._grants,
+            has_lease=True,
+            merge_bytes=limits.upload_tail_bytes_max // 2,
         )
-        return empty_answer(200, **_shortage(stats, token))
+        await self._carry(_Body(token, flusher, receive, client))
+        return empty_answer(200, **_shortage(flusher.fewest_replicas, token))
 
-    async def _received(
-        self, token: FileWrite | FileAppend, receive: Receive, client: str, writer: Writer
-    ) -> WriteStats:
-        """Takes the body in and has it written by `writer`."""
-        pieces = body_pieces(receive, self._bounds.body_idle_timeout_s)
-        upload = Upload(pieces, self._budget, token.block_bytes, client)
+    async def _carry(self, body: _Body) -> None:
+        """Until the file is published, or is certain not to be."""
+        token, flusher, bounds = body.token, body.flusher, self._bounds
+        loop = asyncio.get_running_loop()
+        writer: BodyWriter
+
+        def idle_timeout_s() -> float:
+            # A log may grow rarely. A host that has vanished is noticed by the kernel.
+            return limits.source_silence_s if writer.is_shown else bounds.body_idle_timeout_s
+
+        def extended() -> None:
+            cap.reschedule(loop.time() + limits.write_token_lifetime_s)
+
+        upload = Upload(body_pieces(body.receive, idle_timeout_s), self._budget, token.block_bytes, body.client)
+        writer = BodyWriter(
+            upload,
+            flusher,
+            Threads(
+                lambda steps: self._run(self._quick, steps),
+                lambda steps: self._run(self._long, steps),
+                lambda: self._long_uploads.slot(body.client, "too many long files are being written here"),
+            ),
+            FlushTimes(
+                loop.time(),
+                may_appear=body.may_appear,
+                has_lease=flusher.has_lease,
+                pause_s=bounds.upload_pause_s,
+            ),
+            self._tails,
+            path=token.path,
+            first_buffer_bytes=bounds.first_buffer_bytes,
+            replaces=isinstance(token, FileWrite) and token.file.overwrite,
+            on_flushed=extended,
+        )
+        names = [flusher.holder, token.request_id] if isinstance(token, FileWrite) else [flusher.holder]
         try:
-            async with asyncio.timeout(token.expires_s - self._wall_clock()):
-                return await self._carry(upload, token.path, client, writer)
+            async with asyncio.timeout(token.expires_s - self._wall_clock()) as cap:
+                with self._uploads.entered(writer, *names):
+                    await writer.carry()
         except TimeoutError:
             raise AccessDenied(f"the token to write {token.path} expired before its last byte came") from None
 
-    async def _carry(self, upload: Upload, path: str, client: str, writer: Writer) -> WriteStats:
-        """Until the file is published, or is certain not to be. Whatever ends this early ends the writer too."""
-        writing: asyncio.Future[WriteStats] | None = None
-        try:
-            if await upload.receive_up_to(self._bounds.first_buffer_bytes):
-                writing = self._start(self._quick, upload, writer)
-                return await asyncio.shield(writing)
-            async with self._long_uploads.slot(client, "too many long files are being written here"):
-                writing = self._start(self._long, upload, writer)
-                await upload.receive_rest()
-                return await asyncio.shield(writing)
-        except BaseException as end:
-            called_off = PeerUnreachable(f"the write of {path} was called off")
-            upload.abort(end if isinstance(end, PeacefsError) else called_off)
-            raise
-        finally:
-            if writing is None:
-                upload.close()
-
-    def _start(self, pool: ThreadPoolExecutor, upload: Upload, writer: Writer) -> asyncio.Future[WriteStats]:
-        writing = self._run(pool, writer(upload))
-        writing.add_done_callback(lambda ended: _closed(upload, ended))
-        return writing
-
-    def _new_file(self, wanted: WriteFile, upload: Upload, block_bytes: int) -> fx.Steps[WriteStats]:
-        try:
-            first = self._one_time_chunks.take(wanted.first)
-        except AccessDenied as refusal:
-            upload.abort(refusal)
-            raise
-        _completed, stats = yield from write_file(
-            wanted.token, first, upload.stream, chunk_bytes=block_bytes, grant_client=self._grants
-        )
-        return stats
-
-    def _longer_file(self, take_lease: TakeLease, upload: Upload, block_bytes: int) -> fx.Steps[WriteStats]:
-        try:
-            leased = yield from fx.call(take_lease, Leased)
-        except PeacefsError as refusal:
-            upload.abort(refusal)
-            raise
-        _completed, stats = yield from append_file(
-            leased, upload.stream, chunk_bytes=block_bytes, grant_client=self._grants
-        )
-        return stats
+    async def flush_uploads(self, wanted: FlushUploads) -> UploadsFlushed:
+        """Show what comes through here, for the coordinator."""
+        return await self._uploads.flush(wanted)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -247,7 +270,7 @@ class Gateway:
     def _reader(self, token: str, scope: Scope) -> FileRead:
         """Return the token of a request, which may be old. Raises AccessDenied."""
         read_token = self._signer.verify_even_late(token, FileRead)
-        self._check_bearer(scope, read_token.user)
+        self._check_bearer(scope, read_token.user, token)
         return read_token
 
     def _layout(self, read_token: FileRead, chunks: Sequence[ChunkLayout]) -> Layout:
@@ -279,18 +302,15 @@ class Gateway:
         return asyncio.get_running_loop().run_in_executor(pool, self._driver.run, steps)
 
 
-def _closed(upload: Upload, writing: asyncio.Future[WriteStats]) -> None:
-    """The thread is done with the upload. Its error, where the request did not wait for it, is known already."""
-    upload.close()
-    if not writing.cancelled():
-        writing.exception()
+def _holder(user: str) -> str:
+    """The name of one upload, as the holder of a lease."""
+    return f"{user} {uuid.uuid4().hex}"
 
 
-def _shortage(stats: WriteStats, token: FileWrite | FileAppend) -> dict[str, str]:
+def _shortage(fewest: int | None, token: FileWrite | FileAppend) -> dict[str, str]:
     """The header that says so when there are fewer replicas than there should be."""
-    if not stats.short_chunks(token.replication):
+    if fewest is None or fewest >= token.replication:
         return {}
-    fewest = min(stats.replicas)
     log.warning("%r has %d of %d replicas until it is repaired", token.path, fewest, token.replication)
     return {"x_peacefs_replicas": f"{fewest}/{token.replication}"}
 

@@ -1,7 +1,8 @@
 """One request body on its way into the cluster: from the event loop that receives it to the thread that writes.
 
 Only as much is received as there is room for, in the stream and in the budget of all uploads; more waits in the
-client's and the kernel's buffers.
+client's and the kernel's buffers. A body may be cut into parts, each a stream of its own, which are written one
+after the other.
 """
 
 from __future__ import annotations
@@ -11,27 +12,38 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from peacefs.client.transfer.byte_stream import ByteStream
-from peacefs.protocol.asgi import Receive
+from peacefs.protocol.asgi import Message, Receive
+from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import PeacefsError, PeerTimeout, PeerUnreachable
 from peacefs.protocol.runtime import effects as fx
 
 from .buffer_budget import BufferBudget, BufferShare
 
 
-async def body_pieces(receive: Receive, idle_timeout_s: float) -> AsyncIterator[bytes]:
+async def body_pieces(receive: Receive, idle_timeout_s: Callable[[], float]) -> AsyncIterator[bytes]:
     """The body as it comes. Raises PeerTimeout when the client falls silent, PeerUnreachable when it goes."""
     more = True
     while more:
-        try:
-            async with asyncio.timeout(idle_timeout_s):
-                event = await receive()
-        except TimeoutError:
-            raise PeerTimeout(f"the client sent nothing for {idle_timeout_s:g} s; nothing was written") from None
+        event = await _next_event(receive, idle_timeout_s)
         if event["type"] == "http.disconnect":
             raise PeerUnreachable("the client hung up in the middle of the file; nothing was written")
         if piece := event.get("body"):
             yield piece
         more = event.get("more_body", False)
+
+
+async def _next_event(receive: Receive, idle_timeout_s: Callable[[], float]) -> Message:
+    """How long a client may be silent can change while it is."""
+    began_s = asyncio.get_running_loop().time()
+    patience_s = idle_timeout_s()
+    while True:
+        try:
+            async with asyncio.timeout_at(began_s + patience_s):
+                return await receive()
+        except TimeoutError:
+            if idle_timeout_s() <= patience_s:
+                raise PeerTimeout(f"the client sent nothing for {patience_s:g} s; nothing was written") from None
+            patience_s = idle_timeout_s()
 
 
 class Upload:
@@ -40,43 +52,42 @@ class Upload:
     def __init__(
         self, pieces: AsyncIterator[bytes], budget: BufferBudget, chunk_bytes: int, client: str = ""
     ) -> None:
-        self._pieces = pieces
+        self.pieces = pieces
+        self._chunk_bytes = chunk_bytes
         self._share = BufferShare(budget, client)
         self._loop = asyncio.get_running_loop()
-        self.stream = _MeteredStream(chunk_bytes, self)
+        self._is_closed = False
+        self.stream = BodyPart(chunk_bytes, self)
 
-    async def receive_up_to(self, bytes_max: int) -> bool:
-        """Takes in the body's first bytes while nobody writes yet; True if the body ended among them."""
-        received = 0
-        async for piece in self._pieces:
-            await self._share.take(len(piece))
-            self.stream.feed(piece)
-            received += len(piece)
-            if received >= bytes_max:
-                return False
-        self.stream.finish()
-        return True
+    async def take_in(self, piece: bytes) -> fx.Ticket | None:
+        """Take a piece in; one that gets a ticket waits for it. Raises the writer's error, Overloaded."""
+        await self._share.take(len(piece))
+        return self.stream.feed(piece)
 
-    async def receive_rest(self) -> None:
-        """Raises the writer's error if that gives up."""
-        async for piece in self._pieces:
-            await self._share.take(len(piece))
-            room = self.stream.feed(piece)
-            if room is not None:
-                await self._until_fired(room)
-        self.stream.finish()
+    def next_part(self) -> BodyPart:
+        """Return the part as it is, which is at its end now; what comes from now on is another."""
+        part, self.stream = self.stream, BodyPart(self._chunk_bytes, self)
+        part.finish()
+        return part
 
-    async def _until_fired(self, ticket: fx.Ticket) -> None:
+    async def until_fired(self, ticket: fx.Ticket) -> None:
+        """Wait until a writer has made room."""
         fired = asyncio.Event()
         ticket.when_fired(lambda: self._on_loop(fired.set))
         await fired.wait()
 
     def settle(self, count: int) -> None:
         """The writer needs `count` bytes no more. From any thread."""
-        self._on_loop(lambda: self._share.give_back(count))
+        self._on_loop(lambda: self.give_back(count))
+
+    def give_back(self, count: int) -> None:
+        """The same, on the event loop."""
+        if not self._is_closed:
+            self._share.give_back(count)
 
     def close(self) -> None:
         """Nobody writes any more: gives back what is left."""
+        self._is_closed = True
         self._share.close()
 
     def abort(self, error: PeacefsError) -> None:
@@ -87,15 +98,26 @@ class Upload:
             self._loop.call_soon_threadsafe(call)
 
 
-class _MeteredStream(ByteStream):
+class BodyPart(ByteStream):
     """Notices when a chunk is done: the writer takes the next one's first byte only then."""
 
     def __init__(self, chunk_bytes: int, upload: Upload) -> None:
         super().__init__()
         self._chunk_bytes = chunk_bytes
         self._upload = upload
+        self._fed_bytes = 0
         self._taken_bytes = 0
         self._settled_bytes = 0
+
+    @property
+    def room_in_chunk(self) -> int:
+        """Return how many more bytes fill the chunk that is being fed."""
+        return self._chunk_bytes - self._fed_bytes % self._chunk_bytes
+
+    def feed(self, data: Bytes) -> fx.Ticket | None:
+        room = super().feed(data)
+        self._fed_bytes += len(data)
+        return room
 
     def take(self, bytes_max: int) -> memoryview:
         piece = super().take(bytes_max)
@@ -105,3 +127,12 @@ class _MeteredStream(ByteStream):
             self._upload.settle(done - self._settled_bytes)
             self._settled_bytes = done
         return piece
+
+    def take_all(self) -> bytes:
+        """Take the whole of a part that nobody else reads."""
+        return b"".join(iter(lambda: super(BodyPart, self).take(self._fed_bytes), b""))
+
+    def settle_rest(self) -> None:
+        """Nobody reads it any more."""
+        self._upload.give_back(self._fed_bytes - self._settled_bytes)
+        self._settled_bytes = self._fed_bytes

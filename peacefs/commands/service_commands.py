@@ -79,6 +79,16 @@ def coordinator(
             show_default=False,
         ),
     ] = None,
+    proxy_users: Annotated[
+        Path | None,
+        typer.Option(
+            "--proxy-users",
+            metavar="FILE",
+            help="Who may act for whom (doas): hadoop.proxyuser.NAME.hosts, .groups and .users, in TOML. SIGHUP "
+            "reads it anew. [default: nobody]",
+            show_default=False,
+        ),
+    ] = None,
     trash_minutes: TrashMinutes = 0,
     unreferenced_kept: Annotated[
         float,
@@ -180,6 +190,7 @@ def coordinator(
             audit_log=audit_log,
             collect_temporary_hours=collect_temporary,
             unreferenced_kept_s=unreferenced_kept,
+            proxy_users=proxy_users,
             groups=dict(_group(text) for text in groups or ()),
             topology=topology_file,
             policy=policy,

@@ -12,6 +12,8 @@ from peacefs.protocol.values.account_names import check_account_name
 
 #: The key of the caller in ASGI scopes. Without it names are trusted: Hadoop's simple authentication.
 CALLER: Final = "peacefs.caller"
+#: Where they bear in whose name a proxy user may act, once that was decided.
+EFFECTIVE_USER: Final = "peacefs.effective-user"
 
 
 class Via(StrEnum):
@@ -49,6 +51,12 @@ def caller_of(scope: MutableMapping[str, Any]) -> Caller | None:
     """Return the authenticated caller of a request; None where names are believed."""
     caller: Caller | None = scope.get(CALLER)
     return caller
+
+
+def effective_user_of(scope: MutableMapping[str, Any]) -> str | None:
+    """Return for whom a proxy user asks; None where nobody acts for another."""
+    user: str | None = scope.get(EFFECTIVE_USER)
+    return user
 
 
 def user_of(scope: MutableMapping[str, Any], named: str) -> str:

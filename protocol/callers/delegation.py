@@ -36,6 +36,8 @@ class Identifier:
     max_ms: int
     sequence: int
     key: int
+    #: The proxy user that fetched it for its owner.
+    real_user: str = ""
 
     def encode(self) -> bytes:
         return b"".join(
@@ -43,7 +45,7 @@ class Identifier:
                 bytes([_IDENTIFIER_VERSION]),
                 _text(self.owner),
                 _text(self.renewer),
-                _text(""),
+                _text(self.real_user),
                 *map(_integer, (self.issued_ms, self.max_ms, self.sequence, self.key)),
             )
         )
@@ -54,8 +56,9 @@ class Identifier:
         reading = _FieldReader(raw)
         if reading.take(1)[0] != _IDENTIFIER_VERSION:
             raise Unauthenticated(_UNREADABLE)
-        owner, renewer, _real_user = reading.text(), reading.text(), reading.text()
-        found = cls(owner, renewer, *(reading.integer() for _ in range(4)))
+        owner, renewer, real_user = reading.text(), reading.text(), reading.text()
+        issued_ms, max_ms, sequence, key = (reading.integer() for _ in range(4))
+        found = cls(owner, renewer, issued_ms, max_ms, sequence, key, real_user)
         reading.end()
         return found
 

@@ -10,10 +10,12 @@
                  coordinator -> ProveReplicas, datanode -> ReplicasProven;
                  coordinator -> BalanceDisks, datanode -> DiskBalance
     files        client -> CreateFile, PublishFile, OpenFile; client or gateway -> AllocateChunk, CompleteFile,
-                 FlushFile, GetLayout, ReportCorrupt, RenewLease, KeepChunks, AbandonLease; gateway -> TakeLease
+                 FlushFile, GetLayout, ReportCorrupt, RenewLease, KeepChunks, AbandonLease; gateway -> TakeLease;
+                 coordinator -> FlushUploads, gateway -> UploadsFlushed
     grants       writer -> StateWriteSet, StreamEnded; coordinator -> Scheduled, Granted, GrantRefused;
                  coordinator -> AskStreams, datanode -> StreamsFound
     reads        client -> StateReads; coordinator -> ReadsScheduled
+    names        client -> GetFileInfo, GetListing, Mkdirs, RenamePath, DeletePath, ...
     supervision  agent -> AgentBeat; coordinator -> AgentOrders
 
 Every message may be answered by Failure, which carries a code of the error tree. They are all imported from here:
@@ -67,6 +69,7 @@ from .files import (
     CreateFile,
     Flushed,
     FlushFile,
+    FlushUploads,
     GetLayout,
     KeepChunks,
     Layout,
@@ -77,6 +80,7 @@ from .files import (
     RenewLease,
     ReportCorrupt,
     TakeLease,
+    UploadsFlushed,
     WrittenChunk,
 )
 from .grants import (
@@ -92,6 +96,46 @@ from .grants import (
     StreamUnderWay,
 )
 from .handshake import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
+from .names import (
+    Changed,
+    ChangeOwner,
+    ChangePermission,
+    ChangeQuota,
+    ChangeReplication,
+    ChangeTimes,
+    ConcatFiles,
+    CopyPath,
+    DeletePath,
+    DropSnapshot,
+    ExchangePaths,
+    FileInfo,
+    GetFileInfo,
+    GetListing,
+    GetQuotaSums,
+    GetServerSettings,
+    GetTreeSums,
+    GetXAttrs,
+    Listing,
+    Mkdirs,
+    NameCall,
+    NameChange,
+    NameStatus,
+    OpenForAppend,
+    QuotaSums,
+    RecoverLease,
+    RemoveXAttr,
+    RenamePath,
+    RenameTakenSnapshot,
+    ReturnToSnapshot,
+    ServerSettings,
+    SetXAttr,
+    SnapshotTaken,
+    SwitchSnapshots,
+    TakeSnapshot,
+    TreeSums,
+    TruncateFile,
+    XAttrs,
+)
 from .reads import ReadsScheduled, StateReads
 from .supervision import AgentBeat, AgentCommand, AgentOrders, RunOrder, RunReport
 
@@ -108,20 +152,39 @@ __all__ = [
     "AskStreams",
     "BalanceDisks",
     "Challenge",
+    "ChangeOwner",
+    "ChangePermission",
+    "ChangeQuota",
+    "ChangeReplication",
+    "ChangeTimes",
+    "Changed",
     "ChunkLayout",
     "CompleteFile",
     "Completed",
+    "ConcatFiles",
+    "CopyPath",
     "CreateFile",
     "Created",
     "DeleteChunks",
+    "DeletePath",
     "DescriptorShared",
     "DiskBalance",
     "DiskReport",
     "Done",
+    "DropSnapshot",
+    "ExchangePaths",
     "Failure",
+    "FileInfo",
     "FlushFile",
+    "FlushUploads",
     "Flushed",
+    "GetFileInfo",
     "GetLayout",
+    "GetListing",
+    "GetQuotaSums",
+    "GetServerSettings",
+    "GetTreeSums",
+    "GetXAttrs",
     "GrantRefused",
     "Granted",
     "GrantedChunk",
@@ -133,18 +196,29 @@ __all__ = [
     "LatencySample",
     "Layout",
     "Leased",
+    "Listing",
     "Message",
+    "Mkdirs",
+    "NameCall",
+    "NameChange",
+    "NameStatus",
     "OpenFile",
+    "OpenForAppend",
     "Opened",
     "Packet",
     "Proof",
     "ProveReplicas",
     "PublishFile",
+    "QuotaSums",
     "ReadChunk",
     "ReadsScheduled",
     "Receipt",
+    "RecoverLease",
     "Register",
     "Registered",
+    "RemoveXAttr",
+    "RenamePath",
+    "RenameTakenSnapshot",
     "RenewLease",
     "Replica",
     "ReplicaChallenge",
@@ -155,25 +229,35 @@ __all__ = [
     "ReportChunks",
     "ReportCorrupt",
     "RequestDescriptor",
+    "ReturnToSnapshot",
     "RunOrder",
     "RunReport",
     "Scheduled",
+    "ServerSettings",
+    "SetXAttr",
+    "SnapshotTaken",
     "StateReads",
     "StateWriteSet",
     "StreamEnded",
     "StreamProgress",
     "StreamUnderWay",
     "StreamsFound",
+    "SwitchSnapshots",
     "TakeLease",
+    "TakeSnapshot",
     "Target",
+    "TreeSums",
+    "TruncateFile",
     "Trust",
     "TrustedKey",
+    "UploadsFlushed",
     "Usage",
     "VerifyChunks",
     "Welcome",
     "WriteAck",
     "WriteChunk",
     "WrittenChunk",
+    "XAttrs",
 ]
 # fmt: on
 
@@ -205,6 +289,8 @@ AnyMessage = (
     | Completed
     | FlushFile
     | Flushed
+    | FlushUploads
+    | UploadsFlushed
     | TakeLease
     | Leased
     | RenewLease
@@ -233,4 +319,39 @@ AnyMessage = (
     | ReadsScheduled
     | AgentBeat
     | AgentOrders
+    | GetFileInfo
+    | FileInfo
+    | GetListing
+    | Listing
+    | GetTreeSums
+    | GetQuotaSums
+    | TreeSums
+    | QuotaSums
+    | GetXAttrs
+    | XAttrs
+    | GetServerSettings
+    | ServerSettings
+    | Changed
+    | Mkdirs
+    | RenamePath
+    | ExchangePaths
+    | DeletePath
+    | CopyPath
+    | ChangePermission
+    | ChangeOwner
+    | ChangeReplication
+    | ChangeTimes
+    | ChangeQuota
+    | SetXAttr
+    | RemoveXAttr
+    | TruncateFile
+    | ConcatFiles
+    | OpenForAppend
+    | RecoverLease
+    | SwitchSnapshots
+    | TakeSnapshot
+    | SnapshotTaken
+    | RenameTakenSnapshot
+    | DropSnapshot
+    | ReturnToSnapshot
 )

@@ -95,7 +95,7 @@ class Completed(Message, frozen=True):
 class FlushFile(Message, frozen=True):
     """As CompleteFile, but the writer goes on: the file of a new one's token appears, and `holder` has its lease.
 
-    Asked again under the same `request_id` it is done once.
+    Asked again under the same `request_id` it is done once. With `unless_there` a new file never replaces another.
     """
 
     token: str
@@ -103,6 +103,7 @@ class FlushFile(Message, frozen=True):
     holder: str
     request_id: str
     replaced: list[ChunkId] = []
+    unless_there: bool = False
 
 
 class Flushed(Message, frozen=True):
@@ -111,6 +112,23 @@ class Flushed(Message, frozen=True):
     token: str
     length: int
     allocated: Allocated | None = None
+
+
+class FlushUploads(Message, frozen=True):
+    """Show the files whose bodies are on their way through this gateway, up to what has come of them.
+
+    `uploads` are request ids of CREATEs and holders of leases. A body that is not here yet is waited for, for
+    `wait_s`; answered by UploadsFlushed.
+    """
+
+    uploads: list[str]
+    wait_s: float
+
+
+class UploadsFlushed(Message, frozen=True):
+    """Done, except for those that are `missing`: no body has come, or it has ended, or will appear whole."""
+
+    missing: list[str]
 
 
 class TakeLease(Message, frozen=True):

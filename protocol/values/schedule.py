@@ -29,7 +29,7 @@ class QueuedSet:
 @dataclass(frozen=True)
 class ShownGrant:
     """A chunk that may be written now, by (epoch, number); one of number 0 was granted before this coordinator
-    started. One that `trickles` is idle: its writer stalls, and others have its room."""
+    started. While one is `idle` its writer stalls, and others have its room."""
 
     epoch: int
     number: int
@@ -40,6 +40,8 @@ class ShownGrant:
     pipeline: list[str]
     waited_s: float
     granted_s_ago: float
+    idle: bool
+    #: Deprecated: the same under its old name, for one release.
     trickles: bool
     root: str | None
 

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from peacefs.protocol.asgi import Scope
-from peacefs.protocol.errors import AccessDenied, BadRequest
+from peacefs.protocol.errors import BadRequest, ImpersonationRefused
 from peacefs.protocol.values.account_names import check_account_name
 
 T = TypeVar("T")
@@ -118,9 +118,13 @@ class Query:
         return bits
 
     def user(self) -> str:
-        """Return the calling user. Raises AccessDenied for one who wants to be taken for another."""
+        """Return the calling user. Raises ImpersonationRefused for one who wants to be taken for another."""
         if (other := self.text("doas")) is not None:
-            raise AccessDenied(f"nobody is allowed to impersonate {other}: doas is not supported")
+            raise ImpersonationRefused(f"User: {self.named_user()} is not allowed to impersonate {other}")
+        return self.named_user()
+
+    def named_user(self) -> str:
+        """Return the calling user by its own name, whomever it acts for. Raises BadRequest."""
         user = self.text("user.name")
         if user is None:
             return NOBODY

@@ -120,13 +120,17 @@ def parse_redirected(scope: Scope) -> Wanted:
     return find_operation(scope["method"], query, _OPERATIONS).read(path_of(scope), query)
 
 
-def location(wanted: Wanted, scheme: str, host: str, port: int, delegation: str | None = None) -> str:
+def location(
+    wanted: Wanted, scheme: str, host: str, port: int, delegation: str | None = None, proxy_pass: str | None = None
+) -> str:
     """The URL at a datanode. Raises PathLimitExceeded if a server would not take it for its length.
 
-    A client that came with a delegation token shows it there again.
+    A client that came with a delegation token shows it there again; one that acts for another has a pass for it.
     """
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     shown = "" if delegation is None else f"&delegation={quote(delegation)}"
+    if proxy_pass is not None:
+        shown += f"&proxypass={proxy_pass}"
     url = f"{scheme}://{authority}{PREFIX}{quote(wanted.path)}?{wanted.query}{shown}"
     if len(url) > http_url_bytes_max:
         raise PathLimitExceeded(f"The path is too long for the URL that leads to its data: {len(url)} bytes")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from peacefs.protocol.asgi import Scope
-from peacefs.protocol.callers.caller import Via, caller_of
+from peacefs.protocol.callers.caller import Via, caller_of, effective_user_of
 
 from .query import Query
 
@@ -36,8 +36,11 @@ def asker(scope: Scope, query: Query) -> str:
     """Return in whose name a request is to be carried out. Raises AccessDenied, BadRequest.
 
     An authenticated caller is who its credential says: Hadoop's client sends the name of its machine's user, too,
-    which is passed over. An administrator may act for another with `doas`, as on the local socket by a mere name.
+    which is passed over. An administrator may act for another with `doas`, as on the local socket by a mere name;
+    others as the rules for proxy users allow it, which were looked at before.
     """
+    if (effective := effective_user_of(scope)) is not None:
+        return effective
     caller = caller_of(scope)
     if caller is None:
         return query.user()

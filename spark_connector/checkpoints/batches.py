@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from peacefs.client.control.api import ListingPage
+from peacefs.client.control.names import ListingPage
 from peacefs.client.control.values import ContentSummary
 from peacefs.protocol.errors import FileNotFound
 
 
 class Directories(Protocol):
-    """The calls that are needed of a file system: `PeaceFileSystem` and `CoordinatorApi` both have them."""
+    """The calls that are needed of a file system: `PeaceFileSystem` has them."""
 
     def pages(self, path: str) -> Iterator[ListingPage]: ...
 

@@ -24,6 +24,7 @@ from .layout import (
     is_root,
 )
 from .tree import FileTree, files_below
+from .unit_checkpoints import has_units
 
 
 class StoreSummary(msgspec.Struct, frozen=True):
@@ -93,7 +94,14 @@ def read_layout(tree: FileTree, root: str) -> CheckpointLayout:
 
 
 def find_roots(tree: FileTree, top: str) -> Iterator[str]:
-    """Every checkpoint root at or below `top`. Raises FileNotFound, BadRequest for a tree that is too large.
+    """Yield the roots of Spark's checkpoints, as `find_all` does."""
+    return (root for root, of_units in find_all(tree, top) if not of_units)
+
+
+def find_all(tree: FileTree, top: str) -> Iterator[tuple[str, bool]]:
+    """Yield each root, with True for one of units of a dataflow.
+
+    Every checkpoint root at or below `top`. Raises FileNotFound, BadRequest for a tree that is too large.
 
     What has the name of something that is being made, or whose maker was killed, is none.
     """
@@ -110,7 +118,9 @@ def find_roots(tree: FileTree, top: str) -> Iterator[str]:
         if seen > checkpoint_entries_max:
             raise BadRequest(f"{top} holds more than {checkpoint_entries_max} files and directories")
         if is_root(entry.name for entry in entries):
-            yield directory
+            yield directory, False
+        elif has_units(tree, entries):
+            yield directory, True
         else:
             named = (entry for entry in reversed(entries) if wanted_name(entry.name) is None)
             pending += [entry.path for entry in named if entry.is_directory]

@@ -24,8 +24,7 @@ from typing import Any
 
 import msgspec
 
-from peacefs.client.control.api import CoordinatorApi, user_of
-from peacefs.client.control.http import CoordinatorHttp
+from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import QueryFailed, StartupError
 from peacefs.protocol.limits import demo_repair_longest_s, demo_repair_timeout_s
@@ -83,7 +82,7 @@ def run_demo(options: DemoOptions) -> int:
         raise StartupError("the demo needs Spark: pip install 'peacefs[spark]'")
     java = find_java()
     screen = DemoScreen(console)
-    with _workplace(options) as directory, screen.shown():
+    with _work_directory(options) as directory, screen.shown():
         report = _Demo(directory, choose_input(options.input, directory), java, screen).run()
         if options.keep:
             screen.step("kept", str(directory))
@@ -95,7 +94,7 @@ def run_demo(options: DemoOptions) -> int:
 
 
 @contextlib.contextmanager
-def _workplace(options: DemoOptions) -> Iterator[Path]:
+def _work_directory(options: DemoOptions) -> Iterator[Path]:
     """An empty directory, gone afterwards unless it is to be kept."""
     if options.directory is None:
         directory = Path(tempfile.mkdtemp(prefix="peacefs-demo-"))
@@ -140,8 +139,7 @@ class _Demo:
         self._show_input()
         with LocalCluster(self._directory / "cluster", _DATANODES, port=0) as cluster:
             self._screen.step("cluster", f"{_DATANODES} datanodes in 2 racks, 3 replicas, {cluster.webhdfs_uri}")
-            http = CoordinatorHttp(cluster.address)
-            with contextlib.closing(CoordinatorApi(http, user_of(http, None))) as coordinator:
+            with PeaceFileSystem(cluster.http_address) as coordinator:
                 checkpoint = Checkpoint(coordinator, _CHECKPOINT)
                 ordeal = self._run_query(cluster, coordinator, checkpoint)
                 self._screen.step("repair", "waiting until every chunk has its replicas again")
@@ -159,7 +157,7 @@ class _Demo:
             f"lines come {log.disorder_s:.0f} s late at most: the watermark is {watermark_delay_s(log)} s behind",
         )
 
-    def _run_query(self, cluster: LocalCluster, coordinator: CoordinatorApi, checkpoint: Checkpoint) -> _Ordeal:
+    def _run_query(self, cluster: LocalCluster, coordinator: PeaceFileSystem, checkpoint: Checkpoint) -> _Ordeal:
         """From the query's first start to its result."""
         step = self._screen.step
         plan, batches = self._prepare(cluster)
@@ -242,7 +240,7 @@ class _Demo:
         shortest_ms = min((batch.duration_ms for batch in read_progress(self._progress)), default=0)
         return _KILL_AFTER * shortest_ms / 1000
 
-    def _kill_datanode(self, cluster: LocalCluster, coordinator: CoordinatorApi) -> tuple[str, int]:
+    def _kill_datanode(self, cluster: LocalCluster, coordinator: PeaceFileSystem) -> tuple[str, int]:
         """SIGKILLs the datanode with most replicas: its id, and how many it held."""
         fullest = max(coordinator.cluster_status()["datanodes"], key=lambda datanode: datanode["replicas"])
         victim = next(member for member in cluster.datanodes if member.node == fullest["node"])
@@ -250,7 +248,7 @@ class _Demo:
         return victim.node, fullest["replicas"]
 
 
-def _await_repair(coordinator: CoordinatorApi, victim: str) -> dict[str, Any]:
+def _await_repair(coordinator: PeaceFileSystem, victim: str) -> dict[str, Any]:
     """The cluster's status once the victim is given up and all is repaired, or when there is no more news."""
     began_s = news_s = time.monotonic()
     seen: object = None

@@ -23,6 +23,8 @@ from peacefs.protocol.errors import (
     PeacefsError,
     PeerError,
     PeerRefused,
+    PeerTimeout,
+    PeerUnreachable,
     ProtocolViolation,
     QueryFailed,
     StartupError,
@@ -32,7 +34,6 @@ from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
     agent_answer_timeout_s,
     agent_beat_interval_s,
-    reregister_backoff_s,
     run_logs_kept_max,
     run_stop_grace_s,
 )
@@ -46,6 +47,7 @@ from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, re
 from peacefs.protocol.tokens import Signer
 
 from .command_list import CommandList, read_command_list, start_of
+from .coordinator_contact import CoordinatorContact
 from .reconciliation import Key, key_of, reconcile
 from .run_account import Accounts, hide_memory, home_of
 from .run_process import RunProcess
@@ -148,13 +150,14 @@ class Agent:
         #: Those that the coordinator does not want any more.
         self._unwanted: set[Key] = set()
         self._was_answered = False
+        self._contact = CoordinatorContact()
 
     def serve(self) -> None:
         """Until told to stop; nothing that it started is left then. Raises StartupError if it is refused."""
         try:
             while not self._stop.is_set():
-                self._speak()
-                self._pause(reregister_backoff_s)
+                pause_s = self._speak()
+                self._pause(pause_s)
         finally:
             self._end_all()
             self._sign_off()
@@ -162,20 +165,29 @@ class Agent:
 
     # -- with the coordinator --------------------------------------------------------------------------
 
-    def _speak(self) -> None:
-        """Over one connection, for as long as it lasts."""
+    def _speak(self) -> float:
+        """Over one connection, for as long as it lasts; return after how many seconds to try again."""
         try:
             connection = self._connected()
             with contextlib.closing(connection):
                 while not self._stop.is_set():
                     self._beat(connection)
                     self._pause(agent_beat_interval_s)
+            return 0.0
         except PeerRefused as refusal:
             if not self._was_answered and not refusal.retriable:
                 raise StartupError(f"the coordinator refuses this agent: {refusal.message}") from None
-            log.error("the coordinator refuses this agent: %s", refusal.message)
+            return self._failed(f"the coordinator refuses this agent: {refusal.message}", refusal.message)
+        except (PeerUnreachable, PeerTimeout) as fault:
+            return self._failed(fault.message, "unreachable")
         except PeacefsError as fault:
-            log.warning("%s; trying again", fault.message)
+            return self._failed(fault.message, fault.message)
+
+    def _failed(self, fault: str, kind: str) -> float:
+        said, pause_s = self._contact.failed(fault, kind, busy=bool(self._running))
+        if said is not None:
+            log.warning("%s", said)
+        return pause_s
 
     def _connected(self) -> SocketConnection:
         address = self._options.coordinator
@@ -192,7 +204,10 @@ class Agent:
         if not self._was_answered:
             self._was_answered = True
             log.info("agent %s on %s: the coordinator answers", self._name, self._host)
+            self._contact.answered()
             announce(self._options.ready_fd, {"role": "agent", "pid": os.getpid(), "name": self._name})
+        elif (said := self._contact.answered()) is not None:
+            log.info("%s", said)
         for process in self._running.values():
             process.encourage()
         self._obey(answer, asked_s)

@@ -33,6 +33,7 @@ from peacefs.state.pages.snapshot import Snapshot
 from . import index as indexes
 from .loader import Loaded, Loader
 from .outcome import PreparedCheckpoint, PublishedPages, RunningCheckpoint
+from .reserve import Reserve
 from .store import CheckpointStore, PendingWrite, WriteRequest
 
 log = logging.getLogger("peacefs.state")
@@ -56,7 +57,9 @@ class Checkpointer:
         generations_max: int = state_generations_max,
         live_share_min: float = state_live_share_min,
         keep: int | None = state_checkpoints_kept_default,
+        reserve: bool = True,
     ) -> None:
+        """With `reserve` memory for clones is asked for ahead: as much as the pages have."""
         if generations_max < 1 or (keep is not None and keep < 1):
             raise BadRequest(f"generations_max is {generations_max} and keep is {keep}: both must be at least 1")
         self._pages = pages
@@ -73,12 +76,18 @@ class Checkpointer:
         self._running: RunningCheckpoint | None = None
         self._given_up: PendingWrite | None = None
         self._news = threading.Event()
+        self._reserve = Reserve(pages.frames) if reserve else None
 
     @property
     def idle(self) -> bool:
         """Return whether none is being written, so that another may begin."""
         self._pages.settle()
         return self._running is None
+
+    @property
+    def reserved(self) -> bool:
+        """Return whether memory for the clones of the next checkpoint is there, as far as the machine has it."""
+        return self._reserve is None or self._reserve.ready
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -292,6 +301,8 @@ class Checkpointer:
 
     def close(self) -> None:
         """Give up a checkpoint that is being written, and wait until nothing of it goes on."""
+        if self._reserve is not None:
+            self._reserve.close()
         running = self._running
         if running is not None:
             running.cancel()

@@ -6,6 +6,7 @@ are used.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,6 +34,9 @@ FrameNumbers = NDArray[np.int32]
 #: In place of a page id, for a frame that is free.
 NOBODY: Final = -1
 
+_libc: Final = ctypes.CDLL(None)
+# From linux/mman.h; Python does not name it.
+_POPULATE_WRITE: Final = 23
 # Python names it from 3.13 on; the number is Linux's on x86-64 and ARM.
 _NO_RESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
@@ -74,6 +78,9 @@ class Frames:
         self.stored_sum: NDArray[np.uint32] = np.zeros(count, np.uint32)
         #: Wait until frames may have become free; False: none will. Asked when the bound is reached.
         self.wait_for_room: Callable[[], bool] = lambda: False
+        #: Called when a page is taken from frame `grown_at` on, which was never used.
+        self.grown: Callable[[], None] = lambda: None
+        self.grown_at = 0
 
     @property
     def used(self) -> int:
@@ -95,6 +102,14 @@ class Frames:
         begin = first * self.page_bytes
         return memoryview(self._mapping)[begin : begin + count * self.page_bytes]
 
+    def populate(self, first: int, count: int) -> bool:
+        """Have the system give memory to frames, whatever they hold; False where it cannot be asked (Linux 5.14).
+
+        The only method that another thread may call; the interpreter's lock is free meanwhile.
+        """
+        begin = ctypes.c_void_p(self.words.ctypes.data + first * self.page_bytes)
+        return bool(_libc.madvise(begin, ctypes.c_size_t(count * self.page_bytes), _POPULATE_WRITE) == 0)
+
     def take(self) -> int:
         """Take a frame, whose contents may be anything. Raises PagesExhausted."""
         counters = self.counters
@@ -104,7 +119,10 @@ class Frames:
                 return int(self.free[counters[FREE]])
             if counters[HIGH] < counters[FRAMES_MAX]:
                 counters[HIGH] += 1
-                return int(counters[HIGH] - 1)
+                taken = int(counters[HIGH] - 1)
+                if taken >= self.grown_at:
+                    self.grown()
+                return taken
             self.make_room()
 
     def ensure(self, count: int) -> None:
@@ -131,6 +149,7 @@ class Frames:
                 "give the page manager more memory"
             )
         self.counters[HIGH] += count
+        self.grown()
         return first
 
     def give_back(self, frames: FrameNumbers) -> None:

@@ -449,7 +449,7 @@ def test_commands_show_a_token_and_say_in_one_line_when_it_is_no_good(cluster, t
     assert "/user/alice/by-command" in listed.stdout
     without = _command(cluster, "ls", "/")
     assert (without.returncode, without.stderr.count("\n")) == (1, 1)
-    assert without.stderr.startswith("peacefs: ls: no token came with the request")
+    assert without.stderr.startswith("peacefs: ls: no token came with the connection")
     refused = _command(cluster, "--token-file", str(file), "token", "list")
     assert refused.returncode == 1 and "administrator's token" in refused.stderr
     table = _command(cluster, *directory, "token", "list").stdout

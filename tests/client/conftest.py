@@ -1,8 +1,7 @@
-"""A real cluster for the tests of this folder, one for all that leave it as they found it."""
+"""Callers of the shared cluster (`support/cluster_fixtures.py`), and how processes are waited for."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,31 +31,11 @@ def _has_ended() -> Callable[[int], bool]:
     return has_ended
 
 
-@pytest.fixture(scope="session")
-def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("shared-cluster"), datanodes=3, port=0) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def files(shared_cluster: LocalCluster) -> Iterator[PeaceFileSystem]:
-    with PeaceFileSystem(shared_cluster.http_address, user="alice") as opened:
-        yield opened
-
-
 @pytest.fixture
 def superuser(shared_cluster: LocalCluster) -> Iterator[PeaceFileSystem]:
     """Return the account that runs the coordinator."""
     with PeaceFileSystem(shared_cluster.http_address) as opened:
         yield opened
-
-
-@pytest.fixture
-def home(files: PeaceFileSystem, request: pytest.FixtureRequest) -> str:
-    """A directory of the cluster for one test."""
-    path = f"/tests/{os.urandom(4).hex()}"
-    files.mkdirs(path)
-    return path
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
+from pathlib import Path
 
 import pytest
 
@@ -110,15 +111,17 @@ def test_a_file_is_cut_and_others_are_joined_to_it(files: PeaceFileSystem, home:
         files.truncate(home, 0)
 
 
-def test_a_writer_outlives_the_coordinator_and_keeps_its_lease(
-    shared_cluster: LocalCluster, files: PeaceFileSystem, home: str
-) -> None:
-    files.write(f"{home}/file", b"1")
-    sink = files.open_for_appending(f"{home}/file")
-    sink.write(b"2")
-    shared_cluster.coordinator.kill()
-    shared_cluster.restart(shared_cluster.coordinator)
-    with pytest.raises(AlreadyBeingCreated):
-        files.open_for_appending(f"{home}/file")
-    sink.close()
-    assert files.read(f"{home}/file") == b"12"
+def test_a_writer_outlives_the_coordinator_and_keeps_its_lease(tmp_path: Path) -> None:
+    with (
+        LocalCluster(tmp_path / "cluster", datanodes=1, port=0) as cluster,
+        PeaceFileSystem(cluster.http_address) as files,
+    ):
+        files.write("/file", b"1")
+        sink = files.open_for_appending("/file")
+        sink.write(b"2")
+        cluster.coordinator.kill()
+        cluster.restart(cluster.coordinator)
+        with pytest.raises(AlreadyBeingCreated):
+            files.open_for_appending("/file")
+        sink.close()
+        assert files.read("/file") == b"12"

@@ -44,7 +44,7 @@ def test_chunk_of_a_file_is_explained_with_its_path_and_its_replicas(
     def told() -> ChunkExplanation:
         return superuser.explain_chunk(chunk)
 
-    wait_until(lambda: {replica.state for replica in told().replicas} == {"live"}, "every datanode confirmed it")
+    wait_until(lambda: [each.state for each in told().replicas] == ["live"] * 3, "every datanode confirmed it")
     explained = told()
     assert explained.chunk == chunk and explained.files == [f"{home}/file"] and explained.length == 4
     assert len(explained.replicas) == len(shared_cluster.datanodes) == 3

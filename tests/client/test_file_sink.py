@@ -50,7 +50,7 @@ def test_a_long_file_learns_of_the_fault_while_it_is_written_and_its_thread_ends
     began = time.monotonic()
     with pytest.raises(NoDatanodes, match="all are gone"):
         write_until_told(sink)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     sink.discard()
     assert not [thread for thread in threading.enumerate() if thread.name == "peacefs-writer"]
 

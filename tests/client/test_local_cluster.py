@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import cluster as local_cluster
@@ -156,18 +159,118 @@ def test_nothing_is_left_of_a_cluster_whose_launcher_was_killed(
         wait_until(lambda: all(has_ended(pid) for pid in members), "the members end")
 
 
-def test_up_reports_a_dead_datanode_and_ends_with_the_coordinator(tmp_path: Path, has_ended: HasEnded) -> None:
+class Up:
+    """`peacefs up` that has said its URI, and what it says on stderr."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self._unread = b""
+        self.uri = first_line(process)
+        assert "2 datanodes" in self.line()
+        self.agents = self.line()
+
+    def line(self) -> str:
+        """The next line, without what all of its lines begin with."""
+        assert self.process.stderr is not None
+        while b"\n" not in self._unread:
+            assert select.select([self.process.stderr], [], [], PATIENCE_S)[0], f"no line within {PATIENCE_S} s"
+            piece = os.read(self.process.stderr.fileno(), 4096)
+            assert piece, f"it ended after {self._unread!r}"
+            self._unread += piece
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode().removeprefix("peacefs: up: ")
+
+    def pid_of(self, member: str) -> int:
+        """The process whose directory ends so; of a process that is just being started there is none yet."""
+        for pid in members_of(self.process):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+                if any(word.startswith("--dir=") and word.endswith(f"/{member}") for word in words):
+                    return pid
+        return 0
+
+
+def test_up_starts_what_was_killed_again_and_goes_on_at_the_same_addresses(
+    tmp_path: Path, has_ended: HasEnded, wait_until: WaitUntil
+) -> None:
     with up(tmp_path / "cluster") as process:
-        first_line(process)
-        coordinator, datanode, survivor = members_of(process)
-        assert process.stderr is not None
-        assert "2 datanodes" in process.stderr.readline()
-        os.kill(datanode, signal.SIGKILL)
-        reported = process.stderr.readline()
-        assert reported.startswith("peacefs: up: datanode-1 was killed by SIGKILL")
-        assert process.poll() is None
-        os.kill(coordinator, signal.SIGKILL)
-        _rest, said = process.communicate(timeout=180)
-    assert process.returncode == 1
-    assert said.startswith("peacefs: up: the coordinator was killed by SIGKILL")
-    assert has_ended(survivor)
+        cluster = Up(process)
+        with PeaceFileSystem(cluster.uri) as files:
+            files.write("/before", b"data", replication=2)
+            killed = cluster.pid_of("datanode-1")
+            os.kill(killed, signal.SIGKILL)
+            assert cluster.line() == "datanode-1 was killed by SIGKILL; it is started again"
+            assert cluster.line() == "datanode-1 is back"
+            assert cluster.pid_of("datanode-1") not in (0, killed)
+            os.kill(cluster.pid_of("coordinator"), signal.SIGKILL)
+            assert cluster.line() == "coordinator was killed by SIGKILL; it is started again"
+            assert cluster.line() == "coordinator is back"
+            assert files.read("/before") == b"data"
+            files.write("/after", b"more", replication=2)
+        members = members_of(process)
+        assert len(members) == 3
+        process.send_signal(signal.SIGTERM)
+        _rest, said = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, said.splitlines()) == (0, ["stopping"])
+    assert all(has_ended(pid) for pid in members)
+
+
+def test_up_says_a_fault_that_repeats_itself_once_and_recovers_when_it_is_mended(tmp_path: Path) -> None:
+    with up(tmp_path / "cluster") as process:
+        cluster = Up(process)
+        node = tmp_path / "cluster" / "datanode-2"
+        away = node.with_name("away")
+        node.rename(away)
+        node.write_text("a file where its directory was")
+        os.kill(cluster.pid_of("datanode-2"), signal.SIGKILL)
+        assert cluster.line() == "datanode-2 was killed by SIGKILL; it is started again"
+        assert cluster.line().startswith("datanode-2 did not start: ")
+        log = tmp_path / "cluster" / "logs" / "datanode-2.log"
+        before = log.stat().st_ino
+        deadline_s = time.monotonic() + PATIENCE_S
+        while log.stat().st_ino == before:
+            assert time.monotonic() < deadline_s, "no further attempt"
+            time.sleep(0.01)
+        with PeaceFileSystem(cluster.uri) as files:
+            files.write("/meanwhile", b"data", replication=1)
+        node.unlink()
+        away.rename(node)
+        # Nothing was said of the further attempts.
+        assert cluster.line() == "datanode-2 is back"
+
+
+def test_up_that_is_told_to_stop_while_a_member_is_away_stops_cleanly(tmp_path: Path, has_ended: HasEnded) -> None:
+    with up(tmp_path / "cluster") as process:
+        cluster = Up(process)
+        members = members_of(process)
+        os.kill(cluster.pid_of("coordinator"), signal.SIGKILL)
+        assert cluster.line().startswith("coordinator was killed by SIGKILL")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+    assert all(has_ended(pid) for pid in members)
+
+
+def test_up_shows_agents_the_same_port_and_secret_at_each_start(tmp_path: Path) -> None:
+    shown = []
+    for _ in range(2):
+        with up(tmp_path / "cluster") as process:
+            shown.append(Up(process).agents)
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=PATIENCE_S)
+    assert shown[0] == shown[1]
+    options = dict(zip(shown[0].split()[1::2], shown[0].split()[2::2], strict=True))
+    assert options["--coordinator"].startswith("127.0.0.1:")
+    assert Path(options["--secret-file"]) == tmp_path / "cluster" / "coordinator" / "cluster.secret"
+    assert Path(options["--secret-file"]).is_file()
+
+
+def test_up_whose_port_for_agents_is_taken_says_so_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "peacefs", "up", f"--dir={tmp_path / 'c'}", "--port=0"]
+        done = subprocess.run(
+            [*command, f"--node-port={port}"], capture_output=True, text=True, timeout=PATIENCE_S
+        )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(rf"peacefs: up: coordinator did not start: .*{port}.*\n", done.stderr)

@@ -38,21 +38,28 @@ def test_writes_and_reads_are_counted_where_they_happen(
             for now, then in zip(map(scraped, addresses), before, strict=True)
         )
 
-    wait_until(lambda: grown("peacefs_descriptors_shared_total") == 1, "the shared descriptor is counted")
-    assert grown("peacefs_chunks_lent_total") == 1, "and under its old name for one release"
+    # Other clients of this cluster may still read and write: some of the growth is theirs.
+    wait_until(lambda: grown("peacefs_descriptors_shared_total") >= 1, "the shared descriptor is counted")
+    wait_until(
+        lambda: grown("peacefs_chunks_lent_total") == grown("peacefs_descriptors_shared_total"),
+        "and under its old name for one release",
+    )
     # Sent bytes are counted after the reader may have them.
     wait_until(lambda: grown("peacefs_read_bytes_total") >= len(data), "the read is counted")
     after = [scraped(address) for address in addresses]
 
     assert grown("peacefs_written_bytes_total") >= 3 * len(data)
     assert grown("peacefs_forwarded_bytes_total") >= 2 * len(data)
-    assert grown("peacefs_seal_seconds_count") == grown("peacefs_chunks_written_total") >= 3
+    wait_until(
+        lambda: grown("peacefs_seal_seconds_count") == grown("peacefs_chunks_written_total") >= 3,
+        "every chunk that is written was sealed",
+    )
     # The totals of the stores: replicas of earlier files may go meanwhile, so that they need not have grown.
     assert sum(now["peacefs_store_replicas", ""] for now in after) >= 3
     assert sum(now["peacefs_store_live_bytes", ""] for now in after) >= 3 * len(data)
     assert all(now["peacefs_disks", "working"] == 1 for now in after)
     told = scraped(shared_cluster.address.http.removeprefix("http://"))
-    assert told["peacefs_http_request_seconds_count", "MKDIRS"] >= 1
+    assert told["peacefs_call_seconds_count", "Mkdirs"] >= 1
     assert told["peacefs_commits_waiting", ""] >= 0
     assert told["peacefs_commits_made_total", ""] >= 1 and told["peacefs_repairs_done_total", ""] >= 0
 

@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from peacefs.client.control.addresses import parse_address
-from peacefs.client.control.api import CoordinatorApi
-from peacefs.client.control.http import CoordinatorHttp
+from peacefs.client.control.names import NameApi
 from peacefs.client.control.retry import RetryPolicy, Unanswered
 from peacefs.client.control.rpc import ControlRpc
 from peacefs.client.file_objects import FileSink
@@ -22,40 +21,20 @@ from peacefs.protocol.errors import FileNotFound, PeerUnreachable
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import chunk_bytes_max
-from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, Message, PublishFile
+from peacefs.protocol.messages import (
+    Completed,
+    CompleteFile,
+    ConcatFiles,
+    CreateFile,
+    Message,
+    NameChange,
+    PublishFile,
+)
 from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 pytestmark = pytest.mark.cluster
-
-
-class Wire(httpx.BaseTransport):
-    """Carries requests to the coordinator, keeps them with their answers, and can lose an answer."""
-
-    def __init__(self) -> None:
-        self._real = httpx.HTTPTransport()
-        self.carried: list[tuple[httpx.Request, bytes]] = []
-        self.losing: Callable[[], None] | None = None
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        response = self._real.handle_request(request)
-        body = response.read()
-        self.carried.append((request, body))
-        if self.losing is not None:
-            meanwhile, self.losing = self.losing, None
-            meanwhile()
-            raise httpx.ReadError("the answer was lost", request=request)
-        return httpx.Response(response.status_code, content=body)
-
-    def close(self) -> None:
-        self._real.close()
-
-    def again(self, request: httpx.Request) -> bytes:
-        response = self._real.handle_request(request)
-        body = response.read()
-        assert response.status_code == 200, (request.url, body)
-        return body
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 class WatchedCalls(ControlRpc):
-    """The same for frames: keeps completions with their answers, and loses an answer when told."""
+    """Keeps changes and completions with their answers, and loses an answer when told."""
 
     def __init__(self, address: str, connections: ConnectionPool) -> None:
         super().__init__(parse_address(address), connections, RetryPolicy())
@@ -74,7 +53,7 @@ class WatchedCalls(ControlRpc):
 
     def _attempt(self, message: Message, timeout_s: float) -> Message:
         reply = super()._attempt(message, timeout_s)
-        if isinstance(message, CompleteFile | PublishFile):
+        if isinstance(message, NameChange | CompleteFile | PublishFile):
             self.carried.append((message, reply))
             if self.losing is not None:
                 meanwhile, self.losing = self.losing, None
@@ -84,15 +63,14 @@ class WatchedCalls(ControlRpc):
 
 
 class Client:
-    """Our client over a wire that is watched; a file system beside it sees what there is."""
+    """Our client, whose calls are watched; a file system beside it sees what there is."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
-        self.wire = Wire()
         user = getpass.getuser()
-        self.api = CoordinatorApi(CoordinatorHttp(parse_address(cluster.http_address), transport=self.wire), user)
         self._connections = ConnectionPool(Identity("", "client", "lossy", None))
         self.calls = WatchedCalls(cluster.http_address, self._connections)
+        self.api = NameApi(self.calls, user)
         self.driver = ThreadDriver(self._connections, self.calls.call)
         self.small = SmallWrites(GrantClient("test", pushed=False))
         self.files = PeaceFileSystem(cluster.http_address, user)
@@ -127,7 +105,6 @@ class Client:
     def close(self) -> None:
         self.files.close()
         self._connections.close_all()
-        self.api.close()
 
 
 @pytest.fixture
@@ -167,20 +144,17 @@ def test_every_change_asked_again_after_kill_9_gets_its_first_answer_and_changes
     files.write("/r/e", b"longer", overwrite=True, replication=1)
     before = client.seen("/r")
     client.kill_coordinator()
-    changes = [(request, answer) for request, answer in client.wire.carried if request.method != "GET"]
-    assert len(changes) >= 13
-    completions = list(client.calls.carried)
-    assert len(completions) == 6
-    for message, reply in completions:
+    carried = list(client.calls.carried)
+    kinds = [isinstance(message, NameChange) for message, _ in carried]
+    assert (kinds.count(True), kinds.count(False)) == (14, 6)
+    for message, reply in carried:
         assert client.calls.call(message) == reply, message
-    for request, answer in changes:
-        assert client.wire.again(request) == answer, request.url
     assert client.seen("/r") == before
 
 
 def test_the_client_asks_again_by_itself_over_a_kill_and_a_restart(client: Client) -> None:
     client.write("/s/a", b"1")
-    client.wire.losing = client.kill_coordinator
+    client.calls.losing = client.kill_coordinator
     assert client.api.delete("/s/a"), "the answer is the first one's: there was something to delete"
     with pytest.raises(FileNotFound):
         client.files.status("/s/a")
@@ -189,11 +163,11 @@ def test_the_client_asks_again_by_itself_over_a_kill_and_a_restart(client: Clien
     client.write("/s/b", b"2")
     assert client.files.read("/s/b") == b"2"
     assert client.calls.carried[-1] == client.calls.carried[-2], "the completion was asked twice"
-    client.wire.losing = client.kill_coordinator
+    client.calls.losing = client.kill_coordinator
     client.api.concat("/s/b", [client.files.write("/s/c", b"3", replication=1) or "/s/c"])
     assert client.files.read("/s/b") == b"23"
-    requests = [str(request.url) for request, _ in client.wire.carried]
-    assert len(requests) > len(set(requests)), "no request was asked twice"
+    (first, _), (again, _) = client.calls.carried[-2:]
+    assert isinstance(first, ConcatFiles) and first == again, "it was asked twice"
 
 
 @pytest.mark.evidence("answers-survive-kill")
@@ -217,7 +191,7 @@ def test_a_file_that_is_published_at_once_is_published_once_over_a_kill_and_a_re
 def test_a_stock_clients_rename_is_recognised_after_a_restart(client: Client) -> None:
     client.files.write("/t/.0.tmp", b"offsets", replication=1)
     query = f"op=RENAME&destination=/t/0&renameoptions=NONE&user.name={client.api.user}"
-    url = f"{client.api.address}/webhdfs/v1/t/.0.tmp?{query}"
+    url = f"{client.files.address}/webhdfs/v1/t/.0.tmp?{query}"
     assert httpx.put(url).status_code == 200
     client.kill_coordinator()
     assert httpx.put(url).status_code == 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-from support.files_in_memory import workplace_in_memory
+from support.files_in_memory import context_in_memory
 from support.new_core import new_core
 from support.no_links import NoLinks
 from support.play import Play, record, registration
@@ -39,7 +39,7 @@ def grants(commands: list[Command]) -> list[Push]:
 
 
 def test_driver_performs_every_command_of_the_core() -> None:
-    driver = workplace_in_memory(new_core(), NoLinks(), lambda: 0.0).driver
+    driver = context_in_memory(new_core(), NoLinks(), lambda: 0.0).driver
     assert driver.kinds == set(get_args(Command))
 
 

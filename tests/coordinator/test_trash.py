@@ -46,12 +46,12 @@ class Emptied:
             wall_clock=lambda: self.wall_s,
             sleep=pause,
         )
-        self._workplace, self._kept_minutes = context, kept_minutes
+        self._context, self._kept_minutes = context, kept_minutes
         self.start()
 
     def start(self) -> None:
         """The coordinator starts, and looks for the first time."""
-        self.trash = Trash(self._workplace, Names(self._workplace), self._kept_minutes)
+        self.trash = Trash(self._context, Names(self._context), self._kept_minutes)
         asyncio.run(self.trash.empty())
 
     def mkdirs(self, path: str) -> None:

@@ -27,7 +27,7 @@ _CROWDS = {
 
 def connected(port: int, source: str) -> socket.socket:
     """From an address of its own: to the service it is another client."""
-    connection = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(source, 0))
+    connection = socket.create_connection(("127.0.0.1", port), timeout=120, source_address=(source, 0))
     connection.settimeout(0.5)
     return connection
 

@@ -20,7 +20,7 @@ from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, Overloaded, ServiceUnready
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 def mkdirs(path: str) -> Callable[[Transaction], bool]:

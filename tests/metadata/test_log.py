@@ -18,7 +18,7 @@ from peacefs.coordinator.namespace.paths import parse_path
 
 _PAGE_BYTES = 4096
 _PAGES = 100
-_PATIENCE_S = 20.0
+_PATIENCE_S = 120.0
 
 
 @pytest.fixture

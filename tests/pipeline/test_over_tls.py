@@ -132,7 +132,7 @@ def test_channel_keeps_a_service_from_passing_on_what_is_meant_for_another(clust
 
         def pass_on() -> None:
             near, _ = door.accept()
-            far = socket.create_connection(node.server.address, timeout=20)
+            far = socket.create_connection(node.server.address, timeout=120)
             with (
                 own.server_context().wrap_socket(near, server_side=True) as victim,
                 own.connector_context().wrap_socket(far, server_hostname="127.0.0.1") as meant,

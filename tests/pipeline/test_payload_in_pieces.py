@@ -19,7 +19,7 @@ from peacefs.protocol.runtime import connections
 from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.runtime.disk_files import DiskFile
 
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 LENGTHS = (
     0,
     1,

@@ -22,7 +22,7 @@ from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.runtime.reactor import Reactor
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 
 
 class Outcome:
@@ -166,11 +166,16 @@ def syncing_when_told(connection, on, rounds=1):
 
 @pytest.mark.evidence("disk-hangs")
 def test_a_quick_disk_is_waited_for_and_a_slow_one_is_not(begin, pair, driver):
-    lags_s, at_disk, on = iter((0.0,) * 20 + (0.05,) * 20 + (1.0,)), [], []
+    lags_s, at_disk, on = iter((0.0,) * 20 + (0.05,) * 20), [], []
+    other_is_answered = threading.Event()
 
     def sync(effect):
         at_disk.append(threading.current_thread().name)
-        time.sleep(next(lags_s))
+        lag_s = next(lags_s, None)
+        if lag_s is None:
+            assert other_is_answered.wait(PATIENCE_S)
+        else:
+            time.sleep(lag_s)
 
     driver._perform[fx.Sync] = sync
     connection, theirs = pair()
@@ -185,10 +190,9 @@ def test_a_quick_disk_is_waited_for_and_a_slow_one_is_not(begin, pair, driver):
     other, its_peer = pair()
     begin(echo(other, 1))
     theirs.sendall(framed(b"sync"))
-    began = time.monotonic()
     its_peer.sendall(framed(b"hello"))
     assert received(its_peer, len(framed(b"hello"))) == framed(b"hello")
-    assert time.monotonic() - began < 0.9
+    other_is_answered.set()
     received(theirs, len(framed(b"")))
 
 
@@ -277,7 +281,7 @@ def test_silence_ends_at_the_deadline_and_a_drip_does_not_move_it(begin, pair):
         time.sleep(0.01)
     assert isinstance(silent.wait().fault, PeerTimeout)
     assert isinstance(dripped_on.wait().fault, PeerTimeout)
-    assert 0.3 <= time.monotonic() - began < 5
+    assert 0.3 <= time.monotonic() - began < 60
 
 
 def test_an_earlier_deadline_than_all_others_is_kept(begin, pair):
@@ -286,7 +290,7 @@ def test_an_earlier_deadline_than_all_others_is_kept(begin, pair):
     time.sleep(0.05)
     began = time.monotonic()
     assert isinstance(begin(fx.receive(pair()[0], timeout_s=0.2)).wait().fault, PeerTimeout)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_receiver_that_takes_nothing_is_left_at_the_deadline_and_a_late_one_gets_all(begin, pair):
@@ -329,7 +333,7 @@ def test_a_ticket_is_fired_at_its_deadline_a_thousand_times(begin):
 def test_sleeping_takes_as_long_as_it_should(begin):
     began = time.monotonic()
     assert begin(fx.sleep(0.2)).wait().fault is None
-    assert 0.2 <= time.monotonic() - began < 5
+    assert 0.2 <= time.monotonic() - began < 60
 
 
 def test_faults_of_peers_are_thrown_into_the_participant(begin, pair):

@@ -39,7 +39,7 @@ _SIZES = (0, 1, 300, 300, 300, 5000, 5000, frame_ahead_bytes - 100, frame_ahead_
 _SILENCE_S = 2.0
 #: Within which what came whole must be answered, on a machine that is busy with other things as well.
 _ANSWER_S = 6.0
-_PATIENCE_S = 20.0
+_PATIENCE_S = 120.0
 _DRIPPED = [bytes([byte]) for byte in encode(Packet(1, bytes(300)), 0)[:200]]
 
 

@@ -49,13 +49,13 @@ def test_signing_waits_for_no_busy_thread():
     busy.start()
     sys.setswitchinterval(0.05)
     try:
-        began = time.monotonic()
+        began = time.process_time()
         for number in range(40):
             signer.receipt("n1", number, 2, 3, 4)
             signer.verify_even_late(text, ChunkRead)
-        took_s = time.monotonic() - began
+        took_s = time.process_time() - began
     finally:
         sys.setswitchinterval(interval_s)
         stop.set()
         busy.join()
-    assert took_s < 1.0, "80 signatures with a hand-over each take 4 s"
+    assert took_s < 1.0, "80 signatures with a hand-over each let the busy thread have 4 s"

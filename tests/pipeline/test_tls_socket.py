@@ -26,7 +26,7 @@ from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.service.trial_certificates import TrialAuthority
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 Pair = tuple[SocketConnection, ssl.SSLSocket]
 
 

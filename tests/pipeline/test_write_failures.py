@@ -73,7 +73,8 @@ def test_a_hop_that_hangs_is_given_up_at_its_deadline_by_the_one_before_it(make_
     started = time.monotonic()
     with ThreadPoolExecutor(len(clusters)) as threads:
         written = list(threads.map(lambda cluster: cluster.write(DATA), clusters))
-    assert time.monotonic() - started < 3 * 4.8
+    # With no deadlines it would never end; a machine with ten times its work took 15 s.
+    assert time.monotonic() - started < 60
     assert [stats.failed_nodes for _, stats in written] == [(victim,) for victim, _ in hangs]
     assert [cluster.read() == DATA for cluster in clusters] == [True] * len(hangs)
 

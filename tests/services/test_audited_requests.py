@@ -58,7 +58,7 @@ def test_audit_log_names_who_asked_for_what_through_every_door(tmp_path: Path) -
         ("rpc", "CreateFile", "/ours", "allowed", _ME, "simple", None),
         ("rpc", "CompleteFile", "/ours", "allowed", _ME, "token", None),
         ("rpc", "OpenFile", "/ours", "allowed", _ME, "simple", None),
-        ("webhdfs", "RENAME", "/ours", "allowed", _ME, "simple", None),
+        ("rpc", "RenamePath", "/ours", "allowed", _ME, "simple", None),
         ("webhdfs", "CREATE", "/made", "allowed", _ME, "simple", None),
         ("datanode", "CompleteFile", "/made", "allowed", _ME, "token", None),
         ("webhdfs", "OPEN", "/made", "denied", "eve", "simple", "AccessDenied"),
@@ -71,7 +71,7 @@ def test_audit_log_names_who_asked_for_what_through_every_door(tmp_path: Path) -
         line = by[protocol, operation, source, outcome]
         assert (line["ugi"], line["auth"], line["error"]) == (user, auth, error)
         assert line["ip"] == "127.0.0.1" and line["ms"] >= 0
-    assert by["webhdfs", "RENAME", "/ours", "allowed"]["dst"] == "/theirs\n{}"
+    assert by["rpc", "RenamePath", "/ours", "allowed"]["dst"] == "/theirs\n{}"
     assert by["webhdfs", "CREATE", "/made", "allowed"]["perm"] == "600"
     assert by["webhdfs", "OPEN", "/made", "allowed"]["id"] == "r-7"
     assert by["rest", "POST /v1/copies", "/made", "allowed"]["dst"] == "/copied"

@@ -69,7 +69,7 @@ def content(cluster: LocalCluster) -> bytes:
 
 def ask(to: str, method: str, target: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
     host, _, port = to.rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    connection = http.client.HTTPConnection(host, int(port), timeout=120)
     try:
         connection.putrequest(method, target, skip_host="Host" in headers, skip_accept_encoding=True)
         for name, value in headers.items():

@@ -94,7 +94,7 @@ class TestClients:
         files.write("/for-curl", b"over TLS")
         url = f"{cluster.http_address}/webhdfs/v1/for-curl?op=OPEN"
         command = ["curl", "-sS", "-L", "--cacert", str(cluster.ca_file), url]
-        assert subprocess.run(command, capture_output=True, timeout=30, check=True).stdout == b"over TLS"
+        assert subprocess.run(command, capture_output=True, timeout=180, check=True).stdout == b"over TLS"
 
     def test_command_takes_the_authority_by_option_and_by_environment(self, cluster, files):
         files.write("/for-commands", b"over TLS")
@@ -105,11 +105,11 @@ class TestClients:
             ([*peacefs, "cat", f"{cluster.webhdfs_uri}/for-commands"], {"PEACEFS_CA_FILE": ca}),
         ):
             done = subprocess.run(
-                command, capture_output=True, timeout=30, env=_environment() | variables, check=False
+                command, capture_output=True, timeout=180, env=_environment() | variables, check=False
             )
             assert done.stdout == b"over TLS", done.stderr
         report = [*peacefs, "--ca-file", ca, "report", "-c", address, "--json"]
-        assert b'"alive"' in subprocess.run(report, capture_output=True, timeout=30, check=True).stdout
+        assert b'"alive"' in subprocess.run(report, capture_output=True, timeout=180, check=True).stdout
 
     def test_fsspec(self, cluster):
         fsspec = pytest.importorskip("fsspec")
@@ -206,7 +206,7 @@ class TestKeptOut:
         ports += [
             port for node in cluster.datanodes for port in (node.readiness.data_port, node.readiness.http_port)
         ]
-        wires = [socket.create_connection(("127.0.0.1", port), timeout=30) for port in ports for _ in range(3)]
+        wires = [socket.create_connection(("127.0.0.1", port), timeout=180) for port in ports for _ in range(3)]
         try:
             for wire, words in zip(wires, [b"", b"\x16\x03", b"GET / HTTP/1.1\r\n\r\n"] * len(ports), strict=True):
                 wire.sendall(words)
@@ -298,7 +298,7 @@ def test_expired_certificate_starts_nothing(tmp_path: Path) -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=180,
         env=_environment(),
         check=False,
     )
@@ -400,7 +400,7 @@ def _shown(port: int, ca: Path) -> bytes:
     """The certificate that a port shows."""
     context = TlsIdentity(TlsFiles(ca=ca)).connector_context()
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=30) as wire,
+        socket.create_connection(("127.0.0.1", port), timeout=180) as wire,
         context.wrap_socket(wire, server_hostname="127.0.0.1") as secured,
     ):
         found = secured.getpeercert(binary_form=True)

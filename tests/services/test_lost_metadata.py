@@ -30,7 +30,7 @@ def metadata(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def status(cluster: LocalCluster) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{cluster.http_address}/v1/status", timeout=10) as answer:
+    with urllib.request.urlopen(f"{cluster.http_address}/v1/status", timeout=120) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
 
@@ -157,6 +157,6 @@ def test_commits_that_only_datanodes_remember_stop_all_changes_until_that_is_acc
 
 def refusal(cluster: LocalCluster, path: str) -> str:
     """Ask for a directory once; what the coordinator says against it."""
-    answer = httpx.put(f"{cluster.http_address}/webhdfs/v1{path}?op=MKDIRS&user.name=ann", timeout=30)
+    answer = httpx.put(f"{cluster.http_address}/webhdfs/v1{path}?op=MKDIRS&user.name=ann", timeout=120)
     assert answer.status_code == 403, answer.text
     return str(answer.json()["RemoteException"]["message"])

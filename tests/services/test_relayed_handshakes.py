@@ -22,7 +22,7 @@ from peacefs.protocol.frames import FrameReader, encode
 from peacefs.protocol.messages import Challenge, Failure, Hello, Message, Proof, Register, Usage
 
 pytestmark = pytest.mark.cluster
-_PATIENCE_S = 20.0
+_PATIENCE_S = 120.0
 
 
 class Attacker:

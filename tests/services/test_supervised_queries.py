@@ -188,3 +188,26 @@ def test_a_list_with_a_mistake_says_which(tmp_path: Path, text: str, complaint: 
 def test_a_missing_list_is_a_fault_that_is_told(tmp_path: Path) -> None:
     with pytest.raises(PeacefsError, match="No such file"):
         read_command_list(tmp_path / "none")
+
+
+def test_agent_whose_coordinator_is_away_says_so_once_and_says_when_it_is_back(world: World) -> None:
+    world.agent("patient", commands("patient"))
+    log = world.directory / "patient" / "agent.log"
+    world.cluster.coordinator.kill()
+    wait_until(lambda: "trying again" in log.read_text(), "the agent says that it cannot reach the coordinator")
+    # Several attempts fail meanwhile: the first pauses are of half a second, one and two.
+    assert wait_for_silence(log, 6.0)
+    world.cluster.restart(world.cluster.coordinator)
+    wait_until(lambda: "answers again" in log.read_text(), "the agent says that the coordinator is back")
+    said = log.read_text()
+    assert (said.count("trying again"), said.count("answers again")) == (1, 1)
+
+
+def wait_for_silence(log: Path, seconds: float) -> bool:
+    """Return whether nothing is added to a log for so long."""
+    before, until_s = log.read_text(), time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        if log.read_text() != before:
+            return False
+        time.sleep(0.05)
+    return True

@@ -16,7 +16,7 @@ from support.services import start_service
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
-_TIMEOUT_S = 60
+_TIMEOUT_S = 180
 _STOPPED_FOR_ITS_DISK = 74
 Started = tuple["subprocess.Popen[bytes]", str]
 
@@ -46,12 +46,12 @@ def complaint(directory: Path) -> str:
 def mkdirs(address: str, name: str) -> bool:
     """Make a directory and return whether that was acknowledged."""
     with contextlib.suppress(httpx.HTTPError):
-        return httpx.put(f"{address}/webhdfs/v1/{name}?op=MKDIRS&user.name=ann", timeout=30).status_code == 200
+        return httpx.put(f"{address}/webhdfs/v1/{name}?op=MKDIRS&user.name=ann", timeout=120).status_code == 200
     return False
 
 
 def names(address: str) -> set[str]:
-    listed = httpx.get(f"{address}/webhdfs/v1/?op=LISTSTATUS&user.name=ann", timeout=30).json()
+    listed = httpx.get(f"{address}/webhdfs/v1/?op=LISTSTATUS&user.name=ann", timeout=120).json()
     return {entry["pathSuffix"] for entry in listed["FileStatuses"]["FileStatus"]}
 
 

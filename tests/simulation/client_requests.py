@@ -77,3 +77,25 @@ class BeginRun(Message, frozen=True):
 
 class RunBegun(Message, frozen=True):
     location: str
+
+
+class CreateOverWebHdfs(Message, frozen=True):
+    """The first step of a CREATE."""
+
+    path: str
+    request_id: str
+
+
+class Redirected(Message, frozen=True):
+    """The second is to go to the gateway of this datanode."""
+
+    token: str
+    node: str
+
+
+class Stat(Message, frozen=True):
+    path: str
+
+
+class Stated(Message, frozen=True):
+    length: int

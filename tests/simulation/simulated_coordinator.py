@@ -15,6 +15,7 @@ from simulation.client_requests import (
     BeginRun,
     Create,
     Created,
+    CreateOverWebHdfs,
     Delete,
     Extend,
     ListNames,
@@ -23,7 +24,10 @@ from simulation.client_requests import (
     OnLink,
     Open,
     Opened,
+    Redirected,
     RunBegun,
+    Stat,
+    Stated,
     Truncate,
 )
 from simulation.drop_watch import DropWatch
@@ -262,6 +266,14 @@ class SimulatedCoordinator:
                 )
                 ticket = await self.files.writing.create(wanted, None)
                 return Created(ticket.token, ticket.allocated)
+            case CreateOverWebHdfs():
+                wanted = NewFile(
+                    path=message.path, user="simulated", block_bytes=CHUNK_BYTES, request_id=message.request_id
+                )
+                ticket = await self.files.writing.create(wanted, None, is_shown=True)
+                return Redirected(ticket.token, ticket.http_host.partition(".")[0])
+            case Stat():
+                return Stated((await self.files.names.status(message.path, "simulated")).length)
             case Open():
                 token, layout, _status = await self.files.reading.open_direct(message.path, message.user, None)
                 return Opened(token, layout)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 from simulation.client_requests import OnLink
+from simulation.simulated_gateway import SimulatedGateway
 from simulation.terms import CALL_TIMEOUT_S, HOP_TIMEOUT_S, SIGNER
 from simulation.watched_disks import WatchedDisks
 from simulation.world import SimulatedConnection, World
@@ -39,6 +40,7 @@ from peacefs.protocol.messages import (
     AskStreams,
     Done,
     Failure,
+    FlushUploads,
     Heartbeat,
     HeartbeatAck,
     Message,
@@ -78,6 +80,7 @@ class SimulatedDatanode:
         world, node = self.world, self.node
         world.restart(node)
         self._process = f"{node.name}-{node.generation}"
+        self.gateway = SimulatedGateway()
         changes = Changes()
         clock = ClusterClock(lambda: world.now_s, lambda: world.wall_clock_s(node))
         node.clock = clock.now_s
@@ -182,7 +185,8 @@ class SimulatedDatanode:
             elif isinstance(order, AskStreams):
                 world.spawn(self.node, "answering", self._answer_about_streams(order))
             else:
-                task = world.spawn(self.node, type(order).__name__, self._orders.obey(order))
+                steps = self.gateway.flush(order) if isinstance(order, FlushUploads) else self._orders.obey(order)
+                task = world.spawn(self.node, type(order).__name__, steps)
                 world.when_done(task, lambda done: answered(lost if done.error is not None else done.result))
 
         for _ in range(world.times()):

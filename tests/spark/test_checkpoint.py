@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peacefs.client.control.api import ListingPage
+from peacefs.client.control.names import ListingPage
 from peacefs.client.control.values import ContentSummary, FileStatus
 from peacefs.protocol.errors import FileNotFound
 from peacefs.spark_connector.checkpoints.batches import Checkpoint

@@ -276,7 +276,9 @@ class SimulatedDisk:
             kept = below
         for name, file in inode.names.items():
             if name.startswith(begins) and isinstance(file, _Inode):
-                sees, keeps = file.cached[offset : offset + length], file.medium[offset : offset + length]
+                sees, keeps = file.cached, file.medium
+                if offset > 0 or not len(sees) == len(keeps) == length:
+                    sees, keeps = sees[offset : offset + length], keeps[offset : offset + length]
                 return kept.durable.get(name) is file and sees == keeps and len(sees) == length
         return False
 

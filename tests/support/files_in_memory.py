@@ -13,7 +13,7 @@ from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.core_driver import DatanodeSender
 
 
-def workplace_in_memory(
+def context_in_memory(
     core: CoordinatorCore, links: DatanodeSender, clock: Callable[[], float]
 ) -> OperationContext:
     """Over a namespace in memory."""

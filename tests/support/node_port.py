@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from support.files_in_memory import workplace_in_memory
+from support.files_in_memory import context_in_memory
 from support.spoken_link import SIGNER, Datanode
 
 from peacefs.coordinator.core import CoordinatorCore
@@ -36,7 +36,7 @@ class NodePort:
 
     def __init__(self, core: CoordinatorCore, clock: Callable[[], float]) -> None:
         self._links, calls = DatanodeLinks(), RunningCalls()
-        context = workplace_in_memory(core, self._links, clock)
+        context = context_in_memory(core, self._links, clock)
         files = Files(context)
         supervising = SupervisionService(context, files.fencing, str)
         self._service = DatanodeService(context, self._links, files, supervising, _FirstEpoch(), spawn=calls.spawn)

@@ -45,7 +45,9 @@ class ReplicaWatch(ReplicaHistory):
         if len(self._states) > _COMPARED_MAX:
             return
         for (chunk, node), before in list(self._states.items()):
-            self._become(chunk, node, self._settled(before, cluster.replicas.state(chunk, node)))
+            now = cluster.replicas.state(chunk, node)
+            if now is not before:
+                self._become(chunk, node, self._settled(before, now))
         for member in cluster.members.all():
             for chunk in cluster.chunks.chunks_of(member.id):
                 assert (chunk, member.id) in self._states, f"{member.id} came to hold {chunk} without an event"
@@ -61,7 +63,7 @@ class ReplicaWatch(ReplicaHistory):
 
     @staticmethod
     def _settled(before: ReplicaState, now: ReplicaState) -> ReplicaState:
-        if before is not now and before in _SILENT:
+        if before in _SILENT:
             before = follow(before, _SILENT[before])
         assert before is now, f"a replica that was {before.name} is {now.name} without an event"
         return now

@@ -50,6 +50,8 @@ from peacefs.protocol.messages import (
     AllocateChunk,
     CompleteFile,
     Done,
+    FlushFile,
+    FlushUploads,
     GetLayout,
     KeepChunks,
     Message,
@@ -148,6 +150,26 @@ async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"REST"})
 
 
+class GatewayLinks(NoLinks):
+    """Links over which gateways of this process are asked to show what they write; all else is lost."""
+
+    def __init__(self) -> None:
+        self.gateways: dict[str, Served] = {}
+        #: All that was asked.
+        self.asked: list[FlushUploads] = []
+
+    def ask(self, node: str, message: Message, answered: Callable[[Message], None]) -> None:
+        there = self.gateways.get(node)
+        if there is None or not isinstance(message, FlushUploads):
+            super().ask(node, message, answered)
+            return
+        self.asked.append(message)
+        loop = asyncio.get_running_loop()
+        gateway: Gateway = there.app  # type: ignore[assignment]
+        flushed = asyncio.run_coroutine_threadsafe(gateway.flush_uploads(message), there.loop)
+        flushed.add_done_callback(lambda done: loop.call_soon_threadsafe(answered, done.result()))
+
+
 class NameSide:
     """A coordinator's namespace and cluster behind WebHDFS."""
 
@@ -158,7 +180,9 @@ class NameSide:
         callers: Callers | None = None,
         trash_minutes: int = 0,
         read_token_lifetime_s: float = read_token_lifetime_s,
+        links: NoLinks | None = None,
     ) -> None:
+        self.links = links or NoLinks()
         self._read_token_lifetime_s = read_token_lifetime_s
         self._callers = callers or Callers()
         self._trash_minutes = trash_minutes
@@ -169,6 +193,8 @@ class NameSide:
         self.cluster = self._core.cluster
         self.cluster.loaded()
         self._signer = signer
+        #: The datanode that speaks, as far as one can tell.
+        self.gateway = "dn-1"
         self.files: Files
         self.served = Served(self._build)
 
@@ -179,7 +205,7 @@ class NameSide:
                 self._commit,
                 self._core,
                 self._signer,
-                NoLinks(),
+                self.links,
                 callers=self._callers,
                 read_token_lifetime_s=self._read_token_lifetime_s,
             ),
@@ -212,7 +238,8 @@ class NameSide:
         answers: dict[type[Message], Callable[[Any], Any]] = {
             AllocateChunk: lambda m: self.files.writing.allocate(m, None),
             CompleteFile: lambda m: self.files.writing.complete(m, None),
-            TakeLease: lambda m: self.files.appending.take_lease(m, None),
+            TakeLease: lambda m: self.files.appending.take_lease(m, None, self.gateway),
+            FlushFile: lambda m: self.files.writing.flush(m, None, self.gateway),
             KeepChunks: lambda m: self.files.writing.keep(m),
             RenewLease: lambda m: self.files.appending.renew(m),
             AbandonLease: lambda m: self.files.appending.abandon(m),
@@ -355,7 +382,13 @@ def data(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[D
     names = NameSide(tmp_path_factory.mktemp("names"), signer)
     with contextlib.closing(names), names.served:
         limits = GatewayLimits(
-            body_idle_timeout_s=1.0, queue_timeout_s=1.0, threads=1, downloads_max=2, buffer_bytes_max=16 << 20
+            body_idle_timeout_s=1.0,
+            # What is shown of a file while it is written: see test_under_construction.
+            upload_pause_s=math.inf,
+            queue_timeout_s=1.0,
+            threads=1,
+            downloads_max=2,
+            buffer_bytes_max=16 << 20,
         )
         side = DataSide("dn-1", tmp_path_factory.mktemp("data"), names, signer, limits)
         with side.served:

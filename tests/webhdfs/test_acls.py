@@ -142,6 +142,9 @@ def test_bad_acl_is_refused_with_hdfss_exception_in_one_line(ask, home, op, spec
     refused = ask("ann", "PUT", home, op, aclspec=spec).error
     assert refused[:2] == (status, kind)
     assert words in refused[2] and "\n" not in refused[2]
+    if kind == ACL:
+        # HDFS says where.
+        assert refused[2].endswith(f" Path: {home}")
     assert acl(ask, home)["entries"] == []
 
 

@@ -29,9 +29,10 @@ def path(request):
 
 
 def append(data, path, content):
-    """APPEND in its two steps."""
+    """APPEND in its two steps, if the first leads to a second."""
     redirect = data.names.ask("POST", path, "APPEND")
-    assert redirect.status == 307, redirect
+    if redirect.status != 307:
+        return redirect
     return data.follow("POST", redirect, content)
 
 
@@ -94,7 +95,7 @@ def test_a_file_that_is_being_extended_is_left_alone(data, path, signer):
     leased = lease_of(data, signer, path, "ann")
     assert (leased.length, leased.replication) == (5, 1)
     owned = "because this file lease is currently owned by ann"
-    status, kind, message = append(data, path, b"x").error
+    status, kind, message = data.names.ask("POST", path, "APPEND").error
     assert (status, kind) == (403, BEING_CREATED)
     assert message.startswith(f"Failed to APPEND_FILE {path} for dr.who ") and message.endswith(owned)
     truncated = data.names.ask("POST", path, "TRUNCATE", newlength=1)

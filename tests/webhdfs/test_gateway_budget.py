@@ -128,9 +128,11 @@ class Ledger(BufferBudget):
 def test_a_writer_gives_a_chunk_back_when_it_takes_the_first_byte_of_the_next():
     async def story():
         ledger = Ledger()
-        pieces = body_pieces(receiver(body(b"a" * 10), body(b"b" * 10), body(b"c" * 5, more=False)), 5)
+        pieces = body_pieces(receiver(body(b"a" * 10), body(b"b" * 10), body(b"c" * 5, more=False)), lambda: 5)
         upload = Upload(pieces, ledger, chunk_bytes=10)
-        assert await upload.receive_up_to(1000)
+        async for piece in upload.pieces:
+            assert await upload.take_in(piece) is None
+        upload.stream.finish()
         for taken, returned in ((10, []), (1, [10]), (9, [10]), (5, [10, 10])):
             assert len(upload.stream.take(taken)) == taken
             await asyncio.sleep(0)  # the stream is read on another thread: the news comes by the loop
@@ -144,7 +146,7 @@ def test_a_writer_gives_a_chunk_back_when_it_takes_the_first_byte_of_the_next():
 def test_a_client_that_goes_or_stops_is_told_apart():
     async def story():
         for events, error in ((({"type": "http.disconnect"},), PeerUnreachable), ((), PeerTimeout)):
-            pieces = body_pieces(receiver(body(b"x"), *events), 0.05)
+            pieces = body_pieces(receiver(body(b"x"), *events), lambda: 0.05)
             assert await anext(pieces) == b"x"
             with pytest.raises(error, match="nothing was written"):
                 await anext(pieces)

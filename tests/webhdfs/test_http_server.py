@@ -71,7 +71,7 @@ def test_a_client_that_does_not_get_to_the_point_is_cut_off(served, monkeypatch,
         wire.sendall(sent)
         began = time.monotonic()
         assert until_closed(wire) == b""
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 50
 
 
 @pytest.mark.evidence("trickling-request")
@@ -81,10 +81,10 @@ def test_a_drip_of_header_bytes_does_not_extend_the_deadline(served, monkeypatch
         wire.sendall(b"GET / HTTP/1.1\r\nx: ")
         began = time.monotonic()
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
-            while time.monotonic() - began < 10:
+            while time.monotonic() - began < 90:
                 wire.sendall(b"y")
                 time.sleep(0.02)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 50
 
 
 def test_a_connection_that_was_answered_outlives_the_first_byte_deadline(served, monkeypatch):

@@ -138,7 +138,7 @@ def test_strangers_over_the_limit_close_the_oldest_and_others_are_served(served,
 def test_client_with_its_share_of_handshakes_loses_its_own_and_no_other(served):
     with contextlib.ExitStack() as opened:
         other = opened.enter_context(
-            socket.create_connection(("127.0.0.1", served.port), timeout=20, source_address=("127.0.0.2", 0))
+            socket.create_connection(("127.0.0.1", served.port), timeout=120, source_address=("127.0.0.2", 0))
         )
         crowd = [opened.enter_context(served.connect()) for _ in range(HANDSHAKES_CLIENT_MAX + 1)]
         assert until_closed(crowd[0]) == b""

@@ -17,6 +17,7 @@ UNSUPPORTED = "java.lang.UnsupportedOperationException"
 IO = "java.io.IOException"
 NAME_TOO_LONG = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException"
 ACCESS = "org.apache.hadoop.security.AccessControlException"
+AUTHORIZATION = "org.apache.hadoop.security.authorize.AuthorizationException"
 
 
 @pytest.fixture
@@ -295,7 +296,7 @@ def test_json_is_labelled_for_all_but_hadoops_client(names, path, headers, label
         ("PUT", "/f?op=RENAME&destination=g", ILLEGAL, "not absolute"),
         ("PUT", "/f?op=RENAME&destination=/g&renameoptions=MAYBE", ILLEGAL, "Rename.MAYBE"),
         ("GET", "/?op=LISTSTATUS&user.name=a/b", ILLEGAL, '"user.name"'),
-        ("GET", "/?op=LISTSTATUS&user.name=a&doas=b", ACCESS, "impersonate b"),
+        ("GET", "/?op=LISTSTATUS&user.name=a&doas=b", AUTHORIZATION, "User: a is not allowed to impersonate b"),
         ("GET", "/a/../b?op=GETFILESTATUS", ILLEGAL, "'.' and '..'"),
         ("GET", "/a/%2e%2e/b?op=GETFILESTATUS", ILLEGAL, "'.' and '..'"),
         ("GET", "/a%00b?op=GETFILESTATUS", ILLEGAL, "Invalid path name"),
@@ -314,7 +315,7 @@ def test_json_is_labelled_for_all_but_hadoops_client(names, path, headers, label
 )
 def test_malformed_parameter_is_named(names, method, target, kind, words):
     status, java_class, message = names.served.request(method, f"/webhdfs/v1{target}").error
-    assert status == (403 if kind in (ACCESS, NAME_TOO_LONG, "java.io.IOException") else 400)
+    assert status == (403 if kind in (ACCESS, AUTHORIZATION, NAME_TOO_LONG, "java.io.IOException") else 400)
     assert java_class.endswith(kind)
     assert words in message
 

@@ -193,3 +193,9 @@ def test_one_can_ask_what_one_may(ask, home, user, action, allowed):
     reply = ask(user, "GET", home, "CHECKACCESS", fsaction=action)
     assert reply.status == (200 if allowed else 403)
     assert ask("ann", "GET", f"{home}/nothing", "CHECKACCESS", fsaction=action).status == 404
+
+
+def test_deleting_a_tree_asks_first_for_the_right_to_remove_its_name(ask, home):
+    ask("ann", "PUT", f"{home}/tree/full", "MKDIRS", permission="700")
+    message = denied(ask("bob", "DELETE", f"{home}/tree", "DELETE", recursive="true"))
+    assert message.startswith(f'Permission denied: user=bob, access=WRITE, inode="{home}":')

@@ -110,7 +110,7 @@ def test_settings_are_printed_with_the_certificates(tmp_path):
         ],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=180,
         check=True,
     ).stdout
     assert f"--conf spark.hadoop.ssl.client.truststore.location={tmp_path / 'truststore.p12'}" in made
@@ -120,22 +120,23 @@ def test_settings_are_printed_with_the_certificates(tmp_path):
         [*(sys.executable, "-P", "-m", "peacefs", "certificates", "show"), str(tmp_path / "node1.pem")],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=180,
         check=True,
     ).stdout
     assert "node1, localhost, 10.0.0.1" in shown
     assert "30 days left" in shown
 
 
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    directory = tmp_path_factory.mktemp("asking")
+    options = ["--authentication=token"]
+    with LocalCluster(directory, datanodes=2, port=0, coordinator_options=options, tls=True) as cluster:
+        yield cluster
+
+
 class TestTokens:
     """Callers show a token, which Hadoop's own client fetches: over TLS, too."""
-
-    @pytest.fixture(scope="class")
-    def asking(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-        directory = tmp_path_factory.mktemp("asking")
-        options = ["--authentication=token"]
-        with LocalCluster(directory, datanodes=2, port=0, coordinator_options=options, tls=True) as cluster:
-            yield cluster
 
     def test_swebhdfs_client_fetches_its_tokens_over_tls(self, asking, tmp_path, monkeypatch):
         with TokenAdministration(f"unix:{asking.directory}") as administration:

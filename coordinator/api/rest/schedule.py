@@ -121,6 +121,7 @@ def _granted(scheduling: Scheduling, grant: InFlight, now_s: float) -> ShownGran
         pipeline=list(grant.nodes),
         waited_s=grant.waited_s,
         granted_s_ago=now_s - grant.granted_s,
+        idle=grant.is_idle,
         trickles=grant.is_idle,
         root=grant.source.root if grant.source else None,
     )

@@ -18,7 +18,7 @@ from peacefs.spark_connector.checkpoints.catalogue import (
     CheckpointSummary,
     StoreSummary,
     describe,
-    find_roots,
+    find_all,
     read_layout,
     summarise,
     summarise_stores,
@@ -27,7 +27,12 @@ from peacefs.spark_connector.checkpoints.findings import Fault, Verdict
 from peacefs.spark_connector.checkpoints.inspection import Inspection
 from peacefs.spark_connector.checkpoints.places import CheckpointPlace, checkpoint_place
 from peacefs.spark_connector.checkpoints.reports import last_report, report_lines
+from peacefs.spark_connector.checkpoints.unit_checkpoints import UnitSummary, is_unit_root, summarise_units
 from peacefs.spark_connector.checkpoints.verification import verify
+
+from .inspect_units import HEADINGS as UNIT_HEADINGS
+from .inspect_units import NUMBERS as UNIT_NUMBERS
+from .inspect_units import show_units, unit_row, verify_units_at
 
 _HEADINGS = ("BATCH", "PLANNED", "OPERATORS", "FILES", "SIZE", "LAST WRITE", "QUERY", "PATH")
 #: Columns of numbers, which end in one column; the others are words.
@@ -37,22 +42,34 @@ _VERSIONS_SHOWN = 3
 
 def list_checkpoints(session: Session, texts: Sequence[str], *, as_json: bool) -> None:
     """Prints each checkpoint at or below each path."""
-    summaries = []
+    summaries: list[CheckpointSummary] = []
+    units: list[UnitSummary] = []
     for text in texts:
         with session.errors.about(text):
             place = checkpoint_place(session, text)
-            summaries += [_summary(place, root) for root in find_roots(place.tree, place.root)]
+            for root, of_units in find_all(place.tree, place.root):
+                if of_units:
+                    units += summarise_units(place.tree, root)
+                else:
+                    summaries.append(_summary(place, root))
     if as_json:
-        for summary in summaries:
-            print_line(msgspec.json.encode(summary).decode())
-    elif summaries:
-        for line in _table([_HEADINGS, *map(_row, summaries)]):
+        for each in (*summaries, *units):
+            print_line(msgspec.json.encode(each).decode())
+        return
+    if summaries:
+        for line in _table([_HEADINGS, *map(_row, summaries)], _NUMBERS):
+            print_line(line)
+    if units:
+        for line in _table([UNIT_HEADINGS, *map(unit_row, units)], UNIT_NUMBERS):
             print_line(line)
 
 
 def show_checkpoint(session: Session, text: str, *, stores: bool, as_json: bool) -> None:
     """Prints what there is to know of one checkpoint; with `stores` of every partition too."""
     place = checkpoint_place(session, text)
+    if is_unit_root(place.tree, place.root):
+        show_units(place, as_json=as_json)
+        return
     report = last_report(place.owner, place.root)
     if as_json:
         print_line(msgspec.json.encode(describe(place.tree, place.root) | {"report": report}).decode())
@@ -67,6 +84,8 @@ def show_checkpoint(session: Session, text: str, *, stores: bool, as_json: bool)
 def verify_checkpoint(session: Session, text: str, batch: int | None, *, as_json: bool) -> int:
     """Prints what is wrong with a checkpoint; the exit status. Raises PeacefsError."""
     place = checkpoint_place(session, text)
+    if is_unit_root(place.tree, place.root):
+        return verify_units_at(place, as_json=as_json)
     verdict = verify(Inspection(place.tree, read_layout(place.tree, place.root)), batch)
     for line in (
         [msgspec.json.encode(verdict).decode()] if as_json else _verdict_lines(verdict, local=not place.owner)
@@ -106,11 +125,11 @@ def _number(number: int | None) -> str:
     return "-" if number is None else str(number)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _table(rows: Sequence[Sequence[str]], numbers: int) -> Iterator[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = [
-            cell.rjust(width) if column < _NUMBERS else cell.ljust(width)
+            cell.rjust(width) if column < numbers else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()

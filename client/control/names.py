@@ -1,0 +1,258 @@
+"""Names, as a client asks the coordinator about them and has them changed: over frames, a call each.
+
+Knows no datanode and moves no file data. A change bears an id of its own, so that the coordinator does it once
+however often it is asked.
+"""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from peacefs.protocol.ids import new_request_id
+from peacefs.protocol.limits import client_answer_timeout_s, copy_timeout_s
+from peacefs.protocol.messages import (
+    Changed,
+    ChangeOwner,
+    ChangePermission,
+    ChangeQuota,
+    ChangeReplication,
+    ChangeTimes,
+    ConcatFiles,
+    CopyPath,
+    DeletePath,
+    DropSnapshot,
+    ExchangePaths,
+    FileInfo,
+    GetFileInfo,
+    GetListing,
+    GetQuotaSums,
+    GetServerSettings,
+    GetTreeSums,
+    GetXAttrs,
+    Leased,
+    Listing,
+    Mkdirs,
+    NameChange,
+    NameStatus,
+    OpenForAppend,
+    QuotaSums,
+    RecoverLease,
+    RemoveXAttr,
+    RenamePath,
+    RenameTakenSnapshot,
+    ReturnToSnapshot,
+    ServerSettings,
+    SetXAttr,
+    SnapshotTaken,
+    SwitchSnapshots,
+    TakeSnapshot,
+    TreeSums,
+    TruncateFile,
+    XAttrs,
+)
+from peacefs.protocol.values.copied_tree import CopiedTree
+
+from .rpc import ControlRpc
+from .values import ContentSummary, FileStatus, QuotaUsage
+
+#: An extended attribute may be new, and may be there.
+ATTRIBUTE_FLAGS: Final = ("CREATE", "REPLACE")
+
+
+class ListingPage(msgspec.Struct, frozen=True):
+    """Entries in byte order of their names, and how many follow."""
+
+    entries: list[FileStatus]
+    remaining: int
+
+
+class NameApi:
+    """Asks as `user`. Thread-safe. Raises classes of `errors`."""
+
+    def __init__(self, calls: ControlRpc, user: str) -> None:
+        self._calls = calls
+        self.user = user
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def status(self, path: str) -> FileStatus:
+        """Raises FileNotFound."""
+        return _status(path, self._calls.ask(GetFileInfo(path, self.user), FileInfo).status)
+
+    def pages(self, path: str) -> Iterator[ListingPage]:
+        """A directory page by page; a file lists itself. Raises FileNotFound."""
+        start_after, above = "", path.rstrip("/") + "/"
+        while True:
+            page = self._calls.ask(GetListing(path, self.user, start_after), Listing)
+            yield ListingPage(
+                [_status(above + row.name if row.name else path, row) for row in page.entries], page.remaining
+            )
+            if page.remaining == 0 or not page.entries:
+                return
+            start_after = page.entries[-1].name
+
+    def content_summary(self, path: str) -> ContentSummary:
+        """Return what a tree holds. Raises FileNotFound."""
+        sums = self._calls.ask(GetTreeSums(path, self.user), TreeSums)
+        return ContentSummary(
+            sums.directories, sums.files, sums.length, sums.space, sums.names_quota, sums.space_quota
+        )
+
+    def quota_usage(self, path: str) -> QuotaUsage:
+        """Raises FileNotFound, AccessDenied."""
+        sums = self._calls.ask(GetQuotaSums(path, self.user), QuotaSums)
+        return QuotaUsage(sums.names, sums.names_quota, sums.space, sums.space_quota)
+
+    def attributes(self, path: str) -> dict[str, bytes]:
+        """Return the extended attributes that we may see. Raises FileNotFound, AccessDenied."""
+        return self._calls.ask(GetXAttrs(path, self.user), XAttrs).values
+
+    def trash_minutes(self) -> int:
+        """Return how long the cluster keeps what is moved to the trash; 0: it has none."""
+        return self._calls.ask(GetServerSettings("/", self.user), ServerSettings).trash_minutes
+
+    # -- changing ----------------------------------------------------------------------------------
+
+    def mkdirs(self, path: str, permission: int = 0o755) -> None:
+        """Makes a directory and its parents; that it is there is fine. Raises FileAlreadyExists, ..."""
+        self._change(Mkdirs(path, self.user, permission=permission, request_id=new_request_id()))
+
+    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        """Moves atomically to exactly `target`. With `overwrite` a file or empty directory there is replaced.
+
+        Raises FileNotFound, FileAlreadyExists, ParentNotDirectory, RenameRefused, ...
+        """
+        self._change(
+            RenamePath(source, self.user, target=target, overwrite=overwrite, request_id=new_request_id())
+        )
+
+    def exchange(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Names trade what they name, in one commit. Raises FileNotFound, IllegalChange, AccessDenied, ..."""
+        first = pairs[0][0] if pairs else "/"
+        self._change(ExchangePaths(first, self.user, pairs=list(pairs), request_id=new_request_id()))
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        """Delete a path; return whether it was there. Raises PathIsNotEmptyDirectory."""
+        return self._change(DeletePath(path, self.user, recursive=recursive, request_id=new_request_id()))
+
+    def copy(self, source: str, target: str, *, preserve: bool = False) -> CopiedTree:
+        """Raises FileNotFound, FileAlreadyExists, IllegalChange, AccessDenied, SnapshotRefused, ..."""
+        message = CopyPath(source, self.user, target=target, preserve=preserve, request_id=new_request_id())
+        copied = self._calls.ask(message, TreeSums, answer_timeout_s=copy_timeout_s)
+        return CopiedTree(copied.directories, copied.files, copied.length, copied.space)
+
+    def set_permission(self, path: str, permission: int) -> None:
+        """Raises FileNotFound, AccessDenied."""
+        self._change(ChangePermission(path, self.user, permission=permission, request_id=new_request_id()))
+
+    def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
+        """None leaves one as it is. Raises FileNotFound, AccessDenied."""
+        self._change(ChangeOwner(path, self.user, owner=owner, group=group, request_id=new_request_id()))
+
+    def set_times(self, path: str, modified_ms: int | None, accessed_ms: int | None) -> None:
+        """None leaves one as it is. Raises FileNotFound, AccessDenied."""
+        self._change(
+            ChangeTimes(
+                path, self.user, modified_ms=modified_ms, accessed_ms=accessed_ms, request_id=new_request_id()
+            )
+        )
+
+    def set_replication(self, path: str, replication: int) -> bool:
+        """False, and nothing is done, for a directory. Raises FileNotFound, AccessDenied, BadRequest."""
+        return self._change(
+            ChangeReplication(path, self.user, replication=replication, request_id=new_request_id())
+        )
+
+    def set_quota(self, path: str, names: int | None, space: int | None) -> None:
+        """None leaves a limit as it is, -1 takes it away. Raises FileNotFound, AccessDenied, BadRequest."""
+        self._change(ChangeQuota(path, self.user, names=names, space=space, request_id=new_request_id()))
+
+    def set_attribute(self, path: str, name: str, value: bytes, flags: Collection[str] = ATTRIBUTE_FLAGS) -> None:
+        """Set an extended attribute, such as `user.colour`.
+
+        Raises PathError for one that is there without the flag REPLACE, or is not without CREATE.
+        """
+        self._change(
+            SetXAttr(path, self.user, name=name, value=value, flags=list(flags), request_id=new_request_id())
+        )
+
+    def remove_attribute(self, path: str, name: str) -> None:
+        """Raises PathError for one that is not there, FileNotFound, AccessDenied."""
+        self._change(RemoveXAttr(path, self.user, name=name, request_id=new_request_id()))
+
+    # -- files that are there ----------------------------------------------------------------------
+
+    def extend(self, path: str, holder: str) -> Leased:
+        """Takes the lease of a file, in the name of `holder` (see `new_holder`).
+
+        Raises FileNotFound, FileAlreadyExists, AlreadyBeingCreated, ...
+        """
+        return self._calls.ask(OpenForAppend(path, self.user, holder), Leased)
+
+    def truncate(self, path: str, length: int) -> bool:
+        """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
+        return self._change(TruncateFile(path, self.user, length=length, request_id=new_request_id()))
+
+    def concat(self, target: str, sources: Sequence[str]) -> None:
+        """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
+        self._change(ConcatFiles(target, self.user, sources=list(sources), request_id=new_request_id()))
+
+    def recover_lease(self, path: str) -> bool:
+        """Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied."""
+        return self._calls.ask(RecoverLease(path, self.user), Changed).done
+
+    def new_holder(self) -> str:
+        """Return a unique name for a writer as the holder of a lease."""
+        return f"{self.user}@{socket.gethostname()} {uuid.uuid4().hex}"
+
+    # -- snapshots ---------------------------------------------------------------------------------
+
+    def allow_snapshots(self, path: str) -> None:
+        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        self._change(SwitchSnapshots(path, self.user, allowed=True, request_id=new_request_id()))
+
+    def disallow_snapshots(self, path: str) -> None:
+        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        self._change(SwitchSnapshots(path, self.user, allowed=False, request_id=new_request_id()))
+
+    def create_snapshot(self, path: str, name: str | None) -> str:
+        """The snapshot's path. Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        message = TakeSnapshot(path, self.user, name=name or "", request_id=new_request_id())
+        return self._calls.ask(message, SnapshotTaken).path
+
+    def rename_snapshot(self, path: str, name: str, new_name: str) -> None:
+        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        self._change(
+            RenameTakenSnapshot(path, self.user, name=name, new_name=new_name, request_id=new_request_id())
+        )
+
+    def delete_snapshot(self, path: str, name: str) -> None:
+        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        self._change(DropSnapshot(path, self.user, name=name, request_id=new_request_id()))
+
+    def restore_snapshot(self, path: str, name: str) -> None:
+        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        self._change(ReturnToSnapshot(path, self.user, name=name, request_id=new_request_id()))
+
+    def _change(self, change: NameChange) -> bool:
+        return self._calls.ask(change, Changed, answer_timeout_s=client_answer_timeout_s).done
+
+
+def _status(path: str, row: NameStatus) -> FileStatus:
+    return FileStatus(
+        path,
+        row.is_directory,
+        row.length,
+        row.owner,
+        row.group,
+        row.permission,
+        row.modified_ms,
+        row.accessed_ms,
+        row.block_bytes,
+        row.replication,
+    )

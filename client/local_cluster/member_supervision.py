@@ -1,0 +1,125 @@
+"""The supervising core of `peacefs up`: events and `now` in, effects out; it knows no process and no clock.
+
+A member that ends is started again, after pauses that grow, and is given up when it has failed too often. One
+that is slow to start holds up no other. Each of these is said once, in one line, and so is that a member is back;
+while the same fault repeats itself nothing more is said.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from peacefs.protocol.limits import (
+    local_restart_forgotten_s,
+    local_restart_pause_max_s,
+    local_restart_pause_s,
+    local_restarts_max,
+    local_slow_start_s,
+)
+
+
+@dataclass(frozen=True)
+class StartMember:
+    """Start the member."""
+
+    member: str
+
+
+@dataclass(frozen=True)
+class Say:
+    """Tell the user, in one line."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """Start the member no more; `text` tells the user why."""
+
+    member: str
+    text: str
+
+
+Effect = StartMember | Say | GiveUp
+
+
+class Phase(enum.Enum):
+    STARTING = enum.auto()
+    RUNNING = enum.auto()
+    WAITING = enum.auto()
+    GIVEN_UP = enum.auto()
+
+
+@dataclass
+class _Watched:
+    phase: Phase
+    #: When the phase began, and, of a member that waits, when it is due.
+    since_s: float
+    due_s: float = 0.0
+    failures: int = 0
+    #: The last thing that was said of it, while it is not well.
+    said: str = ""
+
+
+class MemberSupervision:
+    """Supervises members that have just been started. Its driver
+
+    1. tells it of each member that is `ready` and that has `ended`, also while it was starting;
+    2. calls `tick` several times a second;
+    3. performs the effects in their order.
+    """
+
+    def __init__(self, now_s: float, members: Iterable[str]) -> None:
+        self._members = {name: _Watched(Phase.STARTING, now_s) for name in members}
+
+    def phase(self, member: str) -> Phase:
+        return self._members[member].phase
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether no member is in its first moments: each is ready, has failed, or was said to be slow."""
+        return all(each.phase is not Phase.STARTING or each.said for each in self._members.values())
+
+    def ready(self, now_s: float, member: str) -> list[Effect]:
+        watched = self._members[member]
+        if watched.phase is not Phase.STARTING:
+            return []
+        had_said, watched.said = watched.said, ""
+        watched.phase, watched.since_s = Phase.RUNNING, now_s
+        return [Say(f"{member} is back" if watched.failures else f"{member} is ready")] if had_said else []
+
+    def ended(self, now_s: float, member: str, why: str) -> list[Effect]:
+        """`why` says in words how it ended, as in "was killed by SIGKILL"."""
+        watched = self._members[member]
+        if watched.phase not in (Phase.STARTING, Phase.RUNNING):
+            return []
+        if watched.phase is Phase.RUNNING and now_s - watched.since_s >= local_restart_forgotten_s:
+            watched.failures = 0
+        watched.failures += 1
+        if watched.failures > local_restarts_max:
+            watched.phase = Phase.GIVEN_UP
+            times = f"was started again {local_restarts_max} times in vain, and {why}"
+            return [GiveUp(member, f"{member} {times}; it stays away until the cluster starts again")]
+        pause_s = min(local_restart_pause_s * 2 ** (watched.failures - 1), local_restart_pause_max_s)
+        watched.phase, watched.since_s, watched.due_s = Phase.WAITING, now_s, now_s + pause_s
+        if watched.said == why:
+            return []
+        watched.said = why
+        return [Say(f"{member} {why}; it is started again")]
+
+    def tick(self, now_s: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for name, watched in self._members.items():
+            if watched.phase is Phase.WAITING and now_s >= watched.due_s:
+                watched.phase, watched.since_s = Phase.STARTING, now_s
+                effects.append(StartMember(name))
+            elif (
+                watched.phase is Phase.STARTING
+                and not watched.said
+                and now_s - watched.since_s >= local_slow_start_s
+            ):
+                watched.said = "is slow to start"
+                effects.append(Say(f"{name} is slow to start; the others do not wait for it"))
+        return effects

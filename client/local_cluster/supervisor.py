@@ -1,0 +1,68 @@
+"""The shell around the supervising core: watches the processes of a local cluster, and starts them again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from peacefs.protocol.errors import PeacefsError, StartupError
+
+from .cluster import LocalCluster
+from .member_process import Member
+from .member_supervision import Effect, GiveUp, MemberSupervision, Say, StartMember
+
+
+class MemberSupervisor:
+    """Supervises a cluster that has begun. `say` shows the user a line. Not thread-safe."""
+
+    def __init__(self, cluster: LocalCluster, say: Callable[[str], None]) -> None:
+        self._members = {member.name: member for member in cluster.members}
+        self._coordinator = cluster.coordinator.name
+        self._say = say
+        now_s = time.monotonic()
+        self._core = MemberSupervision(now_s, self._members)
+        self._core.ready(now_s, self._coordinator)
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether each member is ready, or was said not to be."""
+        return self._core.is_settled
+
+    def look(self) -> None:
+        """Takes one look at each member and does what is to be done; to be called several times a second.
+
+        Raises PeacefsError when the coordinator is given up.
+        """
+        for name, member in self._members.items():
+            self._perform(self._seen(name, member))
+        self._perform(self._core.tick(time.monotonic()))
+
+    def _seen(self, name: str, member: Member) -> list[Effect]:
+        if member.is_starting:
+            try:
+                return self._core.ready(time.monotonic(), name) if member.poll_ready() else []
+            except StartupError as fault:
+                # One that hangs is still there.
+                member.kill()
+                return self._core.ended(time.monotonic(), name, fault.message.removeprefix(f"{name} "))
+        return [] if member.alive else self._core.ended(time.monotonic(), name, member.end)
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case StartMember(name):
+                    self._start(name)
+                case Say(text):
+                    self._say(text)
+                case GiveUp(name, text) if name == self._coordinator:
+                    raise PeacefsError(f"{text}; stopping the datanodes")
+                case GiveUp(_, text):
+                    self._say(text)
+
+    def _start(self, name: str) -> None:
+        try:
+            self._members[name].start()
+        except OSError as error:
+            # No process, descriptor or room for its log is left: that may pass.
+            why = f"cannot be started: {error.strerror}"
+            self._perform(self._core.ended(time.monotonic(), name, why))

@@ -1,0 +1,197 @@
+"""Files under construction: bodies on their way through gateways, and whoever looks for their names meanwhile.
+
+A CREATE over WebHDFS commits nothing, so that a small file costs one commit. What keeps that invisible is here:
+the names that were begun are remembered, and an operation that would meet one has the gateway show it first. The
+gateway does so by itself when the writer has been at it for a moment. A name that nobody looks for in that time
+appears with its file, whole.
+
+All of it is soft and bounded. A coordinator that was started anew knows no such name; its writer, who has all that
+the file needs, shows it a moment later or completes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from peacefs.coordinator.metadata.model import InodeId
+from peacefs.coordinator.namespace.paths import NamespacePath
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import (
+    begun_name_kept_s,
+    begun_names_max,
+    upload_answer_timeout_s,
+    upload_awaited_s,
+)
+from peacefs.protocol.messages import FlushUploads, Message, UploadsFlushed
+from peacefs.protocol.runtime.effects import Ticket
+
+if TYPE_CHECKING:
+    from .context import OperationContext
+
+Components = tuple[str, ...]
+
+
+class Begun(NamedTuple):
+    """A name that was begun: the request that it was begun with, and the datanode that the body goes to."""
+
+    path: Components
+    upload: str
+    node: NodeId
+    begun_s: float
+
+
+class BegunNames:
+    """The names that were begun and have not appeared; of too many the oldest are forgotten. Pure."""
+
+    def __init__(self, *, names_max: int = begun_names_max, kept_s: float = begun_name_kept_s) -> None:
+        self._names_max = names_max
+        self._kept_s = kept_s
+        #: Oldest first.
+        self._begun: dict[str, Begun] = {}
+        self._at: dict[Components, dict[str, Begun]] = {}
+        #: Those whose bodies had not come when they were waited for.
+        self._missing: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._begun)
+
+    def begin(self, begun: Begun) -> None:
+        """A name has been begun."""
+        self._begun[begun.upload] = begun
+        self._at.setdefault(begun.path, {})[begun.upload] = begun
+        self._forget_old(begun.begun_s)
+
+    def end(self, upload: str) -> None:
+        """The name has appeared, or never will."""
+        begun = self._begun.pop(upload, None)
+        if begun is None:
+            return
+        self._missing.discard(upload)
+        there = self._at[begun.path]
+        del there[upload]
+        if not there:
+            del self._at[begun.path]
+
+    def missed(self, upload: str) -> None:
+        """Its body is not there: from now on it is not waited for, though it may still come."""
+        if upload in self._begun:
+            self._missing.add(upload)
+
+    def is_awaited(self, upload: str) -> bool:
+        """Return whether it is worth waiting for the body."""
+        return upload not in self._missing
+
+    def at(self, now_s: float, path: Components) -> list[Begun]:
+        """Those of exactly this name."""
+        there = self._at.get(path)
+        return [] if there is None else self._fresh(now_s, there.values())
+
+    def directly_in(self, now_s: float, directory: Components) -> list[Begun]:
+        """Those that a listing of the directory would show."""
+        depth = len(directory)
+        found = [one for one in self._begun.values() if one.path[:depth] == directory]
+        return self._fresh(now_s, (one for one in found if len(one.path) == depth + 1))
+
+    def within(self, now_s: float, path: Components) -> list[Begun]:
+        """Those of this name, and of names below it."""
+        depth = len(path)
+        return self._fresh(now_s, (one for one in self._begun.values() if one.path[:depth] == path))
+
+    def _fresh(self, now_s: float, found: Iterable[Begun]) -> list[Begun]:
+        return [one for one in found if now_s - one.begun_s < self._kept_s]
+
+    def _forget_old(self, now_s: float) -> None:
+        while self._begun:
+            oldest = next(iter(self._begun.values()))
+            if len(self._begun) <= self._names_max and now_s - oldest.begun_s < self._kept_s:
+                return
+            self.end(oldest.upload)
+
+
+class UnderConstruction:
+    """Has gateways show what they write, for operations that would meet it. Used from one event loop only."""
+
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
+        self._names = BegunNames()
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def begin(self, path: NamespacePath, upload: str, node: NodeId) -> None:
+        """A body for this name will come to a datanode."""
+        self._names.begin(Begun(path.components, upload, node, self._ctx.monotonic()))
+
+    def end(self, upload: str) -> None:
+        """The name has appeared, or its writer was refused."""
+        self._names.end(upload)
+
+    def give_up(self, path: NamespacePath, nodes: frozenset[NodeId]) -> None:
+        """A client begins this name anew: it has not reached these datanodes."""
+        if nodes:
+            for one in self._names.at(self._ctx.monotonic(), path.components):
+                if one.node in nodes:
+                    self._names.end(one.upload)
+
+    async def settle(self, *paths: NamespacePath) -> None:
+        """Before an operation on these names: whoever writes one of them has it shown, as in HDFS."""
+        if self._names:
+            now_s = self._ctx.monotonic()
+            await self._show([one for path in paths for one in self._names.at(now_s, path.components)])
+
+    async def settle_listing(self, directory: NamespacePath) -> None:
+        """Before the names in a directory, or one that is a file's, are looked at."""
+        if self._names:
+            now_s = self._ctx.monotonic()
+            there = self._names.at(now_s, directory.components)
+            await self._show(there + self._names.directly_in(now_s, directory.components))
+
+    async def settle_trees(self, *paths: NamespacePath) -> None:
+        """Before something is done with all that is below these names, or with them."""
+        if self._names:
+            now_s = self._ctx.monotonic()
+            await self._show([one for path in paths for one in self._names.within(now_s, path.components)])
+
+    async def flush(self, inode: InodeId) -> bool:
+        """Before a file is read: have what has come of its body flushed. Return whether somebody was asked."""
+        upload = self._ctx.leases.upload_of(inode)
+        if upload is None:
+            return False
+        await self._ask({(upload.node, 0.0): [upload.name]})
+        return True
+
+    async def _show(self, begun: Sequence[Begun]) -> None:
+        wanted: dict[tuple[NodeId, float], list[str]] = {}
+        for one in begun:
+            wait_s = upload_awaited_s if self._names.is_awaited(one.upload) else 0.0
+            wanted.setdefault((one.node, wait_s), []).append(one.upload)
+        if wanted:
+            await self._ask(wanted)
+
+    async def _ask(self, wanted: dict[tuple[NodeId, float], list[str]]) -> None:
+        """Ask gateways, each to wait for so long; one that is away or does not answer in time shows nothing."""
+        tickets = []
+        for (node, wait_s), uploads in wanted.items():
+            tickets.append(ticket := Ticket())
+            self._ctx.links.ask(node, FlushUploads(uploads, wait_s), self._answered(uploads, ticket))
+        deadline_s = self._ctx.monotonic() + upload_answer_timeout_s
+        for ticket in tickets:
+            await self._ctx.wait(ticket, max(0.0, deadline_s - self._ctx.monotonic()))
+
+    def _answered(self, uploads: Sequence[str], ticket: Ticket) -> _Answered:
+        return _Answered(self._names, uploads, ticket)
+
+
+class _Answered:
+    """Called with the reply of a gateway."""
+
+    def __init__(self, names: BegunNames, uploads: Sequence[str], ticket: Ticket) -> None:
+        self._names = names
+        self._uploads = uploads
+        self._ticket = ticket
+
+    def __call__(self, reply: Message) -> None:
+        for upload in reply.missing if isinstance(reply, UploadsFlushed) else self._uploads:
+            self._names.missed(upload)
+        self._ticket.fire()

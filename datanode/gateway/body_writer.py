@@ -1,0 +1,329 @@
+"""Writes the file of one request body: whole if it ends in a moment, and in parts that are shown if it does not.
+
+Belongs to the event loop; what writes is on threads. A part of more than the first buffer is written while it
+comes, by a thread of its own. One lock orders what is done with the file: parts, flushes, and its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from peacefs.client.transfer.file_flusher import FileFlusher
+from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, PeerTimeout, PeerUnreachable
+from peacefs.protocol.limits import lease_renewal_s, upload_grace_s, upload_tails_bytes_max
+from peacefs.protocol.runtime import effects as fx
+
+from .flush_times import FlushTimes, Step
+from .upload import BodyPart, Upload
+
+log = logging.getLogger("peacefs.gateway")
+#: Has a participant run on a thread.
+Run = Callable[[fx.Steps[None]], asyncio.Future[None]]
+
+
+class Tails:
+    """The bytes that all uploads keep of what they have flushed."""
+
+    def __init__(self, bytes_max: int = upload_tails_bytes_max) -> None:
+        self._bytes_max = bytes_max
+        self._held_bytes = 0
+
+    def changed(self, before: int, after: int) -> bool:
+        """Take note of what one upload keeps; return whether there is room for it."""
+        self._held_bytes += after - before
+        return self._held_bytes <= self._bytes_max
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """Where the participants of an upload run."""
+
+    quick: Run
+    long: Run
+    #: Held while a long part is written.
+    slot: Callable[[], AbstractAsyncContextManager[None]]
+
+
+class _LongPart(NamedTuple):
+    part: BodyPart
+    writing: asyncio.Future[None]
+    held: AsyncExitStack
+
+
+class BodyWriter:
+    """Of one upload. `replaces` says whether its file may take the place of another."""
+
+    def __init__(
+        self,
+        upload: Upload,
+        flusher: FileFlusher,
+        threads: Threads,
+        times: FlushTimes,
+        tails: Tails,
+        *,
+        path: str,
+        first_buffer_bytes: int,
+        replaces: bool,
+        on_flushed: Callable[[], None],
+    ) -> None:
+        self._upload = upload
+        self._flusher = flusher
+        self._threads = threads
+        self._times = times
+        self._tails = tails
+        self._path = path
+        self._first_buffer_bytes = first_buffer_bytes
+        self._replaces = replaces
+        self._on_flushed = on_flushed
+        self._loop = asyncio.get_running_loop()
+        self._lock = asyncio.Lock()
+        self._long: _LongPart | None = None
+        #: What a thread does with the flusher, or did last.
+        self._doing: asyncio.Future[None] | None = None
+        self._fault: PeacefsError | None = None
+        self._ended = False
+        self._tail_bytes = 0
+        #: Whether others have come to see something of it.
+        self.is_shown = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._stepping: asyncio.Task[None] | None = None
+
+    # -- the request ---------------------------------------------------------------------------------
+
+    async def carry(self) -> None:
+        """Return when the file is published. Raises what has gone wrong; what was shown stays."""
+        self._set_timer()
+        try:
+            async for piece in self._upload.pieces:
+                await self._take_in(piece)
+            await self._finish()
+        except BaseException as end:
+            self._ended = True
+            # The request need not wait for it; whoever cancels it must not cancel this.
+            broken_off = self._loop.create_task(self._break_off(end))
+            broken_off.add_done_callback(_log_bug)
+            if self.is_shown and isinstance(end, PeerUnreachable | PeerTimeout):
+                raise type(end)(f"the client of {self._path} went; what had come of the file is kept") from None
+            raise
+        self._close()
+
+    async def _take_in(self, piece: bytes) -> None:
+        self._raise_fault()
+        at_end = self._upload.stream.room_in_chunk
+        if self._long is not None and len(piece) >= at_end and self._times.is_old(self._loop.time()):
+            # Where a chunk ends anyway, what has come of a long part is flushed.
+            await self._feed(piece[:at_end])
+            await self._take_step(Step.FLUSH)
+            piece = piece[at_end:]
+        await self._feed(piece)
+
+    async def _feed(self, piece: bytes) -> None:
+        room = await self._upload.take_in(piece)
+        self._times.received(self._loop.time())
+        if self._long is None and self._upload.stream.waiting_bytes >= self._first_buffer_bytes:
+            await self._begin_long_part()
+        if room is not None:
+            await self._upload.until_fired(room)
+
+    async def _begin_long_part(self) -> None:
+        async with self._lock:
+            self._raise_fault()
+            part = self._upload.stream
+            if self._long is not None or part.waiting_bytes < self._first_buffer_bytes:
+                return
+            held = AsyncExitStack()
+            await held.enter_async_context(self._threads.slot())
+            self._long = _LongPart(part, _heard(self._threads.long(self._flusher.write(part))), held)
+
+    async def _finish(self) -> None:
+        self._ended = True
+        async with self._lock:
+            self._raise_fault()
+            if self._long is None and not self._flusher.has_lease:
+                self._upload.stream.finish()
+                await self._do(self._flusher.write_whole(self._upload.stream))
+            else:
+                await self._complete()
+
+    async def _complete(self) -> None:
+        """Publish what is not yet, and end the file."""
+        rest = b""
+        if self._long is not None:
+            await self._end_long_part()
+        else:
+            rest = self._upload.next_part().take_all()
+        await self._do(self._flusher.complete(rest))
+
+    async def _break_off(self, end: BaseException) -> None:
+        """Of what nobody has seen there is nothing; a file that was shown keeps what has come of it."""
+        try:
+            async with self._lock:
+                if not (self.is_shown and isinstance(end, PeerUnreachable | PeerTimeout)):
+                    called_off = PeerUnreachable(f"the write of {self._path} was called off")
+                    self._upload.abort(end if isinstance(end, PeacefsError) else called_off)
+                    await self._abandon()
+                    return
+                try:
+                    self._raise_fault()
+                    await self._complete()
+                except PeacefsError as fault:
+                    log.warning("%s ends where it was flushed last: %s", self._path, fault.message)
+                    await self._abandon()
+        finally:
+            self._close()
+
+    async def _abandon(self) -> None:
+        under_way = [self._doing] if self._doing is not None else []
+        if self._long is not None:
+            long, self._long = self._long, None
+            under_way.append(long.writing)
+            await asyncio.wait(under_way)
+            await long.held.aclose()
+        elif under_way:
+            await asyncio.wait(under_way)
+        await self._do(self._flusher.abandon())
+
+    def _close(self) -> None:
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._tails.changed(self._tail_bytes, 0)
+        self._tail_bytes = 0
+        self._upload.close()
+
+    async def _do(self, steps: fx.Steps[None]) -> None:
+        """Have a thread do something with the flusher; it is done whatever happens to the request."""
+        self._doing = _heard(self._threads.quick(steps))
+        await asyncio.shield(self._doing)
+
+    def _raise_fault(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+    # -- what is shown of it -------------------------------------------------------------------------
+
+    async def show(self) -> bool:
+        """Make what has come of it part of the file. Return whether the file can be seen."""
+        grace_s = upload_grace_s - self._times.age_s(self._loop.time())
+        if grace_s > 0:
+            await asyncio.sleep(grace_s)
+        async with self._lock:
+            if self._ended:
+                return self._fault is None
+            if not self._flusher.has_lease:
+                await self._attempt(self._show_name())
+            if self._flusher.has_lease and self._long is None and self._upload.stream.waiting_bytes:
+                await self._attempt(self._flush())
+        return self.is_shown
+
+    def _set_timer(self) -> None:
+        at_s = self._times.next_s(is_long=self._long is not None)
+        now_s = self._loop.time()
+        self._timer = self._loop.call_at(min(max(at_s, now_s + 0.05), now_s + lease_renewal_s), self._look)
+
+    def _look(self) -> None:
+        if self._ended:
+            return
+        step = self._times.due(self._loop.time(), is_long=self._long is not None)
+        if step is not None and not self._lock.locked():
+            self._stepping = self._loop.create_task(self._take_step(step))
+            self._stepping.add_done_callback(_log_bug)
+        self._set_timer()
+
+    async def _take_step(self, step: Step) -> None:
+        async with self._lock:
+            if self._ended or self._fault is not None:
+                return
+            match step:
+                case Step.SHOW:
+                    await self._attempt(self._show_name())
+                case Step.FLUSH:
+                    await self._attempt(self._flush())
+                case Step.RENEW:
+                    await self._attempt(self._renew())
+
+    async def _attempt(self, steps: Coroutine[Any, Any, None]) -> None:
+        """What may pass is tried again later; what may not is the writer's, when it says the next word."""
+        try:
+            await steps
+        except PeacefsError as fault:
+            if fault.retriable:
+                self._times.failed(self._loop.time())
+            else:
+                self._fault = fault
+
+    async def _show_name(self) -> None:
+        if not self._times.may_appear:
+            return
+        try:
+            await self._do(self._flusher.publish_name())
+        except FileAlreadyExists:
+            if not self._replaces:
+                raise
+            # Another was faster: this one takes its place at its end, at once.
+            self._times.hidden()
+            return
+        self.is_shown = True
+        self._times.shown(self._loop.time())
+        self._on_flushed()
+
+    async def _flush(self) -> None:
+        self._times.taken()
+        try:
+            if self._long is not None:
+                await self._end_long_part()
+                await self._do(self._flusher.flush(b""))
+            else:
+                part = self._upload.next_part()
+                try:
+                    await self._do(self._flusher.flush(part.take_all()))
+                finally:
+                    part.settle_rest()
+        except PeacefsError as fault:
+            if not self._flusher.is_unanswered:
+                # Its bytes are nowhere.
+                self._fault = fault
+            raise
+        self.is_shown = True
+        self._times.flushed(self._loop.time())
+        self._on_flushed()
+        self._keep_tail()
+
+    def _keep_tail(self) -> None:
+        held_bytes = self._flusher.tail_bytes
+        if not self._tails.changed(self._tail_bytes, held_bytes):
+            self._flusher.forget_tail()
+            self._tails.changed(held_bytes, 0)
+            held_bytes = 0
+        self._tail_bytes = held_bytes
+
+    async def _renew(self) -> None:
+        await self._do(self._flusher.renew(lease_renewal_s))
+        self._times.renewed(self._loop.time())
+
+    async def _end_long_part(self) -> None:
+        assert self._long is not None
+        long, self._long = self._long, None
+        part = self._upload.next_part()
+        assert part is long.part, "a long part is the one that comes"
+        try:
+            await asyncio.shield(long.writing)
+        finally:
+            await long.held.aclose()
+            part.settle_rest()
+
+
+def _heard(future: asyncio.Future[None]) -> asyncio.Future[None]:
+    """Nobody need ask for its error, which is told otherwise."""
+    future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return future
+
+
+def _log_bug(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        log.error("writing an upload failed in a way that is a bug of this datanode", exc_info=fault)

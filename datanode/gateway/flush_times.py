@@ -1,0 +1,99 @@
+"""The times at which a file is shown while its body comes, what has come is flushed, and its lease renewed. Pure.
+
+A body that ends within the first moment has its file published whole, in one commit. One that takes longer has its
+name shown, empty; from then on it is flushed when it pauses, and when its oldest byte has waited for long.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from math import inf
+
+from peacefs.protocol.limits import (
+    lease_renewal_s,
+    upload_age_s_max,
+    upload_pause_s,
+    upload_token_renewal_s,
+)
+
+
+class Step(Enum):
+    """A step that is due."""
+
+    SHOW = "have the name appear"
+    FLUSH = "make what has come part of the file"
+    RENEW = "say that the writer is there"
+
+
+class FlushTimes:
+    """Of one upload. `now_s` comes in."""
+
+    def __init__(
+        self, now_s: float, *, may_appear: bool, has_lease: bool, pause_s: float = upload_pause_s
+    ) -> None:
+        self._pause_s = pause_s
+        self._began_s = now_s
+        #: Whether the name may be seen before the file is whole.
+        self.may_appear = may_appear
+        self._has_lease = has_lease
+        self._last_s = now_s
+        self._oldest_s: float | None = None
+        self._flushed_s = self._renewed_s = now_s
+        self._not_before_s = now_s
+
+    def age_s(self, now_s: float) -> float:
+        """Return for how long the body has been coming."""
+        return now_s - self._began_s
+
+    def received(self, now_s: float) -> None:
+        """Bytes have come."""
+        self._last_s = now_s
+        if self._oldest_s is None:
+            self._oldest_s = now_s
+
+    def taken(self) -> None:
+        """All that has come is being flushed."""
+        self._oldest_s = None
+
+    def shown(self, now_s: float) -> None:
+        """The name has appeared, and the writer has a lease."""
+        self._has_lease = True
+        self._flushed_s = self._renewed_s = now_s
+
+    def flushed(self, now_s: float) -> None:
+        """A flush was answered, which renews the lease and its token."""
+        self._flushed_s = self._renewed_s = now_s
+
+    def renewed(self, now_s: float) -> None:
+        """The lease was renewed."""
+        self._renewed_s = now_s
+
+    def hidden(self) -> None:
+        """The file is to appear whole after all."""
+        self.may_appear = False
+
+    def failed(self, now_s: float) -> None:
+        """A step failed in a way that may pass: it is tried again, not at once."""
+        self._not_before_s = now_s + self._pause_s
+
+    def is_old(self, now_s: float) -> bool:
+        """Return whether a long part that comes without a pause is to be flushed at the end of its chunk."""
+        return self._has_lease and now_s - self._flushed_s >= upload_age_s_max
+
+    def due(self, now_s: float, *, is_long: bool) -> Step | None:
+        """Return the step to take now. A long part is written while it comes, and flushed only in a pause."""
+        steps = self._times(is_long=is_long)
+        return next((step for step, at_s in steps if now_s >= max(at_s, self._not_before_s)), None)
+
+    def next_s(self, *, is_long: bool) -> float:
+        """Return when a step is due at the earliest, as things stand."""
+        return max(min(at_s for _, at_s in self._times(is_long=is_long)), self._not_before_s)
+
+    def _times(self, *, is_long: bool) -> list[tuple[Step, float]]:
+        if not self._has_lease:
+            return [(Step.SHOW, self._began_s + self._pause_s if self.may_appear else inf)]
+        flush_s = self._flushed_s + upload_token_renewal_s
+        if self._oldest_s is not None:
+            oldest_s = inf if is_long else self._oldest_s + upload_age_s_max
+            flush_s = min(flush_s, self._last_s + self._pause_s, oldest_s)
+        return [(Step.FLUSH, flush_s), (Step.RENEW, self._renewed_s + lease_renewal_s)]

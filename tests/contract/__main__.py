@@ -1,0 +1,70 @@
+"""`make contract`: exit status 0 when peacefs differs from HDFS in nothing but what is listed, 1 otherwise."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from .clusters import running_hdfs, running_peacefs
+from .differences import KnownDifference, read_known, verdicts
+from .shell import run_shell
+from .suites import run_suites
+from .toolchain import MissingTool, Toolchain
+
+_ROOT = Path(__file__).parent.parent.parent
+_KNOWN = Path(__file__).parent / "known_differences.toml"
+
+
+def main() -> int:
+    known = read_known(_KNOWN.read_text())
+    try:
+        toolchain = Toolchain(_ROOT / "build" / "contract")
+    except MissingTool as missing:
+        _say(f"the contract tests are skipped: {missing}")
+        return 0
+    _say("getting Hadoop's jars, compiling")
+    toolchain.prepare()
+    with tempfile.TemporaryDirectory(prefix="peacefs-contract-") as made:
+        scratch = Path(made)
+        places = {name: scratch / name for name in ("here", "hdfs")}
+        with (
+            running_peacefs(scratch / "peacefs") as here,
+            running_hdfs(toolchain, scratch / "namenode") as hdfs,
+        ):
+            for place in places.values():
+                place.mkdir()
+            _say(f"shell: commands of `hdfs dfs` and distcp, at {here} and {hdfs}")
+            commands = [
+                run_shell(toolchain, uri, other, name, places[name] / "shell")
+                for name, uri, other in (("here", here, hdfs), ("hdfs", hdfs, here))
+            ]
+            _say("suites: Hadoop's contract tests")
+            cases = []
+            for name, uri in (("here", here), ("hdfs", hdfs)):
+                (places[name] / "suites").mkdir()
+                cases.append(run_suites(toolchain, uri, name, places[name] / "suites"))
+    wrong = _judge("commands", commands, known.get("commands", []))
+    wrong += _judge("cases", cases, known.get("cases", []))
+    return 1 if wrong else 0
+
+
+def _judge(what: str, outcomes: list[dict[str, str]], known: Sequence[KnownDifference]) -> int:
+    here, hdfs = outcomes
+    wrong, seen = verdicts(here, hdfs, known)
+    for sentence in wrong:
+        _say(sentence)
+    counts = [sum(outcome == "passed" for outcome in each.values()) for each in (here, hdfs)]
+    passed = f", {counts[0]} passed here and {counts[1]} with HDFS" if what == "cases" else ""
+    _say(f"{len(here)} {what}{passed}: {len(seen)} known differences, {len(wrong)} others")
+    return len(wrong)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

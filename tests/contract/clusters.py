@@ -1,0 +1,57 @@
+"""The two file systems: peacefs as processes, and a NameNode with three DataNodes in a JVM."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from peacefs.client.local_cluster.cluster import LocalCluster
+
+from .toolchain import Toolchain
+
+_END_TIMEOUT_S = 60.0
+#: As HdfsPeer.java has it.
+_PROXY_USERS = """
+hadoop.proxyuser.oozie.hosts = "127.0.0.1"
+hadoop.proxyuser.oozie.users = "alice"
+hadoop.proxyuser.elsewhere.hosts = "192.0.2.1"
+hadoop.proxyuser.elsewhere.users = "*"
+"""
+
+
+@contextmanager
+def running_peacefs(directory: Path) -> Iterator[str]:
+    """Yield its `webhdfs://` URI."""
+    rules = directory.with_name("proxy-users.toml")
+    rules.write_text(_PROXY_USERS)
+    options = [f"--proxy-users={rules}"]
+    with LocalCluster(directory, datanodes=3, port=0, coordinator_options=options) as cluster:
+        yield cluster.webhdfs_uri
+
+
+@contextmanager
+def running_hdfs(toolchain: Toolchain, directory: Path) -> Iterator[str]:
+    """The same of HDFS. Raises RuntimeError when it does not start."""
+    command = toolchain.command("contract.HdfsPeer", [str(directory)], {}, log="hdfs")
+    errors = toolchain.build / "hdfs.err"
+    with (
+        errors.open("w") as stderr,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            uri = process.stdout.readline().strip()
+            if not uri.startswith("webhdfs://"):
+                raise RuntimeError(f"HDFS did not start: {errors} says why")
+            yield uri
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(_END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()

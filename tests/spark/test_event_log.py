@@ -1,0 +1,185 @@
+"""Spark's event log on peacefs: a history server reads it while it grows, and it survives its driver."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.waiting import PATIENCE_S, wait_until
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.spark_connector.java import find_java, java_environment
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+
+JOB = """
+import sys, time
+from pyspark.sql import SparkSession
+
+logs, rolling, ends = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local[2]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", "2")
+    # Each count is one job.
+    .config("spark.sql.adaptive.enabled", "false")
+    .config("spark.eventLog.enabled", "true")
+    .config("spark.eventLog.dir", logs)
+    .config("spark.eventLog.rolling.enabled", rolling)
+    .getOrCreate()
+)
+print("application", spark.sparkContext.applicationId, flush=True)
+number = 0
+while ends != "true" or number < 3:
+    assert spark.range(1000).repartition(2).count() == 1000
+    number += 1
+    print("job", number, flush=True)
+    time.sleep(0.2)
+spark.stop()
+print("stopped", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), datanodes=2, port=0) as cluster:
+        with PeaceFileSystem(cluster.http_address) as files:
+            files.mkdirs("/logs")
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    java = java_environment(find_java(), tmp_path_factory.mktemp("java"))
+    return dict(os.environ) | java | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+
+
+class Started:
+    """A process whose output is a file."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], output: Path) -> None:
+        self._output = output
+        with output.open("wb") as sink:
+            self.process = subprocess.Popen(
+                command, env=environment, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    def said(self, pattern: str) -> str:
+        """The first group, once it has been said."""
+
+        def found() -> re.Match[str] | None:
+            match = re.search(pattern, self._output.read_text())
+            assert match is not None or self.process.poll() is None, self._output.read_text()[-3000:]
+            return match
+
+        wait_until(found, f"{pattern} was not said: {self._output.read_text()[-3000:]}")
+        match = found()
+        assert match is not None
+        return match.group(1)
+
+    def last_said(self, pattern: str) -> str:
+        """The first group of what was said last."""
+        return re.findall(pattern, self._output.read_text())[-1]
+
+    def kill(self) -> None:
+        """With SIGKILL, and its JVM with it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE_S)
+
+
+@pytest.fixture(scope="module")
+def history(
+    cluster: LocalCluster, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The REST address of Spark's own history server."""
+    pyspark = pytest.importorskip("pyspark")
+    directory = tmp_path_factory.mktemp("history")
+    settings = {
+        "spark.history.fs.logDirectory": f"{cluster.webhdfs_uri}/logs",
+        "spark.history.fs.update.interval": "1s",
+        "spark.history.ui.port": "0",
+        "spark.history.store.path": "",
+    }
+    command = [
+        str(Path(environment["JAVA_HOME"]) / "bin" / "java"),
+        *(f"-D{key}={value}" for key, value in settings.items() if value),
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{Path(pyspark.__file__).parent}/jars/*",
+        "org.apache.spark.deploy.history.HistoryServer",
+    ]
+    server = Started(command, environment, directory / "output")
+    try:
+        yield server.said(r"started at (http://[^\s]+)") + "/api/v1/applications"
+    finally:
+        server.kill()
+
+
+def asked(address: str) -> Any:
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return json.load(answer)
+
+
+def jobs(history: str, application: str) -> int:
+    """How many jobs of an application the history server has read of."""
+    with contextlib.suppress(urllib.error.HTTPError):
+        return len(asked(f"{history}/{application}/jobs"))
+    return 0
+
+
+def is_completed(history: str, application: str) -> bool:
+    listed = [entry for entry in asked(history) if entry["id"] == application]
+    return bool(listed) and all(attempt["completed"] for attempt in listed[0]["attempts"])
+
+
+@pytest.mark.parametrize("rolling", ["true", "false"], ids=["rolling", "single"])
+@pytest.mark.timeout(400)
+def test_event_log_is_read_while_it_grows_and_after_its_driver_was_killed(
+    cluster: LocalCluster, environment: dict[str, str], history: str, tmp_path: Path, rolling: str
+) -> None:
+    command = [sys.executable, "-P", "-c", JOB, f"{cluster.webhdfs_uri}/logs", rolling, "false"]
+    driver = Started(command, environment, tmp_path / "output")
+    try:
+        application = driver.said(r"application (\S+)")
+        wait_until(lambda: jobs(history, application) >= 2, "the log cannot be read while it grows")
+        before = jobs(history, application)
+        wait_until(lambda: jobs(history, application) > before, "the log does not grow")
+        assert not is_completed(history, application)
+    finally:
+        driver.kill()
+    written = int(driver.last_said(r"job (\d+)"))
+    # Of the last job Spark's own queue may not have heard.
+    wait_until(lambda: jobs(history, application) >= written - 1, "the log has not survived its driver")
+    with PeaceFileSystem(cluster.http_address) as files:
+        (log,) = (entry for entry in files.list("/logs") if application in entry.name)
+        names = [log.name] if rolling == "false" else [entry.name for entry in files.list(f"/logs/{log.name}")]
+        assert any(name.endswith(".inprogress") for name in names), names
+
+
+@pytest.mark.parametrize("rolling", ["true", "false"], ids=["rolling", "single"])
+@pytest.mark.timeout(400)
+def test_event_log_of_a_driver_that_ends_is_complete(
+    cluster: LocalCluster, environment: dict[str, str], history: str, tmp_path: Path, rolling: str
+) -> None:
+    command = [sys.executable, "-P", "-c", JOB, f"{cluster.webhdfs_uri}/logs", rolling, "true"]
+    driver = Started(command, environment, tmp_path / "output")
+    try:
+        application = driver.said(r"application (\S+)")
+        driver.said(r"(stopped)")
+    finally:
+        driver.kill()
+    wait_until(lambda: is_completed(history, application), "the log does not end")
+    assert jobs(history, application) == 3

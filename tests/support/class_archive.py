@@ -1,0 +1,124 @@
+"""Spark's classes in an archive that the JVMs of all tests share (class-data sharing, JEP 350).
+
+Each JVM with Spark loads, parses and links some 25,000 classes, which takes it a third of its processor time. The
+first test that needs a JVM makes the archive, while others that need one wait; later runs find it again. It is of
+one Java and one set of jars: a JVM with others leaves it unused. Where Java makes none, tests only take longer.
+
+Run as a program it is what the archive is made of: a session, batches that keep state, and Hadoop's clients.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from peacefs.spark_connector.java import JavaRuntime, find_java, java_environment
+
+#: An unused archive is nothing to talk about on what a test reads.
+_SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+_OPTIONS = "SPARK_SUBMIT_OPTS"
+_TRAINING_S = 280
+_JVM_ENDS_S = 120
+#: What WebHDFS takes besides Spark.
+_HADOOP = ("org.apache.hadoop.hdfs.web.WebHdfsFileSystem", "org.apache.hadoop.hdfs.web.SWebHdfsFileSystem")
+
+
+def share_classes(directory: Path) -> None:
+    """Have JVMs of this process and its children share the archive in `directory`; the first caller makes it."""
+    java = find_java()
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        archive = directory / f"{_fingerprint(java)}.jsa"
+        tried = archive.with_suffix(".log")
+        if not tried.exists():
+            for old in [*directory.glob("*.jsa"), *directory.glob("*.log")]:
+                old.unlink()
+            _make(archive, tried, java)
+    if archive.exists():
+        _add_options(os.environ, f"{_SILENT} -XX:SharedArchiveFile={shlex.quote(str(archive))}")
+
+
+def _fingerprint(java: JavaRuntime) -> str:
+    """Of all that a JVM compares before it uses an archive."""
+    import pyspark
+
+    jars = sorted((Path(pyspark.__file__).parent / "jars").iterdir())
+    told = subprocess.run([java.executable, "-version"], capture_output=True, check=True).stderr
+    files = [(jar.name, jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars]
+    return hashlib.sha256(repr((str(java.home), told, jars[0].parent, files)).encode()).hexdigest()[:16]
+
+
+def _make(archive: Path, log: Path, java: JavaRuntime) -> None:
+    with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+        unfinished = Path(scratch, "unfinished.jsa")
+        environment = {
+            **os.environ,
+            **java_environment(java, Path(scratch, "java")),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "TMPDIR": scratch,
+        }
+        _add_options(environment, f"-XX:ArchiveClassesAtExit={shlex.quote(str(unfinished))}")
+        with log.open("w") as output:
+            subprocess.run(
+                [sys.executable, "-m", "support.class_archive", scratch],
+                cwd=Path(__file__).parents[2],
+                env=environment | {"PYTHONPATH": os.pathsep.join(("tests", "."))},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=_TRAINING_S,
+                check=False,
+            )
+        if unfinished.exists():
+            unfinished.rename(archive)
+
+
+def _add_options(environment: dict[str, str] | os._Environ[str], options: str) -> None:
+    environment[_OPTIONS] = f"{environment.get(_OPTIONS, '')} {options}".strip()
+
+
+def _train(scratch: Path) -> None:
+    """Load what tests load, and end in good order: the JVM writes the archive when it ends."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from peacefs.spark_connector.session import configure
+
+    spark = (
+        configure(SparkSession.builder, "127.0.0.1:9870")
+        .master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    (scratch / "input").mkdir()
+    (scratch / "input" / "words").write_text("one\ntwo\ntwo\n")
+    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(f"file://{scratch}/input")
+    counts = lines.groupBy("value").count().writeStream.outputMode("complete")
+    for sink in (
+        counts.foreachBatch(lambda rows, _batch: rows.show()).option("checkpointLocation", f"{scratch}/counts"),
+        lines.writeStream.format("parquet")
+        .option("checkpointLocation", f"{scratch}/lines")
+        .option("path", f"{scratch}/out"),
+    ):
+        sink.trigger(availableNow=True).start().awaitTermination()
+    spark.read.parquet(f"{scratch}/out").collect()
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    for name in _HADOOP:
+        gateway.jvm.java.lang.Class.forName(name)
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_JVM_ENDS_S)
+
+
+if __name__ == "__main__":
+    _train(Path(sys.argv[1]))
