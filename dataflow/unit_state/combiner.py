@@ -7,6 +7,7 @@ row by row, so that they do not depend on how rows were cut into batches.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -39,7 +40,7 @@ class Combiner:
         if self._waiting:
             self._waiting -= 1
             return None
-        wanted = [
+        wanted: list[tuple[Any, str]] = [
             ([] if each.operation == "rows" else each.column, _AGGREGATIONS[each.operation])
             for each in self._accumulators
         ]
