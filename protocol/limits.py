@@ -817,6 +817,11 @@ stream_log_flushes_max: Final = 16
 # Memory of one unit's state, and the size of its pages. During a checkpoint there can be two copies of a page.
 dataflow_state_bytes_max: Final = 8 * 1024 * MIB
 dataflow_page_bytes: Final = 64 * KIB
+# A batch is aggregated before it goes into groups if it has so many rows; when it had more groups than this share
+# of its rows, so many batches after it are not.
+dataflow_combined_rows_min: Final = 1024
+dataflow_combined_share_max: Final = 0.3
+dataflow_uncombined_batches: Final = 63
 # Changes of a function's map that are put into pages at once.
 dataflow_pending_changes_max: Final = 1024
 # A checkpoint whose turn is further away is cancelled, and taken afresh after so long.
