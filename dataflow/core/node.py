@@ -129,6 +129,10 @@ class NodeCore:
         del self._loading[unit]
         return [*self._start(now_s, unit, incarnation, state), *self._run(now_s)]
 
+    def wants(self, unit: str, incarnation: int) -> bool:
+        """Return whether a checkpoint of a unit is still to be loaded."""
+        return self._loading.get(unit) == incarnation
+
     def not_loaded(self, unit: str, incarnation: int, error: PeacefsError) -> list[Effect]:
         if self._loading.get(unit) != incarnation:
             return []

@@ -322,11 +322,23 @@ class EdgeRun:
             wanted.unit, wanted.checkpoint, wanted.cost, time.time_ns() // 1_000_000
         )
         data = msgspec.json.encode(record)
-        await self._loop.run_in_executor(self._recorder, self._checkpoints.record, data)
+        while not await self._loop.run_in_executor(self._recorder, self._recorded, data):
+            await asyncio.sleep(limits.dataflow_checkpoint_retry_s)
+            # Others may have been recorded meanwhile.
+            data = msgspec.json.encode(self._record)
         self._tell(CheckpointTaken(wanted.unit, wanted.checkpoint[1], wanted.cost))
         self._perform(self._controller.recorded(wanted.unit, wanted.checkpoint))
         if self._options.datanode_of:
             self._begin(self._find_replicas(wanted))
+
+    def _recorded(self, data: bytes) -> bool:
+        """Write the record. Where that fails nothing is lost: producers keep their rows until it is there."""
+        try:
+            self._checkpoints.record(data)
+        except (PeacefsError, OSError) as error:
+            log.warning("the record of query %r cannot be written now: %s", self._network.name, error)
+            return False
+        return True
 
     async def _find_replicas(self, recorded: RecordCheckpoint) -> None:
         """Tell the controller which nodes have the checkpoint nearby."""

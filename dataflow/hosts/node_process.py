@@ -22,7 +22,13 @@ from peacefs.dataflow.core.node import Bounds, NodeCore
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
-from peacefs.protocol.errors import DiskFault, PeacefsError
+from peacefs.protocol.errors import (
+    CheckpointDamaged,
+    DiskFault,
+    FileNotFound,
+    PeacefsError,
+    StateError,
+)
 from peacefs.state.warm import warm
 
 from .checkpoint_store import CheckpointStore
@@ -136,13 +142,21 @@ class NodeProcess:
         self._perform(self._core.stored(wanted.unit, *checkpoint, outcome))
 
     async def _load_checkpoint(self, wanted: LoadCheckpoint) -> None:
-        try:
-            state = await asyncio.to_thread(self._states.load, wanted.unit, wanted.checkpoint)
-        except (PeacefsError, OSError) as fault:
-            error = fault if isinstance(fault, PeacefsError) else DiskFault(str(fault))
-            self._perform(self._core.not_loaded(wanted.unit, wanted.incarnation, error))
-        else:
-            self._perform(self._core.loaded(time.monotonic(), wanted.unit, wanted.incarnation, state))
+        """Load a checkpoint, as often as it takes: only what is damaged or gone will not be there later."""
+        while self._core.wants(wanted.unit, wanted.incarnation):
+            try:
+                state = await asyncio.to_thread(self._states.load, wanted.unit, wanted.checkpoint)
+            except (CheckpointDamaged, FileNotFound, StateError) as error:
+                self._perform(self._core.not_loaded(wanted.unit, wanted.incarnation, error))
+                return
+            except (PeacefsError, OSError) as fault:
+                log.warning(
+                    "checkpoint %s of unit %s cannot be read now: %s", wanted.checkpoint, wanted.unit, fault
+                )
+                await asyncio.sleep(limits.dataflow_checkpoint_retry_s)
+            else:
+                self._perform(self._core.loaded(time.monotonic(), wanted.unit, wanted.incarnation, state))
+                return
 
     def _begin(self, steps: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(steps)

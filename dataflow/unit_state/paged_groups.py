@@ -20,6 +20,7 @@ from peacefs.state.structures.arrays import identity
 from peacefs.state.structures.columns import Column
 from peacefs.state.structures.unordered_map import UnorderedMap
 
+from .combiner import Combiner
 from .interface import Accumulator
 
 _NOTHING = "no key"
@@ -45,6 +46,7 @@ class PagedGroups:
         self._schema = pa.schema([*keys, *(pa.field(each.name, each.type) for each in accumulators)])
         #: bucket -> which key columns are null, as bits -> its maps
         self._buckets: dict[int, dict[int, _Bucket]] = {}
+        self._combiner = Combiner(computed(accumulators))
         #: What buckets hold that several windows read, until they change.
         self._scanned: dict[int, list[pa.Table]] = {}
         for found in recovered:
@@ -123,7 +125,7 @@ class PagedGroups:
             present = [name for place, name in enumerate(self._keys.names) if not nulls >> place & 1]
             prefix = f"{self._name}/{bucket}/{nulls}"
             parts[nulls] = _Bucket(
-                self._schema, present, self._accumulators, prefix, self._page_set, self._destroy
+                self._schema, present, self._accumulators, prefix, self._page_set, self._destroy, self._combiner
             )
         return parts[nulls]
 
@@ -139,19 +141,16 @@ class _Bucket:
         prefix: str,
         page_set: Callable[[str], PageSet],
         destroy: Callable[[str], None],
+        combiner: Combiner,
     ) -> None:
+        self._combiner = combiner
         self._schema, self._keys, self._accumulators = schema, list(keys), accumulators
         self._prefix, self._destroy = prefix, destroy
-        self._kernel = [each for each in accumulators if computes(each.type)]
-        self._other = [each for each in accumulators if each not in self._kernel]
-        #: The columns of which it is counted how many values there are.
-        self._counted = list(
-            dict.fromkeys(str(each.column) for each in accumulators if each.operation in _OF_VALUES)
-        )
+        self._computed = computed(accumulators)
+        self._other = [each for each in accumulators if each not in self._computed]
         key_fields = [schema.field(name) for name in keys] or [pa.field(_NOTHING, pa.int64())]
         names = [field.name for field in key_fields]
-        numbers = [pa.field(each.name, each.type) for each in self._kernel]
-        numbers += [pa.field(_VALUES + column, pa.int64()) for column in self._counted]
+        numbers = [pa.field(each.name, each.type) for each in self._computed]
         made = page_set(f"{prefix}/numbers")
         self._numbers = UnorderedMap.create(made, pa.schema([*key_fields, *numbers]), names)
         self._others: UnorderedMap | None = None
@@ -164,18 +163,15 @@ class _Bucket:
     def add(self, rows: pa.RecordBatch) -> None:
         if self._others is not None:
             self._put_others(self._others, rows)
-        changes: dict[str, tuple[str, Any]] = {}
-        for each in self._kernel:
-            if each.operation == "rows":
-                changes[each.name] = ("add", 1)
-            elif each.operation == "values":
-                changes[each.name] = ("add", _present(rows.column(each.column)))
-            else:
-                operation = {"sum": "add", "last": "put"}.get(each.operation, each.operation)
-                changes[each.name] = (operation, _filled(rows.column(each.column), each))
-        for column in self._counted:
-            changes[_VALUES + column] = ("add", _present(rows.column(column)))
-        self._numbers.aggregate(self._keys_of(rows), changes)
+        combined = self._combiner.combine(rows, self._keys)
+        if combined is None:
+            changes = {each.name: (_change_of(each), _values_of(rows, each)) for each in self._computed}
+            self._numbers.aggregate(self._keys_of(rows), changes)
+        else:
+            changes = {
+                each.name: (_change_of(each), _filled(combined.column(each.name), each)) for each in self._computed
+            }
+            self._numbers.aggregate(self._keys_of(combined), changes)
 
     def scan(self) -> pa.Table:
         parts = [pa.Table.from_batches([batch]) for batch in self._numbers.scan()]
@@ -234,8 +230,7 @@ class _Bucket:
         for each in self._other:
             known = compute.fill_null(compute.greater(counts.column(_VALUES + str(each.column)), 0), False)
             old = compute.if_else(known, before.column(each.name), pa.scalar(None, each.type))
-            best = compute.min_element_wise if each.operation == "min" else compute.max_element_wise
-            value = best(old, made.column(each.name).combine_chunks())
+            value = _better(each, old, made.column(each.name).combine_chunks())
             # Of no value at all any will do: their number says that there is none.
             put[each.name] = value.fill_null(_some(each.type)) if value.null_count else value
         others.upsert(here, put)
@@ -263,18 +258,43 @@ def keeps(kind: pa.DataType) -> bool:
     return bool(texts or fixed or types.is_large_binary(kind) or computes(kind))
 
 
-def _present(values: pa.Array) -> Any:
-    """Return how many values each row has: one, or none."""
-    return 1 if not values.null_count else values.is_valid().cast(pa.int64())
+def computed(accumulators: Sequence[Accumulator]) -> list[Accumulator]:
+    """Return those that kernels compute, with the numbers of values that tell whether there is a sum."""
+    counted = dict.fromkeys(str(each.column) for each in accumulators if each.operation in _OF_VALUES)
+    counts = [Accumulator(_VALUES + column, "values", pa.int64(), column) for column in counted]
+    return [*(each for each in accumulators if computes(each.type)), *counts]
 
 
-def _filled(values: pa.Array, each: Accumulator) -> pa.Array:
+def _change_of(each: Accumulator) -> str:
+    """Return the operation of a map that takes rows, or groups of them, into an accumulator."""
+    return {"min": "min", "max": "max", "last": "put"}.get(each.operation, "add")
+
+
+def _values_of(rows: pa.RecordBatch, each: Accumulator) -> Any:
+    """Return what each row adds to an accumulator."""
+    if each.operation == "rows":
+        return 1
+    values = rows.column(each.column)
+    if each.operation == "values":
+        return values.is_valid().cast(pa.int64()) if values.null_count else 1
+    return _filled(values, each)
+
+
+def _filled(values: pa.Array | pa.ChunkedArray, each: Accumulator) -> pa.Array:
     """Return values as they are kept; in place of null is what changes nothing."""
     if not values.null_count:
         return values.cast(each.type)
     dtype = Column(pa.field(each.name, each.type)).dtype
     nothing = pa.scalar(identity(dtype, each.operation), pa.from_numpy_dtype(dtype))
     return values.cast(each.type).fill_null(nothing.cast(each.type))
+
+
+def _better(each: Accumulator, old: pa.Array, new: pa.Array) -> pa.Array:
+    """Return the lower or the higher of each two values; null counts for nothing."""
+    best = compute.min_element_wise if each.operation == "min" else compute.max_element_wise
+    if pa.types.is_boolean(each.type):
+        return best(old.cast(pa.uint8()), new.cast(pa.uint8())).cast(pa.bool_())
+    return best(old, new)
 
 
 def _some(kind: pa.DataType) -> pa.Scalar:

@@ -122,6 +122,43 @@ def test_query_survives_whatever_dies_at_random(tmp_path: Path) -> None:
     assert observed == expected_rows(OperatorClass.CONVERGENT_CAPABLE, batches), ordeal.happened
 
 
+def test_recovery_waits_for_a_coordinator_that_is_away(tmp_path: Path) -> None:
+    """The node that takes over has never spoken to it, and finds nobody; it asks until the checkpoint is there."""
+    sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
+    observed: list[Row] = []
+    begun, back = threading.Event(), threading.Event()
+
+    def feed() -> Iterator[pa.RecordBatch]:
+        made = sample.rows(1)["in"]
+        yield from made[:4]
+        begun.set()
+        back.wait(PATIENCE_S)
+        yield from made[4:]
+
+    def take(rows: pa.RecordBatch) -> None:
+        observed.extend(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+    with LocalCluster(tmp_path / "cluster", datanodes=3, port=0) as cluster:
+        checkpoints = PeaceCheckpoints(cluster.http_address, "/checkpoints", user="alice")
+        host = LocalProcesses(3, checkpoints, node_timeout_s=PATIENCE_S)
+        with host.start(sample.network, SGuard(interval_s=0.1), {"in": feed()}, {"out": take}) as run:
+            begun.wait(PATIENCE_S)
+            wait_until(lambda: run.checkpoint_of("second"), "a checkpoint")
+            lost = run.place_of("second")
+            assert lost is not None
+            cluster.coordinator.kill()
+            os.kill(host.pids()[lost], signal.SIGKILL)
+            wait_until(lambda: run.place_of("second") not in (lost, None), "another node for the unit")
+            # Longer than it takes to find nobody.
+            with pytest.raises(TimeoutError):
+                run.wait(1.5)
+            cluster.restart(cluster.coordinator)
+            back.set()
+            run.wait(PATIENCE_S)
+        checkpoints.close()
+    assert observed == expected_rows(OperatorClass.CONVERGENT_CAPABLE, 8)
+
+
 def test_query_is_resumed_after_the_death_of_its_driver(tmp_path: Path) -> None:
     """The driver, with its sources, sinks and controller, is killed twice; the sink has each row once."""
     batches = 150

@@ -30,6 +30,7 @@ from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.rpc.client_session import ClientLinks
 from peacefs.datanode.gateway.app import Gateway, GatewayLimits
 from peacefs.datanode.gateway.local_large_reads import LocalLargeReads
 from peacefs.datanode.gateway.local_small_reads import LocalSmallReads
@@ -96,8 +97,15 @@ class Reply:
 class Served:
     """An application behind a real server, on a thread with an event loop of its own."""
 
-    def __init__(self, build: Callable[[], App], tls: TlsIdentity | None = None) -> None:
+    def __init__(
+        self,
+        build: Callable[[], App],
+        tls: TlsIdentity | None = None,
+        framed: Callable[[], asyncio.Protocol] | None = None,
+    ) -> None:
+        """With `framed` connections of our own client are answered, too."""
         self._tls = tls
+        self._framed = framed
         self._socket = listen("127.0.0.1", 0)
         self.port: int = self._socket.getsockname()[1]
         self._build = build
@@ -108,7 +116,7 @@ class Served:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.app = self._build()
-        self._server = build_server(self.app, tls=self._tls)
+        self._server = build_server(self.app, self._framed, tls=self._tls)
         self._started.set()
         await self._server.serve(sockets=[self._socket])
 
@@ -196,7 +204,8 @@ class NameSide:
         #: The datanode that speaks, as far as one can tell.
         self.gateway = "dn-1"
         self.files: Files
-        self.served = Served(self._build)
+        self._clients: ClientLinks
+        self.served = Served(self._build, framed=lambda: self._clients.link())
 
     def _build(self) -> App:
         self.files = Files(
@@ -211,6 +220,7 @@ class NameSide:
             ),
             self._trash_minutes,
         )
+        self._clients = ClientLinks(Identity("c", "coordinator", "coordinator", self._signer), self.files)
         return WebHdfs(self.files, elsewhere)
 
     async def _commit(self, change: Callable[[Any], Any], /, *, in_any_case: bool = False) -> Any:

@@ -1,0 +1,50 @@
+"""Aggregates a batch by Arrow before its groups go into a map, where that is exact and pays.
+
+It pays when a batch has many rows of a key. Sums of floating-point numbers are left alone: they are to be added
+row by row, so that they do not depend on how rows were cut into batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from peacefs.protocol.limits import (
+    dataflow_combined_rows_min,
+    dataflow_combined_share_max,
+    dataflow_uncombined_batches,
+)
+
+from .interface import Accumulator
+
+#: Arrow's aggregation of each kind of accumulator.
+_AGGREGATIONS = {"rows": "count_all", "values": "count", "sum": "sum", "min": "min", "max": "max"}
+
+
+class Combiner:
+    def __init__(self, accumulators: Sequence[Accumulator]) -> None:
+        self._accumulators = tuple(accumulators)
+        self._exact = all(
+            each.operation in _AGGREGATIONS and not (each.operation == "sum" and pa.types.is_floating(each.type))
+            for each in accumulators
+        )
+        # Batches that are not tried, after one of which every row had a key of its own.
+        self._waiting = 0
+
+    def combine(self, rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Table | None:
+        """Return a row for each key, with the accumulators over its rows; None where it does not pay."""
+        if not self._exact or not keys or rows.num_rows < dataflow_combined_rows_min:
+            return None
+        if self._waiting:
+            self._waiting -= 1
+            return None
+        wanted: list[tuple[Any, str]] = [
+            ([] if each.operation == "rows" else each.column, _AGGREGATIONS[each.operation])
+            for each in self._accumulators
+        ]
+        made = pa.Table.from_batches([rows]).group_by(list(keys), use_threads=False).aggregate(wanted)
+        if made.num_rows > rows.num_rows * dataflow_combined_share_max:
+            self._waiting = dataflow_uncombined_batches
+        return made.rename_columns([*keys, *(each.name for each in self._accumulators)]).combine_chunks()
