@@ -161,7 +161,7 @@ def test_recovery_waits_for_a_coordinator_that_is_away(tmp_path: Path) -> None:
 
 def test_query_is_resumed_after_the_death_of_its_driver(tmp_path: Path) -> None:
     """The driver, with its sources, sinks and controller, is killed twice; the sink has each row once."""
-    batches = 150
+    batches = 300
     command = [sys.executable, "-m", "support.resumed_query", str(tmp_path), str(batches)]
     environment = {**os.environ, "PYTHONPATH": str(_TESTS)}
     rows = tmp_path / "rows"
@@ -169,17 +169,19 @@ def test_query_is_resumed_after_the_death_of_its_driver(tmp_path: Path) -> None:
     def lines() -> int:
         return rows.read_bytes().count(b"\n") if rows.exists() else 0
 
+    def recorded() -> set[str]:
+        return set(json.loads((tmp_path / "checkpoints" / "query.json").read_bytes())["units"])
+
     for _ in range(2):
         before = lines()
         driver = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         try:
             wait_until(lambda before=before: lines() >= before + 40, "forty rows more")  # type: ignore[misc]
+            wait_until(lambda: recorded() == {"first", "second"}, "a record of both units")
             assert driver.poll() is None, "the driver ends too soon to be killed"
         finally:
             driver.kill()
             driver.wait()
-    record = json.loads((tmp_path / "checkpoints" / "query.json").read_bytes())
-    assert set(record["units"]) == {"first", "second"}
     subprocess.run(command, env=environment, check=True, timeout=PATIENCE_S)
     observed = [json.loads(line) for line in rows.read_bytes().splitlines()]
     assert observed == [[*map(str, row)] for row in expected_rows(OperatorClass.DETERMINISTIC, batches)]
