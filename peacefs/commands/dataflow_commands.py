@@ -23,7 +23,7 @@ def demo(
     lines: Annotated[int, typer.Option("--lines", help="The log is repeated until there are so many.")] = 120_000,
     rate: Annotated[int, typer.Option("--rate", help="Lines a second.")] = 4_000,
     directory: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="Working directory. [default: a temporary directory]")
+        Path | None, typer.Option("--dir", metavar="DIR", help="Working directory. [default: a temporary one]")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything there afterwards.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Only the report, as JSON, on stdout.")] = False,
