@@ -231,7 +231,7 @@ def _write(path: Path, data: Any) -> None:
         os.close(sink)
 
 
-#: What Table 7 calls them, and what they are here.
+#: Table 7's names, and the ways that bear them here.
 WAYS: dict[str, Callable[[Numbers, Path, str], Part]] = {
     "no checkpoints": lambda keys, directory, name: Pages(keys, directory, name, checkpoints=False),
     "pages": Pages,

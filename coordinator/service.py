@@ -120,7 +120,7 @@ class CoordinatorOptions:
     #: Other names by which clients over HTTP reach it.
     allowed_hosts: tuple[str, ...] = ()
     secret_file: Path | None = None
-    #: Where the audit log goes, a line for each request; None for no log.
+    #: The audit log, a line for each request; None for no log.
     audit_log: Path | None = None
     ready_fd: int | None = None
     parent_fd: int | None = None
@@ -131,13 +131,13 @@ class CoordinatorOptions:
     check_permissions: bool = True
     #: Temporary files that have been left for so long are deleted; None for never.
     collect_temporary_hours: float | None = None
-    #: How long a reader may continue before its rights are checked again.
+    #: A reader may continue for so long before its rights are checked again.
     read_token_lifetime_s: float = read_token_lifetime_s
-    #: How long files that users delete with `peacefs rm` stay in their trash; 0 for no trash.
+    #: The time that files deleted with `peacefs rm` stay in their users' trash; 0 for no trash.
     trash_minutes: int = 0
     #: The users of each group; those of `supergroup` are superusers.
     groups: Mapping[str, Collection[str]] = field(default_factory=dict)
-    #: Which services may act for which users; see `proxy_users`.
+    #: The file of services that may act for users; see `proxy_users`.
     proxy_users: Path | None = None
     #: The network as an administrator describes it; without it, what datanodes say and default rates.
     topology: Path | None = None
@@ -145,11 +145,11 @@ class CoordinatorOptions:
     policy: str = POLICY_DEFAULT
     #: The command of the process that looks at checkpoints; without it they are not told of over REST.
     look_at_checkpoints: tuple[str, ...] = ()
-    #: How many chunks a datanode takes at once, unless something else states its capacity.
+    #: The number of chunks that a datanode takes at once, unless something else states its capacity.
     streams_per_node: int = streams_per_node_default
     #: Chunks that belong to no file are deleted after their writer has been silent for so long.
     unreferenced_kept_s: float = unreferenced_chunk_kept_s
-    #: How callers authenticate; None: by trusted names on loopback, by tokens elsewhere.
+    #: The way in which callers authenticate; None: by trusted names on loopback, by tokens elsewhere.
     authentication: AuthenticationMode | None = None
 
     @property

@@ -230,7 +230,7 @@ keep_chunks_retry_s: Final = 5.0
 kept_chunks_per_call: Final = 1000
 # The coordinator notes so often which numbers have been drawn by then.
 gc_floor_mark_interval_s: Final = 2.0
-# Of a longer pause between two of its ticks, no more counts as time in which it served.
+# In a pause between two of its ticks, no more than this counts as time in which it served.
 gc_floor_step_s_max: Final = 20.0
 # A hop that broke off has so long to give its reason.
 last_word_timeout_s: Final = 1.0
@@ -254,7 +254,7 @@ begun_name_kept_s: Final = 60.0
 begun_names_max: Final = 10_000
 # An upload that is idle has its token renewed this often.
 upload_token_renewal_s: Final = 3600.0
-# What gateways keep of flushed uploads to write it anew with what follows: of each one, and in all.
+# Gateways keep so much of flushed uploads to write it anew with what follows: of each one, and in all.
 upload_tail_bytes_max: Final = 2 * MIB
 upload_tails_bytes_max: Final = 64 * MIB
 ended_uploads_remembered_max: Final = 10_000
@@ -296,8 +296,8 @@ unconfirmed_replica_kept_s: Final = 10.0
 replica_events_kept_max: Final = 20_000
 datanode_events_kept_max: Final = 1_000
 replica_events_shown_max: Final = 50
-# How many of the files that refer to a chunk are reported, and how many references are read for that in one turn
-# of the event loop.
+# So many of the files that refer to a chunk are reported, and so many references are read for that in one turn of
+# the event loop.
 chunk_files_shown_max: Final = 20
 chunk_references_per_turn: Final = 5_000
 # A completion waits so long for a datanode that gave a receipt to register with a coordinator that has restarted.
@@ -571,8 +571,8 @@ query_silence_s: Final = 90.0
 query_stall_s: Final = 1800.0
 query_kill_timeout_s: Final = 3.0
 query_restarts_max: Final = 4
-# How often the demo tries to hit a batch in the middle; how long it waits for repairs of which there is no news,
-# and for all of them.
+# The number of times that the demo tries to hit a batch in the middle; how long it waits for repairs of which
+# there is no news, and for all of them.
 demo_kills_max: Final = 3
 demo_repair_timeout_s: Final = 60.0
 demo_repair_longest_s: Final = 900.0
@@ -833,7 +833,7 @@ dataflow_checkpoint_poll_s: Final = 0.01
 dataflow_checkpoints_kept: Final = 2
 # Checkpoints of one start of a unit.
 dataflow_checkpoints_per_start_max: Final = 1_000_000
-# Of the demo's nodes, whose machine starts JVMs meanwhile.
+# For the demo's nodes, whose machine starts JVMs meanwhile.
 dataflow_demo_node_timeout_s: Final = 3.0
 # Starts of a unit under one controller.
 dataflow_incarnations_per_run_max: Final = 1000

@@ -46,7 +46,7 @@ class FileWrite(Token, frozen=True):
     file: NewFile
     #: From where the file was created: whose checkpoint it may be part of.
     client_host: str = ""
-    #: Whether the name may appear before the file is whole: it replaces nothing.
+    #: True if the name may appear before the file is whole: it replaces nothing.
     may_appear: bool = False
 
     # As the other tokens of files have them.

@@ -136,7 +136,7 @@ class RowRange(InputPartition):
 
 
 class _Reading:
-    """What batch and stream have in common. Travels to executors, so that it holds no connection.
+    """The common part of batch and stream readers. It travels to executors, so that it holds no connection.
 
     Options: `startingOffsets` is earliest (the default), latest or the number of a row; `startingTimestamp`, in
     its place, a time in UTC.
@@ -186,7 +186,7 @@ class _Reading:
         for segment, following in itertools.zip_longest(segments, segments[1:], fillvalue=None):
             assert segment is not None
             last = upto if following is None else min(upto, following - 1)
-            # What was trimmed is asked for with the first segment, whose reader says that it is gone.
+            # Trimmed rows are asked for with the first segment, whose reader says that they are gone.
             begin = (
                 start if segment == segments[0] or segment <= start.number + 1 else LogPlace(segment - 1, segment)
             )
@@ -280,7 +280,7 @@ class Written(WriterCommitMessage):
 
 
 class _Writing:
-    """What batch and stream have in common.
+    """The common part of batch and stream writers.
 
     Options: `time` is the column that holds the times, by default that of the log, or the only one of type
     timestamp. `writer` stands for the id of the query: who has the same goes on with its batches.
@@ -316,7 +316,7 @@ class _Writing:
             for batch in rows:
                 if batch.column(kind.time).null_count:
                     raise InvalidQuery(f"the time column {kind.time!r} of a stream log takes no nulls")
-            # What was committed before is not read through again for each batch; readers do that.
+            # Earlier rows are not read through again for each batch; readers do that.
             logs = StreamLogs(store, verify=False)
             if logs.open(stream, kind).append_epoch(writer, epoch, rows):
                 logs.commit()

@@ -64,7 +64,7 @@ class FileFlusher:
         #: A flush whose answer has not come, and its bytes unless it was a long part.
         self._unanswered: tuple[FlushFile, bytes | None] | None = None
         self.has_lease = has_lease
-        #: Of the chunks that were written; None before the first.
+        #: The least among the chunks that were written; None before the first.
         self.fewest_replicas: int | None = None
 
     @property

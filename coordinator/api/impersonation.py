@@ -38,7 +38,7 @@ class Impersonation:
         if effective is None or (caller is not None and (caller.is_administrator or caller.user == effective)):
             return
         if caller is not None and caller.via is Via.DELEGATION:
-            # Whose token it is was decided when it was given.
+            # The owner of a delegation token was decided when it was given.
             return
         real = caller.user if caller is not None else query.named_user()
         self._proxy_users.authorize(real, effective, client_host(scope))

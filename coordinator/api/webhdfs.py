@@ -99,7 +99,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class _Ticket(Protocol):
-    """Where the data side of an operation is."""
+    """The place of an operation's data side."""
 
     @property
     def http_host(self) -> str: ...

@@ -20,7 +20,7 @@ _SLACK = 1000
 
 
 class UnreferencedCounts(NamedTuple):
-    """How much is unreferenced, and how much of that earlier epochs than the given one wrote."""
+    """The number of unreferenced chunks, and of those that earlier epochs than the given one wrote."""
 
     chunks: int
     replicas: int

@@ -101,7 +101,7 @@ class Callers:
 
     @property
     def are_checked(self) -> bool:
-        """Whether permissions are enforced."""
+        """Return whether permissions are enforced."""
         return self._superuser is not None
 
     def of(self, user: str) -> Principal:

@@ -47,7 +47,7 @@ class OperationContext:
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     wait: Wait = wait_on_loop
-    #: How long a reader may continue before its rights are checked again.
+    #: A reader may continue for so long before its rights are checked again.
     read_token_lifetime_s: float = read_token_lifetime_s
     waiting_max: int = startup_waiting_max
     #: Hears how long the set of each grant had waited, in seconds.

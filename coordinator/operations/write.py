@@ -118,7 +118,7 @@ class WriteOperations:
         await self._ctx.until_ready()
         # A stock client sends none; the datanode may still have to repeat the completion.
         file = file if file.request_id else replace(file, request_id=new_request_id())
-        # What replaces a file does so at its end, at once; until then the other is there.
+        # A file that replaces another does so at its end, at once; until then the other is there.
         may_appear = is_shown and not replaces
         token = FileWrite(self._ctx.wall_clock() + write_token_lifetime_s, file, client_host or "", may_appear)
         allocated, head = self._placer.place(

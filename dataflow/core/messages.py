@@ -112,7 +112,7 @@ class Heartbeat:
 
 
 class CheckpointCost(NamedTuple):
-    """What a checkpoint took: pages of its own, pages that it refers to, how long the unit stood still."""
+    """The cost of a checkpoint: pages of its own, pages that it refers to, how long the unit stood still."""
 
     pages_written: int = 0
     pages_referred: int = 0

@@ -1,4 +1,4 @@
-"""Where checkpoints of units are kept: a port, its twin in memory, and a directory.
+"""Keep checkpoints of units: a port, its twin in memory, and a directory.
 
 Pages are kept by the stores of paged state: a checkpoint is there whole or not at all, until it is deleted. Beside
 them is the *record*, a file in which the controller says which one each unit begins with.

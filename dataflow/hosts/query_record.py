@@ -29,7 +29,8 @@ class QueryRecord(msgspec.Struct, frozen=True):
     format: int
     query: str
     technique: str
-    #: How often the query was begun, or resumed. Starts of units have numbers of their own each time.
+    #: The number of times that the query was begun, or resumed. Starts of units have numbers of their own each
+    #: time.
     runs: int
     #: The operators of each unit, as a person reads them.
     network: dict[str, list[str]]

@@ -1,4 +1,4 @@
-"""What happened in a run, for those who measure: deaths, placements, checkpoints, recoveries."""
+"""Events of a run, for those who measure: deaths, placements, checkpoints, recoveries."""
 
 from __future__ import annotations
 

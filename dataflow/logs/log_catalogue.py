@@ -41,7 +41,7 @@ class LogAddress:
 
 
 class LogSummary(msgspec.Struct, frozen=True):
-    """What a log holds. `torn_bytes` stand behind its last whole record. Milliseconds since 1970."""
+    """The summary of a log. `torn_bytes` stand behind its last whole record. Milliseconds since 1970."""
 
     path: str
     first: int

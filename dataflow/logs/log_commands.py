@@ -30,7 +30,9 @@ _NUMBERS = 4
 
 @dataclass(frozen=True)
 class RowStyle:
-    """How rows are printed: one JSON object a line, or values with tabs between them, numbered or not."""
+    """The form in which rows are printed: one JSON object a line, or values with tabs between them, numbered or
+    not.
+    """
 
     as_json: bool
     numbered: bool = False

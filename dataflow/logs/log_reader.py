@@ -39,7 +39,7 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """What the end of a log looks like."""
+    """The state of a log's end."""
 
     place: LogPlace
     #: The lowest number that is there; 1 if there is none.
@@ -50,7 +50,7 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What a segment begins with."""
+    """The beginning of a segment."""
 
     type: StreamType
     #: As it was stored, with the metadata.
@@ -159,7 +159,7 @@ class LogReader:
             data = memoryview(self._store.read(self._stream, segment, begin, length - begin))
             last = last_record(data)
             if last is not None:
-                # Of a record without rows `first` is that of the next row.
+                # A record without rows has the number of the next row as its `first`.
                 return LogEnd(LogPlace(last.last, segment, begin + last.end), segments[0][0], torn)
             place = LogPlace(segment - 1, segment, 0)
             for record, _, at in self._records(segment, 0, length, is_last=True):

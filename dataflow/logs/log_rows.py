@@ -15,7 +15,7 @@ from peacefs.protocol.errors import BadRequest
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 #: As in PostgreSQL's text format.
 _NULL = "\\N"
-#: What a row's number is called in JSON, beside its columns.
+#: The key of a row's number in JSON, beside its columns.
 NUMBER = "_number"
 
 

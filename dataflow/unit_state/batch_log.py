@@ -71,7 +71,7 @@ class LoggedRows:
     def __init__(self, log: BatchLog, schema: pa.Schema, dropped: int) -> None:
         self._log = log
         self._schema = schema
-        #: How many rows of the first batch are gone.
+        #: The number of rows of the first batch that are gone.
         self.dropped = dropped
 
     def append(self, rows: pa.RecordBatch) -> None:

@@ -47,7 +47,7 @@ class PagedGroups:
         #: bucket -> which key columns are null, as bits -> its maps
         self._buckets: dict[int, dict[int, _Bucket]] = {}
         self._combiner = Combiner(computed(accumulators))
-        #: What buckets hold that several windows read, until they change.
+        #: The content of buckets that several windows read, until they change.
         self._scanned: dict[int, list[pa.Table]] = {}
         for found in recovered:
             bucket, nulls, kind = found.removeprefix(f"{name}/").split("/")
@@ -231,7 +231,7 @@ class _Bucket:
             known = compute.fill_null(compute.greater(counts.column(_VALUES + str(each.column)), 0), False)
             old = compute.if_else(known, before.column(each.name), pa.scalar(None, each.type))
             value = _better(each, old, made.column(each.name).combine_chunks())
-            # Of no value at all any will do: their number says that there is none.
+            # Any value will do where there is none: the number of values says so.
             put[each.name] = value.fill_null(_some(each.type)) if value.null_count else value
         others.upsert(here, put)
 

@@ -42,7 +42,7 @@ class Tails:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Where the participants of an upload run."""
+    """The places where the participants of an upload run."""
 
     quick: Run
     long: Run
@@ -57,7 +57,7 @@ class _LongPart(NamedTuple):
 
 
 class BodyWriter:
-    """Of one upload. `replaces` says whether its file may take the place of another."""
+    """Write the body of one upload. `replaces` says whether its file may take the place of another."""
 
     def __init__(
         self,
@@ -84,12 +84,12 @@ class BodyWriter:
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
         self._long: _LongPart | None = None
-        #: What a thread does with the flusher, or did last.
+        #: The flusher's last work on a thread, done or not.
         self._doing: asyncio.Future[None] | None = None
         self._fault: PeacefsError | None = None
         self._ended = False
         self._tail_bytes = 0
-        #: Whether others have come to see something of it.
+        #: True once others may have seen something of it.
         self.is_shown = False
         self._timer: asyncio.TimerHandle | None = None
         self._stepping: asyncio.Task[None] | None = None
@@ -117,7 +117,7 @@ class BodyWriter:
         self._raise_fault()
         at_end = self._upload.stream.room_in_chunk
         if self._long is not None and len(piece) >= at_end and self._times.is_old(self._loop.time()):
-            # Where a chunk ends anyway, what has come of a long part is flushed.
+            # A long part is flushed at the end of a chunk, where it costs nothing more.
             await self._feed(piece[:at_end])
             await self._take_step(Step.FLUSH)
             piece = piece[at_end:]
@@ -161,7 +161,7 @@ class BodyWriter:
         await self._do(self._flusher.complete(rest))
 
     async def _break_off(self, end: BaseException) -> None:
-        """Of what nobody has seen there is nothing; a file that was shown keeps what has come of it."""
+        """Break off: nothing remains of an unseen file; one that was shown keeps what has come of it."""
         try:
             async with self._lock:
                 if not (self.is_shown and isinstance(end, PeerUnreachable | PeerTimeout)):
@@ -253,7 +253,9 @@ class BodyWriter:
                     await self._attempt(self._renew())
 
     async def _attempt(self, steps: Coroutine[Any, Any, None]) -> None:
-        """What may pass is tried again later; what may not is the writer's, when it says the next word."""
+        """Try a step: a fault that may pass is tried again later; another is raised when the writer says its next
+        word.
+        """
         try:
             await steps
         except PeacefsError as fault:

@@ -26,14 +26,14 @@ class Step(Enum):
 
 
 class FlushTimes:
-    """Of one upload. `now_s` comes in."""
+    """Decide when an upload is shown and flushed. `now_s` comes in."""
 
     def __init__(
         self, now_s: float, *, may_appear: bool, has_lease: bool, pause_s: float = upload_pause_s
     ) -> None:
         self._pause_s = pause_s
         self._began_s = now_s
-        #: Whether the name may be seen before the file is whole.
+        #: True if the name may be seen before the file is whole.
         self.may_appear = may_appear
         self._has_lease = has_lease
         self._last_s = now_s

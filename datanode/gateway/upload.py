@@ -33,7 +33,7 @@ async def body_pieces(receive: Receive, idle_timeout_s: Callable[[], float]) -> 
 
 
 async def _next_event(receive: Receive, idle_timeout_s: Callable[[], float]) -> Message:
-    """How long a client may be silent can change while it is."""
+    """Wait for the next event; the time for which a client may be silent can change meanwhile."""
     began_s = asyncio.get_running_loop().time()
     patience_s = idle_timeout_s()
     while True:

@@ -12,7 +12,7 @@ from peacefs.protocol.values.account_names import check_account_name
 
 #: The key of the caller in ASGI scopes. Without it names are trusted: Hadoop's simple authentication.
 CALLER: Final = "peacefs.caller"
-#: Where they bear in whose name a proxy user may act, once that was decided.
+#: The key of the user for whom a proxy user acts, in scopes, once that was decided.
 EFFECTIVE_USER: Final = "peacefs.effective-user"
 
 

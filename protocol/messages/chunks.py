@@ -60,7 +60,7 @@ class WriteAck(Message, frozen=True):
     length: int
     checksum: int
     receipts: list[Receipt]
-    #: How long the hop waited for the next one; its predecessor does not hold that against it.
+    #: The time for which the hop waited for the next one; its predecessor does not hold that against it.
     waited_s: float = 0.0
 
 

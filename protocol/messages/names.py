@@ -236,7 +236,7 @@ class TakeSnapshot(NameChange, frozen=True):
 
 
 class SnapshotTaken(Message, frozen=True):
-    """Where a snapshot is seen."""
+    """The path of a new snapshot."""
 
     path: str
 

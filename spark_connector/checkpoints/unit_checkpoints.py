@@ -79,7 +79,7 @@ class UnitSummary(msgspec.Struct, frozen=True):
 
 
 class UnitVerdict(msgspec.Struct, frozen=True):
-    """What is wrong with the checkpoint that a unit would begin with; nothing if `reason` is None."""
+    """The verdict on the checkpoint that a unit would begin with; good if `reason` is None."""
 
     unit: str
     sequence: int | None

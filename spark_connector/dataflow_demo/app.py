@@ -105,7 +105,7 @@ def _workplace(options: Options) -> Iterator[Path]:
 
 @dataclass
 class _Seen:
-    """What has happened so far."""
+    """The events so far."""
 
     begun: news.Begun | None = None
     killed_s: float = 0.0

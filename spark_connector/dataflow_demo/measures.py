@@ -1,4 +1,4 @@
-"""What the demo has seen, as measures: throughput, latencies before, during and after the failure, checkpoints."""
+"""Measure the demo: throughput, latencies before, during and after the failure, checkpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = tuple[int, str, int]
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """Of windows, from the line that completes one to its rows at the sink; milliseconds."""
+    """The latency of windows, from the line that completes one to its rows at the sink; milliseconds."""
 
     windows: int
     p50_ms: float

@@ -1,4 +1,4 @@
-"""What the driver says while the query runs: lines of JSON on its standard output. Times are `time.monotonic`."""
+"""The driver's news while the query runs: lines of JSON on its standard output. Times are `time.monotonic`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo shows: steps, a bar of the lines that were offered, and a table at the end."""
+"""Show the demo: steps, a bar of the lines that were offered, and a table at the end."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_record_is_replaced_whole(store: CheckpointStore) -> None:
 
 @pytest.mark.cluster
 def test_replicas_of_a_checkpoint_are_told_by_datanode(shared_cluster: LocalCluster, home: str) -> None:
-    """Of three datanodes with three replicas each has all of it; so a unit is recovered beside any of them."""
+    """With three replicas on three datanodes each has all of it; so a unit is recovered beside any of them."""
     store = PeaceCheckpoints(shared_cluster.http_address, home, user="alice")
     put(store, "unit", (1, 1), "value" * 10_000)
     held = store.replicas("unit", (1, 1))

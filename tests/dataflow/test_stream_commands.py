@@ -31,7 +31,7 @@ Run = Callable[..., Result]
 
 @dataclass(frozen=True)
 class Place:
-    """Where the logs of one test are: an address, and the environment of commands about it."""
+    """The place of one test's logs: an address, and the environment of commands about it."""
 
     address: str
     environment: dict[str, str]
@@ -176,7 +176,7 @@ def test_stream_trim_drops_whole_segments(place: Place, run: Run) -> None:
 
 
 def test_stream_cat_leaves_a_torn_tail_out_and_says_so(tmp_path: Path) -> None:
-    """What is no whole record is not printed; since a writer may be at it, that is no fault."""
+    """A record that is not whole is not printed; since a writer may be at it, that is no fault."""
     place = Place(tmp_path.as_uri(), {})
     log = write(place, "one", input_rows(1, batches=3, size=5))
     (segment,) = (tmp_path / "one").glob("*.log")

@@ -238,7 +238,7 @@ def test_torn_tail_is_cut_at_the_last_whole_record(seed: int) -> None:
     ],
 )
 def test_rotten_record_is_refused_and_not_cut(place: str, said: str, tmp_path: Path) -> None:
-    """What was committed behind it, or as it, must not be lost silently. The rows before it are read."""
+    """Rows that were committed behind it, or as it, must not be lost silently. The rows before it are read."""
     store = DirectorySegments(tmp_path)
     written = batches(4)
     write(store, written, segment_bytes=1 << 20)

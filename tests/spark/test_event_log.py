@@ -134,7 +134,7 @@ def asked(address: str) -> Any:
 
 
 def jobs(history: str, application: str) -> int:
-    """How many jobs of an application the history server has read of."""
+    """Return how many jobs of an application the history server has read of."""
     with contextlib.suppress(urllib.error.HTTPError):
         return len(asked(f"{history}/{application}/jobs"))
     return 0
@@ -161,7 +161,7 @@ def test_event_log_is_read_while_it_grows_and_after_its_driver_was_killed(
     finally:
         driver.kill()
     written = int(driver.last_said(r"job (\d+)"))
-    # Of the last job Spark's own queue may not have heard.
+    # Spark's own queue may not have heard of the last job.
     wait_until(lambda: jobs(history, application) >= written - 1, "the log has not survived its driver")
     with PeaceFileSystem(cluster.http_address) as files:
         (log,) = (entry for entry in files.list("/logs") if application in entry.name)

@@ -25,7 +25,7 @@ _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 _TRAINING_S = 280
 _JVM_ENDS_S = 120
-#: What WebHDFS takes besides Spark.
+#: The classes that WebHDFS takes besides Spark's.
 _HADOOP = ("org.apache.hadoop.hdfs.web.WebHdfsFileSystem", "org.apache.hadoop.hdfs.web.SWebHdfsFileSystem")
 
 
@@ -45,7 +45,7 @@ def share_classes(directory: Path) -> None:
 
 
 def _fingerprint(java: JavaRuntime) -> str:
-    """Of all that a JVM compares before it uses an archive."""
+    """Return all that a JVM compares before it uses an archive."""
     import pyspark
 
     jars = sorted((Path(pyspark.__file__).parent / "jars").iterdir())

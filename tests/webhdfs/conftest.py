@@ -393,7 +393,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[D
     with contextlib.closing(names), names.served:
         limits = GatewayLimits(
             body_idle_timeout_s=1.0,
-            # What is shown of a file while it is written: see test_under_construction.
+            # The display of a file while it is written is for test_under_construction.
             upload_pause_s=math.inf,
             queue_timeout_s=1.0,
             threads=1,

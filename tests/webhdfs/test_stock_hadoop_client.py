@@ -110,7 +110,7 @@ def test_file_is_created_with_a_permission_before_it_has_bytes(hadoop):
 
 
 def test_created_file_is_immediately_visible(hadoop):
-    """Of Hadoop's contract tests, as are the next two."""
+    """One of Hadoop's contract tests, as are the next two."""
     for number in range(20):
         path = hadoop.path(f"/contract/created-{number}")
         out = hadoop.fs.create(path, False, 4096, 1, 1024)

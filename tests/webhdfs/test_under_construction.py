@@ -92,7 +92,7 @@ def length(data, path):
 
 
 def commits(data):
-    """How many transactions there have been."""
+    """Return how many transactions there have been."""
     return data.names.commit_now(lambda tx: tx.tx)
 
 

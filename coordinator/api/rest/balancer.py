@@ -32,7 +32,7 @@ class BalanceBody(Body):
 
     run: Annotated[str, Field(min_length=1, max_length=64)]
     threshold_percent: Annotated[float, Field(gt=0, le=100)] = balance_threshold_percent_default
-    #: Of each datanode, sending and receiving together.
+    #: The rate of each datanode, sending and receiving together.
     bytes_per_second: Annotated[float, Field(ge=balance_bytes_per_second_min, allow_inf_nan=False)] = (
         balance_bytes_per_second_default
     )
