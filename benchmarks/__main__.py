@@ -15,6 +15,7 @@ _ALL = (
     "small_files",
     "small_reads",
     "metadata_ops",
+    "clients",
     "authentication",
     "restart",
     "repair",

@@ -47,6 +47,9 @@ class HadoopFiles:
             opened.close()
         return length
 
+    def look(self, path: str) -> None:
+        self._files.getFileStatus(self._of(path))
+
     def delete(self, path: str) -> None:
         assert self._files.delete(self._of(path), False)
 

@@ -26,6 +26,7 @@ from peacefs.protocol.values.copied_tree import CopiedTree
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 
+from .access_control_lists import AccessControlLists
 from .channels import Channels
 from .control.addresses import DEFAULT_ADDRESS, CoordinatorAddress, parse_address
 from .control.api import CoordinatorApi, user_of
@@ -53,7 +54,7 @@ _Texts = list[str]
 _Objects = list[dict[str, Any]]
 
 
-class PeaceFileSystem(ExtendedAttributes, DirectorySnapshots):
+class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots):
     """A cluster's files. Thread-safe; owns its connections until `close`, and, once it has waited for a disk of
     this host, threads that do so.
 

@@ -248,6 +248,7 @@ upload_grace_s: Final = 0.03
 # The body of a CREATE that was redirected comes within this time, or nobody waits for it; its name is forgotten
 # after the longer one.
 upload_awaited_s: Final = 2.0
+upload_of_directory_awaited_s: Final = 0.2
 upload_answer_timeout_s: Final = 6.0
 begun_name_kept_s: Final = 60.0
 begun_names_max: Final = 10_000
@@ -541,6 +542,8 @@ checkpoint_pages_max: Final = 16 * MIB
 transfer_jobs_default: Final = 4
 transfer_jobs_max: Final = 64
 transfers_listed_ahead_max: Final = 256
+# Calls of one asynchronous client that are under way at once.
+async_calls_at_once_max: Final = 32
 # Ranges of files that one call of the fsspec file system reads at once.
 ranges_read_at_once_max: Final = 8
 

@@ -17,7 +17,7 @@ import peacefs
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
 
-from . import cluster_commands, directory_commands, file_commands, token_commands
+from . import access_commands, cluster_commands, directory_commands, file_commands, token_commands
 from .errors import report_error, report_system_error
 
 
@@ -127,6 +127,10 @@ application.command("test")(file_commands.ask_about_path)
 application.command(context_settings={"ignore_unknown_options": True})(file_commands.chmod)
 application.command()(file_commands.chown)
 application.command()(file_commands.chgrp)
+application.command()(access_commands.setfacl)
+application.command()(access_commands.getfacl)
+application.command()(access_commands.setfattr)
+application.command()(access_commands.getfattr)
 
 application.add_typer(directory_commands.quotas, name="quota")
 application.add_typer(directory_commands.snapshots, name="snapshot")

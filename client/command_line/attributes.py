@@ -45,16 +45,31 @@ def change_replication(session: Session, replication: int, texts: Sequence[str])
 
 
 def _change_each(session: Session, texts: Sequence[str], change: Change, *, recursive: bool) -> None:
+    for_each(session, texts, lambda files, status, _is_below: change(files, status), recursive=recursive)
+
+
+def for_each(
+    session: Session,
+    texts: Sequence[str],
+    step: Callable[[PeaceFileSystem, FileStatus, bool], None],
+    *,
+    recursive: bool,
+    top_first: bool = False,
+) -> None:
+    """Take a step for each path, with `recursive` for all below as well; the step is told which those are.
+
+    Entries below come first, unless they are only looked at: a change may take away the right to get there.
+    """
     for place in session.each(texts):
         with session.errors.about(place.text):
             top = place.files.status(place.path)
             if not recursive or not top.is_directory:
-                change(place.files, top)
+                step(place.files, top, False)
                 continue
-            entries = [
+            below = [
                 entry for _, directories, files in place.files.walk(place.path) for entry in (*directories, *files)
             ]
-            # Entries below come first: the change may take away the right to get there.
-            for entry in (*reversed(entries), top):
+            steps = [(entry, True) for entry in below]
+            for entry, is_below in [(top, False), *steps] if top_first else [*reversed(steps), (top, False)]:
                 with session.errors.about(entry.path):
-                    change(place.files, entry)
+                    step(place.files, entry, is_below)

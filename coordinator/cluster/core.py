@@ -374,7 +374,8 @@ class Cluster:
                 self._note(now_s, ReplicaEvent.COPY_ORDERED, copy.chunk, copy.target)
             ticked.orders += self._clean_up(now_s, garbage)
             self.balancer.ask(now_s, self.chunks, self.members, self.possession)
-            self._surplus.ask(now_s, self.balancer.arrived)
+            for chunk, node in self._surplus.ask(now_s, self.balancer.arrived):
+                self._note(now_s, ReplicaEvent.SWEPT, chunk, node)
             ticked.questions = self.possession.take_questions(now_s)
         return ticked
 

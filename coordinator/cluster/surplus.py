@@ -38,12 +38,16 @@ class Surplus:
         self._members = members
         self._possession = possession
 
-    def ask(self, now_s: float, but: Container[ChunkId]) -> None:
-        """Has the holders asked of chunks of which replicas may go, unless they are among `but`."""
+    def ask(self, now_s: float, but: Container[ChunkId]) -> list[tuple[ChunkId, NodeId]]:
+        """Have the holders asked of chunks of which replicas may go, unless they are among `but`.
+
+        Return the corrupt replicas that were swept: those of dead datanodes.
+        """
         misses = 0
+        swept: list[tuple[ChunkId, NodeId]] = []
         for chunk in self._chunks.first_over(surplus_chunks_per_tick):
             state = _state(self._chunks, chunk)
-            self._forget_dead_corrupt(chunk, state)
+            swept += [(chunk, node) for node in self._sweep_dead_corrupt(chunk, state)]
             nodes = self._holders_to_ask(chunk, state)
             if not nodes or chunk in but or not self._possession.may_ask(now_s, chunk):
                 continue
@@ -51,13 +55,17 @@ class Surplus:
                 misses += 1
                 if misses == surplus_misses_per_tick:
                     break
+        return swept
 
-    def _forget_dead_corrupt(self, chunk: ChunkId, state: ChunkState) -> None:
+    def _sweep_dead_corrupt(self, chunk: ChunkId, state: ChunkState) -> list[NodeId]:
         """Forget corrupt replicas of dead datanodes, which report what they hold when they come back."""
+        dead = []
         for node in state.corrupt:
             found = self._members.get(node)
             if found is None or found.state is State.DEAD:
                 self._chunks.remove_replica(node, chunk, ReplicaEvent.SWEPT)
+                dead.append(node)
+        return dead
 
     def _holders_to_ask(self, chunk: ChunkId, state: ChunkState) -> list[NodeId]:
         """None while what is to go cannot be told."""

@@ -22,6 +22,7 @@ from peacefs.protocol.limits import (
     begun_names_max,
     upload_answer_timeout_s,
     upload_awaited_s,
+    upload_of_directory_awaited_s,
 )
 from peacefs.protocol.messages import FlushUploads, Message, UploadsFlushed
 from peacefs.protocol.runtime.effects import Ticket
@@ -50,8 +51,8 @@ class BegunNames:
         #: Oldest first.
         self._begun: dict[str, Begun] = {}
         self._at: dict[Components, dict[str, Begun]] = {}
-        #: Those whose bodies had not come when they were waited for.
-        self._missing: set[str] = set()
+        #: Those whose bodies had not come when they were waited for, and for how long that was.
+        self._missing: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._begun)
@@ -67,20 +68,20 @@ class BegunNames:
         begun = self._begun.pop(upload, None)
         if begun is None:
             return
-        self._missing.discard(upload)
+        self._missing.pop(upload, None)
         there = self._at[begun.path]
         del there[upload]
         if not there:
             del self._at[begun.path]
 
-    def missed(self, upload: str) -> None:
-        """Its body is not there: from now on it is not waited for, though it may still come."""
+    def missed(self, upload: str, waited_s: float) -> None:
+        """Its body did not come in this time: it is not waited for as long again, though it may still come."""
         if upload in self._begun:
-            self._missing.add(upload)
+            self._missing[upload] = max(waited_s, self._missing.get(upload, 0.0))
 
-    def is_awaited(self, upload: str) -> bool:
-        """Return whether it is worth waiting for the body."""
-        return upload not in self._missing
+    def is_awaited(self, upload: str, wait_s: float) -> bool:
+        """Return whether it is worth waiting for the body for so long."""
+        return self._missing.get(upload, 0.0) < wait_s
 
     def at(self, now_s: float, path: Components) -> list[Begun]:
         """Those of exactly this name."""
@@ -138,20 +139,20 @@ class UnderConstruction:
         """Before an operation on these names: whoever writes one of them has it shown, as in HDFS."""
         if self._names:
             now_s = self._ctx.monotonic()
-            await self._show([one for path in paths for one in self._names.at(now_s, path.components)])
+            await self._show([one for path in paths for one in self._names.at(now_s, path.components)], *paths)
 
     async def settle_listing(self, directory: NamespacePath) -> None:
         """Before the names in a directory, or one that is a file's, are looked at."""
         if self._names:
             now_s = self._ctx.monotonic()
             there = self._names.at(now_s, directory.components)
-            await self._show(there + self._names.directly_in(now_s, directory.components))
+            await self._show(there + self._names.directly_in(now_s, directory.components), directory)
 
     async def settle_trees(self, *paths: NamespacePath) -> None:
         """Before something is done with all that is below these names, or with them."""
         if self._names:
             now_s = self._ctx.monotonic()
-            await self._show([one for path in paths for one in self._names.within(now_s, path.components)])
+            await self._show([one for path in paths for one in self._names.within(now_s, path.components)], *paths)
 
     async def flush(self, inode: InodeId) -> bool:
         """Before a file is read: have what has come of its body flushed. Return whether somebody was asked."""
@@ -161,10 +162,13 @@ class UnderConstruction:
         await self._ask({(upload.node, 0.0): [upload.name]})
         return True
 
-    async def _show(self, begun: Sequence[Begun]) -> None:
+    async def _show(self, begun: Sequence[Begun], *named: NamespacePath) -> None:
+        """A body is waited for if its file is looked for by name; with others of a directory, hardly."""
+        names = {path.components for path in named}
         wanted: dict[tuple[NodeId, float], list[str]] = {}
         for one in begun:
-            wait_s = upload_awaited_s if self._names.is_awaited(one.upload) else 0.0
+            wait_s = upload_awaited_s if one.path in names else upload_of_directory_awaited_s
+            wait_s = wait_s if self._names.is_awaited(one.upload, wait_s) else 0.0
             wanted.setdefault((one.node, wait_s), []).append(one.upload)
         if wanted:
             await self._ask(wanted)
@@ -174,24 +178,25 @@ class UnderConstruction:
         tickets = []
         for (node, wait_s), uploads in wanted.items():
             tickets.append(ticket := Ticket())
-            self._ctx.links.ask(node, FlushUploads(uploads, wait_s), self._answered(uploads, ticket))
+            self._ctx.links.ask(node, FlushUploads(uploads, wait_s), self._answered(uploads, wait_s, ticket))
         deadline_s = self._ctx.monotonic() + upload_answer_timeout_s
         for ticket in tickets:
             await self._ctx.wait(ticket, max(0.0, deadline_s - self._ctx.monotonic()))
 
-    def _answered(self, uploads: Sequence[str], ticket: Ticket) -> _Answered:
-        return _Answered(self._names, uploads, ticket)
+    def _answered(self, uploads: Sequence[str], waited_s: float, ticket: Ticket) -> _Answered:
+        return _Answered(self._names, uploads, waited_s, ticket)
 
 
 class _Answered:
     """Called with the reply of a gateway."""
 
-    def __init__(self, names: BegunNames, uploads: Sequence[str], ticket: Ticket) -> None:
+    def __init__(self, names: BegunNames, uploads: Sequence[str], waited_s: float, ticket: Ticket) -> None:
         self._names = names
         self._uploads = uploads
+        self._waited_s = waited_s
         self._ticket = ticket
 
     def __call__(self, reply: Message) -> None:
         for upload in reply.missing if isinstance(reply, UploadsFlushed) else self._uploads:
-            self._names.missed(upload)
+            self._names.missed(upload, self._waited_s)
         self._ticket.fire()

@@ -7,6 +7,7 @@ comes, by a thread of its own. One lock orders what is done with the file: parts
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -186,7 +187,8 @@ class BodyWriter:
             await long.held.aclose()
         elif under_way:
             await asyncio.wait(under_way)
-        await self._do(self._flusher.abandon())
+        with contextlib.suppress(PeerUnreachable):
+            await self._do(self._flusher.abandon())
 
     def _close(self) -> None:
         self._ended = True
@@ -198,7 +200,10 @@ class BodyWriter:
 
     async def _do(self, steps: fx.Steps[None]) -> None:
         """Have a thread do something with the flusher; it is done whatever happens to the request."""
-        self._doing = _heard(self._threads.quick(steps))
+        try:
+            self._doing = _heard(self._threads.quick(steps))
+        except RuntimeError:
+            raise PeerUnreachable("the gateway is closed") from None
         await asyncio.shield(self._doing)
 
     def _raise_fault(self) -> None:

@@ -23,12 +23,16 @@ def demo(
     lines: Annotated[int, typer.Option("--lines", help="The log is repeated until there are so many.")] = 120_000,
     rate: Annotated[int, typer.Option("--rate", help="Lines a second.")] = 4_000,
     directory: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="Where it works. [default: a temporary directory]")
+        Path | None, typer.Option("--dir", metavar="DIR", help="Working directory. [default: a temporary one]")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything there afterwards.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Only the report, as JSON, on stdout.")] = False,
 ) -> None:
-    """See a query on Spark's executors lose one of them, and a datanode, and stay exact."""
+    """Run a query on Spark executors, kill one, and compare.
+
+    The query counts failed log-ins on three executors, in processes of their own. One is killed, later a datanode;
+    the rows must be those of a batch over all lines.
+    """
     from peacefs.spark_connector.dataflow_demo.app import Options, run_demo
 
     raise typer.Exit(

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from peacefs.protocol.errors import BadRequest, IllegalChange
 
 from .account_names import check_account_name
@@ -54,6 +56,38 @@ class AclEntry(NamedTuple):
 def acl_text(entries: Iterable[AclEntry]) -> str:
     """Entries as `parse_acl` reads them."""
     return ",".join(map(str, entries))
+
+
+class AclStatus(Struct):
+    """GETACLSTATUS: the entries that the permission does not say."""
+
+    permission: str
+    entries: list[str]
+
+
+def whole_acl(permission: int, entries: Iterable[AclEntry]) -> list[AclEntry]:
+    """Return all entries of an ACL, sorted, from a permission and the entries that are kept beside it.
+
+    With access entries the group of the permission is the mask.
+    """
+    kept = list(entries)
+    has_mask = any(entry.scope is Scope.ACCESS for entry in kept)
+    group = EntryType.MASK if has_mask else EntryType.GROUP
+    said = ((EntryType.USER, permission >> 6 & 7), (group, permission >> 3 & 7), (EntryType.OTHER, permission & 7))
+    return sorted([*(AclEntry(Scope.ACCESS, kind, "", bits) for kind, bits in said), *kept])
+
+
+def effective(entry: AclEntry, acl: Iterable[AclEntry]) -> int:
+    """Return the permission of an entry that its ACL's mask leaves."""
+    if not entry.name and entry.type is not EntryType.GROUP:
+        return entry.permission
+    masks = (each.permission for each in acl if each.scope is entry.scope and each.type is EntryType.MASK)
+    return entry.permission & next(masks, 7)
+
+
+def action(permission: int) -> str:
+    """Return the bits of a permission as letters: r-x."""
+    return _ACTIONS[permission]
 
 
 def parse_acl(text: str, *, with_permissions: bool = True) -> list[AclEntry]:

@@ -111,6 +111,21 @@ def test_chunk_of_a_dead_datanode_names_its_death_as_the_cause(started: Play) ->
     assert "died" in explained.replicas[1].because and explained.replicas[1].since_s == 0.0
 
 
+def test_corrupt_replica_of_a_datanode_that_died_is_taken_out_of_the_lists_and_the_history_says_so(
+    started: Play,
+) -> None:
+    started.contents = {"dn-1": None, "dn-2": None, "dn-3": None}  # Nobody proves what it holds.
+    started.publish([FILE])
+    started.cluster.heartbeat(started.now_s, "dn-2", Heartbeat(USAGE, corrupt=[HELD]))
+    started.beating.discard("dn-2")
+    started.let_pass(1.0)
+    assert states(explain(started))["dn-2"] == "corrupt"
+    started.let_pass(15.0)
+    explained = explain(started)
+    assert "dn-2" not in states(explained)
+    assert ("dn-2", "swept") in [(event.node, event.event) for event in explained.history]
+
+
 def test_chunk_of_a_datanode_in_maintenance_is_awaited(started: Play) -> None:
     started.publish([FILE])
     started.cluster.set_mode("dn-2", Mode.MAINTENANCE)

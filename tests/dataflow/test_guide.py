@@ -6,16 +6,49 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.dataflows import SCHEMA, input_rows
 from support.pages import ROOT, Page
+
+from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
+from peacefs.dataflow.hosts.local_processes import LocalProcesses
+from peacefs.dataflow.logs.log_place import open_stream
+from peacefs.dataflow.logs.log_reader import LogReader
+from peacefs.dataflow.logs.stream_log import StreamLogs
+from peacefs.dataflow.model.batches import Batch
+from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.dataflow.techniques.sguard import SGuard
 
 
 @pytest.mark.cluster
 def test_guide_finds_the_address_that_attacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve failed logins of one address within a minute, and one of another."""
-    (written,) = Page(ROOT / "docs" / "dataflow.md").blocks("python")
+    written, _, _ = Page(ROOT / "docs" / "dataflow.md").blocks("python")
     attacks: list[dict[str, Any]] = []
     names: dict[str, Any] = {"print": lambda batch: attacks.extend(batch.to_pylist())}
     monkeypatch.chdir(tmp_path)
     exec(compile(written, "docs/dataflow.md", "exec"), names)
     assert {attack["address"] for attack in attacks} == {"10.0.0.1"}
     assert max(attack["count"] for attack in attacks) == 12
+
+
+@pytest.mark.cluster
+def test_guide_copies_a_stream_log_through_a_dataflow(tmp_path: Path) -> None:
+    """A second run finds its rows in the log, and adds none."""
+    _, _, written = Page(ROOT / "docs" / "dataflow.md").blocks("python")
+    names: dict[str, Any] = {}
+    exec(
+        compile(written.replace("webhdfs://127.0.0.1:9870", tmp_path.as_uri()), "docs/dataflow.md", "exec"), names
+    )
+    rows = input_rows(1, batches=20, size=5)
+    with open_stream(f"{tmp_path.as_uri()}/streams/events") as (store, stream):
+        logs = StreamLogs(store)
+        log = logs.open(stream, StreamType(SCHEMA, "at"))
+        for batch in rows:
+            log.append(Batch(log.last + 1, batch))
+        logs.commit()
+    for number in range(2):
+        host = LocalProcesses(1, DirectoryCheckpoints(tmp_path / f"checkpoints-{number}"), node_timeout_s=100.0)
+        names["run"](host, SGuard(interval_s=1))
+        with open_stream(f"{tmp_path.as_uri()}/streams/copy") as (store, stream):
+            found = [row for batch in LogReader(store, stream).read() for row in batch.rows.to_pylist()]
+        assert found == [row for batch in rows for row in batch.to_pylist()]

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from support.dataflows import SCHEMA, input_rows
 from support.log_programs import Plan, network, source_rows
+from support.pages import ROOT, Page
 from support.waiting import wait_until
 
 from peacefs.client.local_cluster.cluster import LocalCluster
@@ -191,6 +192,19 @@ def test_rows_of_python_become_rows_of_a_log() -> None:
     made = list(rows_from_python(iter(rows), schema))
     assert [batch.num_rows for batch in made] == [10_000, 10_000, 5_000]
     assert made[-1].slice(4_999).to_pylist() == [{"at": datetime(2026, 1, 1, tzinfo=UTC), "many": [24_999]}]
+
+
+def test_guide_copies_a_stream_log_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+    _, written, _ = Page(ROOT / "docs" / "dataflow.md").blocks("python")
+    rows = input_rows(1, batches=20, size=5)
+    write(f"{tmp_path.as_uri()}/streams/attacks", rows, StreamType(SCHEMA, "at"))
+    names: dict[str, Any] = {}
+    exec(
+        compile(written.replace("webhdfs://127.0.0.1:9870", tmp_path.as_uri()), "docs/dataflow.md", "exec"), names
+    )
+    names["query"].processAllAvailable()
+    names["query"].stop()
+    assert rows_at(f"{tmp_path.as_uri()}/streams/copy") == rows_in(rows)
 
 
 # -- kills ------------------------------------------------------------------------------------------------

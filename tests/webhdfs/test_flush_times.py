@@ -110,9 +110,13 @@ def test_begun_names_are_forgotten_when_they_are_old_or_too_many():
 def test_begun_name_whose_body_was_missed_is_waited_for_once():
     names = BegunNames()
     names.begin(begun("/a", "1"))
-    assert names.is_awaited("1")
-    names.missed("1")
-    assert not names.is_awaited("1")
+    assert names.is_awaited("1", 0.2)
+    names.missed("1", 0.2)
+    assert not names.is_awaited("1", 0.2)
+    assert names.is_awaited("1", 2.0), "who looks for it by name waits longer"
+    names.missed("1", 2.0)
+    names.missed("1", 0.0)
+    assert not names.is_awaited("1", 2.0)
     assert uploads(names.at(1.0, ("a",))) == ["1"], "it may still come"
 
 

@@ -140,8 +140,13 @@ def test_operation_on_a_file_that_is_being_written_finds_it(data, path, method, 
 
 def test_listing_of_the_directory_shows_what_is_being_written(data, path):
     with Writing(data, f"{path}/file") as writing:
-        listed = data.names.ask("GET", path, "LISTSTATUS").json["FileStatuses"]["FileStatus"]
-        assert [entry["pathSuffix"] for entry in listed] == ["file"]
+
+        def listed():
+            answer = data.names.ask("GET", path, "LISTSTATUS").json
+            return [entry["pathSuffix"] for entry in answer.get("FileStatuses", {}).get("FileStatus", [])]
+
+        # The head of the body may come a moment after whoever lists.
+        wait_until(lambda: listed() == ["file"], "it is not listed")
         assert data.names.ask("GET", path, "GETCONTENTSUMMARY").json["ContentSummary"]["fileCount"] == 1
         assert writing.close()[0] == 201
 
@@ -160,6 +165,7 @@ def test_file_that_is_being_written_is_renamed_and_goes_on_there(data, path):
 def test_file_that_is_deleted_while_it_is_written_stays_away_and_its_writer_is_told(data, path):
     with Writing(data, f"{path}/file") as writing:
         writing.flush(b"one")
+        assert status(data, f"{path}/file").status == 200
         assert data.names.ask("DELETE", path, "DELETE", recursive="true").status == 200
         assert status(data, path).status == 404
         code, rest = writing.close()

@@ -1,0 +1,94 @@
+"""One large file with one client, and many small ones with eight threads of one process, by each way in turn."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from benchmarks.report import show
+from peacefs.client.local_cluster.cluster import LocalCluster
+
+from .ways import Way, all_ways
+
+_THREADS = 8
+_SMALL_BYTES = 1024
+_DATANODES = 3
+
+
+def compare_files(*, quick: bool) -> None:
+    """Show MiB and files a second: the medians of rounds in which the ways take turns."""
+    large_bytes, small_files, rounds = (32 << 20, 64, 2) if quick else (256 << 20, 400, 5)
+    large, small = os.urandom(large_bytes), os.urandom(_SMALL_BYTES)
+    figures: dict[tuple[str, str], list[float]] = {}
+    with (
+        tempfile.TemporaryDirectory() as name,
+        LocalCluster(Path(name) / "cluster", datanodes=_DATANODES, port=0) as cluster,
+        all_ways(cluster, Path(name), [large_bytes, _SMALL_BYTES]) as ways,
+        ThreadPoolExecutor(_THREADS) as threads,
+    ):
+
+        def at_once(call: Callable[[str], object], round_number: int) -> float:
+            names = [f"small-{round_number}-{number}" for number in range(small_files)]
+            return small_files / _took(lambda: list(threads.map(call, names)))
+
+        for round_number in range(-1, rounds):
+            for what in ("write large", "read large", "write small", "read small", "look"):
+                for way_name, way in ways.items():
+                    figure = _measure(way, what, round_number, large, small, at_once)
+                    # The first round wakes everything up: connections, the JVM, caches.
+                    if round_number >= 0:
+                        figures.setdefault((way_name, what), []).append(figure)
+        rows: list[dict[str, object]] = [
+            {
+                "way": way_name,
+                "write, MiB/s": statistics.median(figures[way_name, "write large"]),
+                "read, MiB/s": statistics.median(figures[way_name, "read large"]),
+                "write 1 KiB, files/s": statistics.median(figures[way_name, "write small"]),
+                "read 1 KiB, files/s": statistics.median(figures[way_name, "read small"]),
+                "stat/s": statistics.median(figures[way_name, "look"]),
+            }
+            for way_name in ways
+        ]
+    title = (
+        f"one file of {large_bytes >> 20} MiB, and {small_files} of 1 KiB by {_THREADS} threads; three replicas, "
+        f"the median of {rounds} rounds, ways in turn"
+    )
+    show("clients_files", title, rows)
+
+
+def _measure(
+    way: Way,
+    what: str,
+    round_number: int,
+    large: bytes,
+    small: bytes,
+    at_once: Callable[[Callable[[str], object], int], float],
+) -> float:
+    path = f"large-{round_number}"
+    match what:
+        case "write large":
+            return len(large) / (1 << 20) / _took(lambda: way.write(path, large))
+        case "read large":
+            return len(large) / (1 << 20) / _took(lambda: _check(way.read(path), len(large)))
+        case "write small":
+            return at_once(lambda each: way.write(each, small), round_number)
+        case "read small":
+            return at_once(lambda each: _check(way.read(each), len(small)), round_number)
+        case _:
+            return at_once(partial(way.look), round_number)
+
+
+def _check(come: int, wanted: int) -> None:
+    assert come == wanted, f"{come} of {wanted} bytes were read"
+
+
+def _took(call: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun

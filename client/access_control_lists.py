@@ -1,0 +1,42 @@
+"""The part of a file system that is about access control lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peacefs.protocol.values.acl_entries import AclEntry
+
+from .control.api import CoordinatorApi
+
+
+class AccessControlLists:
+    """ACLs of files and directories, as in HDFS. All methods raise classes of `peacefs.protocol.errors`."""
+
+    _api: CoordinatorApi
+
+    def acl(self, path: str) -> list[AclEntry]:
+        """Return all entries: those that the permission says, then those of a directory's default ACL.
+
+        Raises FileNotFound, AccessDenied.
+        """
+        return self._api.acl(path)
+
+    def modify_acl(self, path: str, entries: Sequence[AclEntry]) -> None:
+        """Add entries, or replace those that are there. Raises FileNotFound, AccessDenied, InvalidAcl."""
+        self._api.change_acl(path, "MODIFYACLENTRIES", entries)
+
+    def remove_acl_entries(self, path: str, entries: Sequence[AclEntry]) -> None:
+        """Remove entries, whatever permission they have. Raises FileNotFound, AccessDenied, InvalidAcl."""
+        self._api.change_acl(path, "REMOVEACLENTRIES", entries)
+
+    def set_acl(self, path: str, entries: Sequence[AclEntry]) -> None:
+        """Replace the whole ACL. Raises FileNotFound, AccessDenied, InvalidAcl."""
+        self._api.change_acl(path, "SETACL", entries)
+
+    def remove_default_acl(self, path: str) -> None:
+        """Raises FileNotFound, AccessDenied."""
+        self._api.change_acl(path, "REMOVEDEFAULTACL")
+
+    def remove_acl(self, path: str) -> None:
+        """Leave nothing but the permission. Raises FileNotFound, AccessDenied."""
+        self._api.change_acl(path, "REMOVEACL")

@@ -1,0 +1,162 @@
+"""The Python client for programs of asyncio: the same file system, awaited.
+
+The work is done by the client that blocks, on threads of its own, so many calls at once at most; a call that is
+cancelled is not waited for, and ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import ParamSpec, Self, TypeVar
+
+from peacefs.protocol.limits import async_calls_at_once_max
+
+from .control.addresses import DEFAULT_ADDRESS
+from .control.names import ListingPage
+from .control.values import ContentSummary, FileStatus
+from .file_objects import FileSource
+from .filesystem import PeaceFileSystem
+
+P = ParamSpec("P")
+T = TypeVar("T")
+# Inside the class, `list` is its method.
+_Entries = list[FileStatus]
+_Pieces = list[bytes]
+
+
+class AsyncPeaceFileSystem:
+    """A cluster's files for one event loop; `async with` closes it. Arguments and errors as of `PeaceFileSystem`.
+
+    What is not here is asked of `files`, on a thread: `await fs.call(fs.files.create_snapshot, "/dir")`.
+    """
+
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS.http,
+        user: str | None = None,
+        *,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        local_sockets: bool = True,
+        ca_file: str | os.PathLike[str] | None = None,
+        calls_at_once: int = async_calls_at_once_max,
+    ) -> None:
+        self.files = PeaceFileSystem(
+            address, user, token=token, token_file=token_file, local_sockets=local_sockets, ca_file=ca_file
+        )
+        self._threads = ThreadPoolExecutor(calls_at_once, thread_name_prefix="peacefs-async")
+
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run what blocks on one of the threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args, **kwargs))
+
+    async def close(self) -> None:
+        """Closes all connections; calls that are under way end with an error."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.files.close()
+        self._threads.shutdown()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- data --------------------------------------------------------------------------------------
+
+    async def read(self, path: str) -> bytes:
+        """A whole file."""
+        return await self.call(self.files.read, path)
+
+    async def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> _Pieces:
+        """Ranges of one version of a file, (offset, length) each, read at the same time."""
+        source = await self.call(self.files.open, path)
+        try:
+            return list(await asyncio.gather(*(self.call(source.read_at, *each) for each in ranges)))
+        finally:
+            await self.call(source.close)
+
+    async def open(self, path: str) -> AsyncFileSource:
+        """Opens a file for reading, as it is now. Raises FileNotFound, PathIsDirectory."""
+        return AsyncFileSource(self, await self.call(self.files.open, path))
+
+    async def write(
+        self, path: str, data: bytes, *, overwrite: bool = False, replication: int | None = None
+    ) -> None:
+        """A whole file in one call."""
+        await self.call(self.files.write, path, data, overwrite=overwrite, replication=replication)
+
+    # -- names -------------------------------------------------------------------------------------
+
+    async def status(self, path: str) -> FileStatus:
+        """Raises FileNotFound."""
+        return await self.call(self.files.status, path)
+
+    async def exists(self, path: str) -> bool:
+        """Return whether a path exists. Raises AccessDenied where the way there is closed to the user."""
+        return await self.call(self.files.exists, path)
+
+    async def list(self, path: str) -> _Entries:
+        """List a directory, in byte order of the names; a file lists itself. Raises FileNotFound."""
+        return await self.call(self.files.list, path)
+
+    async def pages(self, path: str) -> AsyncIterator[ListingPage]:
+        """The same page by page, for directories of any size. Not a snapshot: entries may come and go."""
+        pages = self.files.pages(path)
+        while (page := await self.call(next, pages, None)) is not None:
+            yield page
+
+    async def mkdirs(self, path: str, permission: int = 0o755) -> None:
+        """Makes a directory and its parents; that it is there is fine. Raises FileAlreadyExists, ..."""
+        await self.call(self.files.mkdirs, path, permission)
+
+    async def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        """Moves a file or directory atomically to exactly `target`."""
+        await self.call(self.files.rename, source, target, overwrite=overwrite)
+
+    async def delete(self, path: str, *, recursive: bool = False) -> bool:
+        """Delete a path; return whether it was there. Raises PathIsNotEmptyDirectory unless `recursive`."""
+        return await self.call(self.files.delete, path, recursive=recursive)
+
+    async def content_summary(self, path: str) -> ContentSummary:
+        """Return how much a tree holds. Raises FileNotFound."""
+        return await self.call(self.files.content_summary, path)
+
+
+class AsyncFileSource:
+    """A file open for reading, as it was when it was opened; `async with` closes it."""
+
+    def __init__(self, fs: AsyncPeaceFileSystem, source: FileSource) -> None:
+        self._fs = fs
+        self._source = source
+
+    @property
+    def length(self) -> int:
+        """Return the length of the file in bytes."""
+        return self._source.length
+
+    async def read_at(self, offset: int, length: int) -> bytes:
+        """Up to `length` bytes from `offset` on; any number of tasks at once."""
+        return await self._fs.call(self._source.read_at, offset, length)
+
+    async def close(self) -> None:
+        """Gives back what the file holds."""
+        await self._fs.call(self._source.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
