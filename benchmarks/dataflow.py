@@ -29,7 +29,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.hosts import run_events
-from peacefs.dataflow.hosts.checkpoint_store import CheckpointStore, DirectoryCheckpoints
+from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints, UnitCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
@@ -106,7 +106,7 @@ def _throughput(directory: Path, coordinator: str, *, batches: int, rounds: int)
                 ("SGuard, peacefs", SGuard(interval_s=1.0)),
             ):
                 path = f"throughput-{keys}-{turn}-{name[-7:].strip()}"
-                store: CheckpointStore = DirectoryCheckpoints(directory / path)
+                store: UnitCheckpoints = DirectoryCheckpoints(directory / path)
                 if name.endswith("peacefs"):
                     store = PeaceCheckpoints(coordinator, f"/{path}")
                 taken = seen.setdefault(name, [])
@@ -133,7 +133,7 @@ def _throughput(directory: Path, coordinator: str, *, batches: int, rounds: int)
 def _speed(
     network: Network,
     technique: Technique,
-    store: CheckpointStore,
+    store: UnitCheckpoints,
     rows: Iterator[pa.RecordBatch],
     taken: list[run_events.CheckpointTaken],
 ) -> float:
@@ -242,7 +242,7 @@ class _Killed:
     at_s: float = 0.0
     noticed_s: float = 0.0
     again_s: float = 0.0
-    recovered: run_events.Recovered | None = None
+    recovered: run_events.RecoveryMeasured | None = None
     taken: list[run_events.CheckpointTaken] = field(default_factory=list)
 
 
@@ -303,7 +303,7 @@ def _kill(directory: Path, keys: int) -> _Killed:
                     stored.set()
             case run_events.NodeLost() if seen.at_s and not seen.noticed_s:
                 seen.noticed_s = at_s
-            case run_events.Recovered("counts"):
+            case run_events.RecoveryMeasured("counts"):
                 seen.recovered = event
 
     host = LocalProcesses(3, DirectoryCheckpoints(directory))

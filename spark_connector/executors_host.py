@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from peacefs.dataflow.core.node import Bounds
-from peacefs.dataflow.hosts.checkpoint_store import CheckpointStore
+from peacefs.dataflow.hosts.checkpoint_store import UnitCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.interface import Sink, Source
 from peacefs.dataflow.hosts.node_process import NodeOrders, NodeProcess
@@ -37,7 +37,7 @@ class SparkExecutors:
         self,
         spark: Any,
         nodes: int,
-        checkpoints: CheckpointStore,
+        checkpoints: UnitCheckpoints,
         *,
         bounds: Bounds | None = None,
         node_timeout_s: float = limits.dataflow_node_timeout_s,

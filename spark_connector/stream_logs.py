@@ -135,7 +135,7 @@ class RowRange(InputPartition):
         self.after, self.upto = after, upto
 
 
-class _Reading:
+class _LogReading:
     """The common part of batch and stream readers. It travels to executors, so that it holds no connection.
 
     Options: `startingOffsets` is earliest (the default), latest or the number of a row; `startingTimestamp`, in
@@ -201,7 +201,7 @@ def _row(text: str, option: str) -> int:
     return int(text)
 
 
-class _BatchReader(_Reading, DataSourceReader):
+class _BatchReader(_LogReading, DataSourceReader):
     """Option besides: `endingOffsets`, latest (the default) or the number of the last row."""
 
     def partitions(self) -> Sequence[RowRange]:
@@ -212,7 +212,7 @@ class _BatchReader(_Reading, DataSourceReader):
         return self._ranges(start, end if wanted == _LATEST else min(end, _row(wanted, "endingOffsets")))
 
 
-class _StreamReader(_Reading, DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
+class _StreamReader(_LogReading, DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
     """Option besides: `maxRowsPerBatch` (Spark 4.2 and newer).
 
     An offset is the number of the last row, and a place at or before it from which to read on.
@@ -272,7 +272,7 @@ def _place(offset: Mapping[str, int]) -> LogPlace:
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class WrittenRows(WriterCommitMessage):
     """The rows of one task, as an Arrow stream, and the query that it is of."""
 
     query: str | None
@@ -290,7 +290,7 @@ class _Writing:
         self._options = options
         self._schema = schema
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
         """Gather the rows of a task, on its executor."""
         from pyspark import TaskContext
 
@@ -301,10 +301,10 @@ class _Writing:
                 stream.write_batch(log_rows(rows, wanted))
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY_ID) if context is not None else None
-        return Written(query, sink.getvalue().to_pybytes())
+        return WrittenRows(query, sink.getvalue().to_pybytes())
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], epoch: int, writer: str | None) -> None:
-        written = [message for message in messages if isinstance(message, Written)]
+        written = [message for message in messages if isinstance(message, WrittenRows)]
         rows = [batch for each in written for batch in pa.ipc.open_stream(each.rows) if batch.num_rows]
         if not rows:
             return
@@ -374,5 +374,5 @@ if _ArrowStreamWriterBase is not None:
 class _RowStreamWriter(_StreamCommits, DataSourceStreamWriter):
     """For Spark 4.0, which gives rows of Python."""
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> WrittenRows:
         return super().write(rows_from_python(iterator, arrow_schema(self._schema)))

@@ -16,7 +16,6 @@ import msgspec
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import client_answer_timeout_s, copy_timeout_s
 from peacefs.protocol.messages import (
-    Changed,
     ChangeOwner,
     ChangePermission,
     ChangeQuota,
@@ -38,6 +37,7 @@ from peacefs.protocol.messages import (
     Listing,
     Mkdirs,
     NameChange,
+    NameChanged,
     NameStatus,
     OpenForAppend,
     QuotaSums,
@@ -52,7 +52,7 @@ from peacefs.protocol.messages import (
     SwitchSnapshots,
     TakeSnapshot,
     TreeSums,
-    TruncateFile,
+    TruncatePath,
     XAttrs,
 )
 from peacefs.protocol.values.copied_tree import CopiedTree
@@ -196,7 +196,7 @@ class NameApi:
 
     def truncate(self, path: str, length: int) -> bool:
         """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
-        return self._change(TruncateFile(path, self.user, length=length, request_id=new_request_id()))
+        return self._change(TruncatePath(path, self.user, length=length, request_id=new_request_id()))
 
     def concat(self, target: str, sources: Sequence[str]) -> None:
         """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
@@ -204,7 +204,7 @@ class NameApi:
 
     def recover_lease(self, path: str) -> bool:
         """Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied."""
-        return self._calls.ask(RecoverLease(path, self.user), Changed).done
+        return self._calls.ask(RecoverLease(path, self.user), NameChanged).done
 
     def new_holder(self) -> str:
         """Return a unique name for a writer as the holder of a lease."""
@@ -240,7 +240,7 @@ class NameApi:
         self._change(ReturnToSnapshot(path, self.user, name=name, request_id=new_request_id()))
 
     def _change(self, change: NameChange) -> bool:
-        return self._calls.ask(change, Changed, answer_timeout_s=client_answer_timeout_s).done
+        return self._calls.ask(change, NameChanged, answer_timeout_s=client_answer_timeout_s).done
 
 
 def _status(path: str, row: NameStatus) -> FileStatus:

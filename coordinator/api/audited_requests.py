@@ -17,7 +17,7 @@ from peacefs.protocol.asgi import App, Message, Receive, Scope, Send, client_hos
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.tokens import Signer
-from peacefs.protocol.webhdfs.query import Query, is_webhdfs, path_of
+from peacefs.protocol.webhdfs.query import RequestQuery, is_webhdfs, path_of
 
 from .audit_log import AuditLog, AuditRecord
 from .request_metrics import operation_of
@@ -185,14 +185,14 @@ def _asked_of_webhdfs(scope: Scope) -> dict[str, Any]:
     }
 
 
-def _query_of(scope: Scope) -> Query | None:
+def _query_of(scope: Scope) -> RequestQuery | None:
     try:
-        return Query(scope["query_string"])
+        return RequestQuery(scope["query_string"])
     except PeacefsError:
         return None
 
 
-def _said(query: Query | None, name: str) -> str | None:
+def _said(query: RequestQuery | None, name: str) -> str | None:
     return None if query is None else query.text(name)
 
 

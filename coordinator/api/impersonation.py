@@ -10,7 +10,7 @@ from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host
 from peacefs.protocol.callers.caller import EFFECTIVE_USER, Via, caller_of
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
-from peacefs.protocol.webhdfs.query import Query, is_webhdfs
+from peacefs.protocol.webhdfs.query import RequestQuery, is_webhdfs
 
 
 class Impersonation:
@@ -32,7 +32,7 @@ class Impersonation:
 
     def _look(self, scope: Scope) -> None:
         """Raises ImpersonationRefused, BadRequest."""
-        query = Query(scope["query_string"])
+        query = RequestQuery(scope["query_string"])
         effective = query.text("doas")
         caller = caller_of(scope)
         if effective is None or (caller is not None and (caller.is_administrator or caller.user == effective)):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Components = tuple[str, ...]
 
 
-class Begun(NamedTuple):
+class BegunName(NamedTuple):
     """A name that was begun: the request that it was begun with, and the datanode that the body goes to."""
 
     path: Components
@@ -49,15 +49,15 @@ class BegunNames:
         self._names_max = names_max
         self._kept_s = kept_s
         #: Oldest first.
-        self._begun: dict[str, Begun] = {}
-        self._at: dict[Components, dict[str, Begun]] = {}
+        self._begun: dict[str, BegunName] = {}
+        self._at: dict[Components, dict[str, BegunName]] = {}
         #: Those whose bodies had not come when they were waited for, and for how long that was.
         self._missing: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._begun)
 
-    def begin(self, begun: Begun) -> None:
+    def begin(self, begun: BegunName) -> None:
         """A name has been begun."""
         self._begun[begun.upload] = begun
         self._at.setdefault(begun.path, {})[begun.upload] = begun
@@ -83,23 +83,23 @@ class BegunNames:
         """Return whether it is worth waiting for the body for so long."""
         return self._missing.get(upload, 0.0) < wait_s
 
-    def at(self, now_s: float, path: Components) -> list[Begun]:
+    def at(self, now_s: float, path: Components) -> list[BegunName]:
         """Those of exactly this name."""
         there = self._at.get(path)
         return [] if there is None else self._fresh(now_s, there.values())
 
-    def directly_in(self, now_s: float, directory: Components) -> list[Begun]:
+    def directly_in(self, now_s: float, directory: Components) -> list[BegunName]:
         """Those that a listing of the directory would show."""
         depth = len(directory)
         found = [one for one in self._begun.values() if one.path[:depth] == directory]
         return self._fresh(now_s, (one for one in found if len(one.path) == depth + 1))
 
-    def within(self, now_s: float, path: Components) -> list[Begun]:
+    def within(self, now_s: float, path: Components) -> list[BegunName]:
         """Those of this name, and of names below it."""
         depth = len(path)
         return self._fresh(now_s, (one for one in self._begun.values() if one.path[:depth] == path))
 
-    def _fresh(self, now_s: float, found: Iterable[Begun]) -> list[Begun]:
+    def _fresh(self, now_s: float, found: Iterable[BegunName]) -> list[BegunName]:
         return [one for one in found if now_s - one.begun_s < self._kept_s]
 
     def _forget_old(self, now_s: float) -> None:
@@ -122,7 +122,7 @@ class UnderConstruction:
 
     def begin(self, path: NamespacePath, upload: str, node: NodeId) -> None:
         """A body for this name will come to a datanode."""
-        self._names.begin(Begun(path.components, upload, node, self._ctx.monotonic()))
+        self._names.begin(BegunName(path.components, upload, node, self._ctx.monotonic()))
 
     def end(self, upload: str) -> None:
         """The name has appeared, or its writer was refused."""
@@ -162,7 +162,7 @@ class UnderConstruction:
         await self._ask({(upload.node, 0.0): [upload.name]})
         return True
 
-    async def _show(self, begun: Sequence[Begun], *named: NamespacePath) -> None:
+    async def _show(self, begun: Sequence[BegunName], *named: NamespacePath) -> None:
         """A body is waited for if its file is looked for by name; with others of a directory, hardly."""
         names = {path.components for path in named}
         wanted: dict[tuple[NodeId, float], list[str]] = {}

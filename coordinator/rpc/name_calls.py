@@ -16,7 +16,6 @@ from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import concat_sources_max, exchange_pairs_max, list_page_entries
 from peacefs.protocol.messages import (
-    Changed,
     ChangeOwner,
     ChangePermission,
     ChangeQuota,
@@ -39,6 +38,7 @@ from peacefs.protocol.messages import (
     Message,
     Mkdirs,
     NameCall,
+    NameChanged,
     NameStatus,
     OpenForAppend,
     QuotaSums,
@@ -53,13 +53,13 @@ from peacefs.protocol.messages import (
     SwitchSnapshots,
     TakeSnapshot,
     TreeSums,
-    TruncateFile,
+    TruncatePath,
     XAttrs,
 )
 from peacefs.protocol.values.account_names import check_account_name
 
 _PERMISSION_MAX: Final = 0o1777
-_DONE: Final = Changed()
+_DONE: Final = NameChanged()
 
 #: Carries a call out for someone on a host.
 NameHandler = Callable[[Files, Any, str | None], Awaitable[Message]]
@@ -125,25 +125,25 @@ async def _server_settings(files: Files, _asked: GetServerSettings, _host: str |
 # -- changing ----------------------------------------------------------------------------------------
 
 
-async def _mkdirs(files: Files, asked: Mkdirs, _host: str | None) -> Changed:
+async def _mkdirs(files: Files, asked: Mkdirs, _host: str | None) -> NameChanged:
     permission = _checked_permission(asked.permission)
-    return Changed(await files.names.mkdirs(asked.path, asked.user, permission, asked.request_id))
+    return NameChanged(await files.names.mkdirs(asked.path, asked.user, permission, asked.request_id))
 
 
-async def _rename(files: Files, asked: RenamePath, _host: str | None) -> Changed:
+async def _rename(files: Files, asked: RenamePath, _host: str | None) -> NameChanged:
     mode = RenameMode.OVERWRITE if asked.overwrite else RenameMode.STRICT
-    return Changed(await files.names.rename(asked.path, asked.target, asked.user, mode, asked.request_id))
+    return NameChanged(await files.names.rename(asked.path, asked.target, asked.user, mode, asked.request_id))
 
 
-async def _exchange(files: Files, asked: ExchangePaths, _host: str | None) -> Changed:
+async def _exchange(files: Files, asked: ExchangePaths, _host: str | None) -> NameChanged:
     if not 0 < len(asked.pairs) <= exchange_pairs_max:
         raise BadRequest(f"{len(asked.pairs)} pairs of names are out of range: 1 to {exchange_pairs_max}")
     await files.names.exchange(asked.pairs, asked.user, asked.request_id)
     return _DONE
 
 
-async def _delete(files: Files, asked: DeletePath, _host: str | None) -> Changed:
-    return Changed(await files.names.delete(asked.path, asked.recursive, asked.user, asked.request_id))
+async def _delete(files: Files, asked: DeletePath, _host: str | None) -> NameChanged:
+    return NameChanged(await files.names.delete(asked.path, asked.recursive, asked.user, asked.request_id))
 
 
 async def _copy(files: Files, asked: CopyPath, _host: str | None) -> TreeSums:
@@ -153,13 +153,13 @@ async def _copy(files: Files, asked: CopyPath, _host: str | None) -> TreeSums:
     return _sums(copied)
 
 
-async def _change_permission(files: Files, asked: ChangePermission, _host: str | None) -> Changed:
+async def _change_permission(files: Files, asked: ChangePermission, _host: str | None) -> NameChanged:
     permission = _checked_permission(asked.permission)
     await files.names.set_permission(asked.path, asked.user, permission, asked.request_id)
     return _DONE
 
 
-async def _change_owner(files: Files, asked: ChangeOwner, _host: str | None) -> Changed:
+async def _change_owner(files: Files, asked: ChangeOwner, _host: str | None) -> NameChanged:
     owner, group = asked.owner or None, asked.group or None
     if owner is None and group is None:
         raise BadRequest("Both owner and group are empty.")
@@ -170,14 +170,14 @@ async def _change_owner(files: Files, asked: ChangeOwner, _host: str | None) -> 
     return _DONE
 
 
-async def _change_replication(files: Files, asked: ChangeReplication, _host: str | None) -> Changed:
+async def _change_replication(files: Files, asked: ChangeReplication, _host: str | None) -> NameChanged:
     if asked.replication < 1:
         raise BadRequest(f"a replication of {asked.replication} is out of range: 1 is the least")
     done = await files.names.set_replication(asked.path, asked.user, asked.replication, asked.request_id)
-    return Changed(done)
+    return NameChanged(done)
 
 
-async def _change_times(files: Files, asked: ChangeTimes, _host: str | None) -> Changed:
+async def _change_times(files: Files, asked: ChangeTimes, _host: str | None) -> NameChanged:
     for moment in (asked.modified_ms, asked.accessed_ms):
         if moment is not None and moment < 0:
             raise BadRequest(f"a time of {moment} ms is out of range: 0 is the least")
@@ -185,12 +185,12 @@ async def _change_times(files: Files, asked: ChangeTimes, _host: str | None) -> 
     return _DONE
 
 
-async def _change_quota(files: Files, asked: ChangeQuota, _host: str | None) -> Changed:
+async def _change_quota(files: Files, asked: ChangeQuota, _host: str | None) -> NameChanged:
     await files.limiting.set_quota(asked.path, asked.user, asked.names, asked.space, asked.request_id)
     return _DONE
 
 
-async def _set_xattr(files: Files, asked: SetXAttr, _host: str | None) -> Changed:
+async def _set_xattr(files: Files, asked: SetXAttr, _host: str | None) -> NameChanged:
     try:
         flags = frozenset(map(SetFlag, asked.flags))
     except ValueError:
@@ -199,16 +199,16 @@ async def _set_xattr(files: Files, asked: SetXAttr, _host: str | None) -> Change
     return _DONE
 
 
-async def _remove_xattr(files: Files, asked: RemoveXAttr, _host: str | None) -> Changed:
+async def _remove_xattr(files: Files, asked: RemoveXAttr, _host: str | None) -> NameChanged:
     await files.attributes.remove(asked.path, asked.user, asked.name, asked.request_id)
     return _DONE
 
 
-async def _truncate(files: Files, asked: TruncateFile, _host: str | None) -> Changed:
-    return Changed(await files.reshaping.truncate(asked.path, asked.length, asked.user, asked.request_id))
+async def _truncate(files: Files, asked: TruncatePath, _host: str | None) -> NameChanged:
+    return NameChanged(await files.reshaping.truncate(asked.path, asked.length, asked.user, asked.request_id))
 
 
-async def _concat(files: Files, asked: ConcatFiles, _host: str | None) -> Changed:
+async def _concat(files: Files, asked: ConcatFiles, _host: str | None) -> NameChanged:
     if len(asked.sources) > concat_sources_max:
         raise BadRequest(f"{len(asked.sources)} files are too many to concatenate: at most {concat_sources_max}")
     await files.reshaping.concat(asked.path, asked.sources, asked.user, asked.request_id)
@@ -221,14 +221,14 @@ async def _append_to_file(files: Files, asked: OpenForAppend, host: str | None) 
     return await files.appending.extend(asked.path, asked.user, asked.holder, host)
 
 
-async def _recover_lease(files: Files, asked: RecoverLease, _host: str | None) -> Changed:
-    return Changed(await files.appending.recover_lease(asked.path, asked.user))
+async def _recover_lease(files: Files, asked: RecoverLease, _host: str | None) -> NameChanged:
+    return NameChanged(await files.appending.recover_lease(asked.path, asked.user))
 
 
 # -- snapshots ---------------------------------------------------------------------------------------
 
 
-async def _switch_snapshots(files: Files, asked: SwitchSnapshots, _host: str | None) -> Changed:
+async def _switch_snapshots(files: Files, asked: SwitchSnapshots, _host: str | None) -> NameChanged:
     switch = files.snapshots.allow if asked.allowed else files.snapshots.disallow
     await switch(asked.path, asked.user, asked.request_id)
     return _DONE
@@ -240,17 +240,17 @@ async def _take_snapshot(files: Files, asked: TakeSnapshot, _host: str | None) -
     )
 
 
-async def _rename_snapshot(files: Files, asked: RenameTakenSnapshot, _host: str | None) -> Changed:
+async def _rename_snapshot(files: Files, asked: RenameTakenSnapshot, _host: str | None) -> NameChanged:
     await files.snapshots.rename(asked.path, asked.user, asked.name, asked.new_name, asked.request_id)
     return _DONE
 
 
-async def _drop_snapshot(files: Files, asked: DropSnapshot, _host: str | None) -> Changed:
+async def _drop_snapshot(files: Files, asked: DropSnapshot, _host: str | None) -> NameChanged:
     await files.snapshots.delete(asked.path, asked.user, asked.name, asked.request_id)
     return _DONE
 
 
-async def _return_to_snapshot(files: Files, asked: ReturnToSnapshot, _host: str | None) -> Changed:
+async def _return_to_snapshot(files: Files, asked: ReturnToSnapshot, _host: str | None) -> NameChanged:
     await files.snapshots.restore(asked.path, asked.user, asked.name, asked.request_id)
     return _DONE
 
@@ -275,7 +275,7 @@ NAME_HANDLERS: Final[Mapping[type[Message], NameHandler]] = {
     ChangeQuota: _change_quota,
     SetXAttr: _set_xattr,
     RemoveXAttr: _remove_xattr,
-    TruncateFile: _truncate,
+    TruncatePath: _truncate,
     ConcatFiles: _concat,
     OpenForAppend: _append_to_file,
     RecoverLease: _recover_lease,

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from peacefs.protocol import limits
 
-from .effects import DeleteCheckpoint, Effect, RecordCheckpoint, RetainCheckpoints, Send, StopQuery
+from .effects import DeleteCheckpoint, Effect, RecordCheckpoint, RetainCheckpoints, SendMessage, StopQuery
 from .messages import (
     CheckpointRecorded,
     CheckpointStored,
-    Heartbeat,
+    NodeHeartbeat,
     Placement,
     UnitPlacement,
     UnitStopped,
@@ -80,7 +80,7 @@ class ControllerCore:
 
     # -- events ---------------------------------------------------------------------------------------
 
-    def heartbeat(self, now_s: float, beat: Heartbeat) -> list[Effect]:
+    def heartbeat(self, now_s: float, beat: NodeHeartbeat) -> list[Effect]:
         member = self._members.get(beat.node)
         if member is not None and member.session != beat.session:
             # Its process began again, and with it everything that ran there is gone.
@@ -90,7 +90,7 @@ class ControllerCore:
             self._begun_s = now_s
         effects = self._place_free_units()
         if beat.placement_version < self._placement.version and not effects:
-            effects.append(Send(beat.node, self._placement))
+            effects.append(SendMessage(beat.node, self._placement))
         return effects
 
     def tick(self, now_s: float) -> list[Effect]:
@@ -134,7 +134,7 @@ class ControllerCore:
         kept = [*self._kept.get(unit, ()), checkpoint][-limits.dataflow_checkpoints_kept :]
         self._kept[unit] = kept
         return [
-            Send(where.node, CheckpointRecorded(unit, incarnation, number)),
+            SendMessage(where.node, CheckpointRecorded(unit, incarnation, number)),
             RetainCheckpoints(unit, kept[0]),
         ]
 
@@ -178,4 +178,4 @@ class ControllerCore:
         self._placement = Placement(self._placement.version + 1, units, addresses)
 
     def _announce(self) -> list[Effect]:
-        return [Send(node, self._placement) for node in (self._edge_node, *sorted(self._members))]
+        return [SendMessage(node, self._placement) for node in (self._edge_node, *sorted(self._members))]

@@ -19,8 +19,8 @@ from .exchange import Exchange
 from .messages import (
     CheckpointRecorded,
     CheckpointStored,
-    Heartbeat,
     Message,
+    NodeHeartbeat,
     Placement,
     UnitPlacement,
     UnitRecovered,
@@ -87,7 +87,7 @@ class EdgeCore:
                 if message.version > self._version:
                     self._version = message.version
                     self._exchange.placed(message)
-            case Heartbeat() | CheckpointStored() | CheckpointRecorded() | UnitStopped() | UnitRecovered():
+            case NodeHeartbeat() | CheckpointStored() | CheckpointRecorded() | UnitStopped() | UnitRecovered():
                 raise AssertionError(f"{type(message).__name__} is not for the edge")
             case _:
                 effects += self._exchange.received(node, message)

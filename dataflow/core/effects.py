@@ -11,7 +11,7 @@ from .messages import CheckpointCost, Message
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendMessage:
     """Send a message to a node, or to the controller; in order, and as far as the connection holds."""
 
     to: str
@@ -83,7 +83,7 @@ class StopQuery:
 
 
 Effect = (
-    Send
+    SendMessage
     | StoreCheckpoint
     | LoadCheckpoint
     | RecordCheckpoint

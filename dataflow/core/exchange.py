@@ -7,7 +7,7 @@ from typing import Protocol
 
 from peacefs.dataflow.query.network import Network
 
-from .effects import Effect, Send
+from .effects import Effect, SendMessage
 from .ha_input import HAInput
 from .ha_output import HAOutput
 from .messages import Ack, Credit, Data, Ended, Placement, Subscribe, Subscribed, UnitPlacement
@@ -70,7 +70,7 @@ class Exchange:
         elif producer.incarnation == message.producer_incarnation:
             answer = producer.outputs[message.stream].subscribe(node, message)
             if answer is not None:
-                yield Send(node, answer)
+                yield SendMessage(node, answer)
 
     def disconnected(self, node: str) -> None:
         """Learn that the connection to a node broke: what was on its way is lost."""
@@ -92,14 +92,14 @@ class Exchange:
                     continue
                 wanted = source.subscribe(now_s, producer.incarnation, self._retry_s)
                 if wanted is not None:
-                    yield Send(producer.node, wanted)
+                    yield SendMessage(producer.node, wanted)
 
     def send_due(self) -> Iterator[Effect]:
         """Send the rows that there is credit for, and credit for what was processed."""
         for participant in self.participants.values():
             for output in participant.outputs.values():
                 for node, message in output.due():
-                    yield Send(node, message)
+                    yield SendMessage(node, message)
             for stream, source in participant.inputs.items():
                 credit = source.credit()
                 if credit is not None:
@@ -109,7 +109,7 @@ class Exchange:
         producer = self._producer(stream)
         if producer is not None and producer.node is not None:
             for message in messages:
-                yield Send(producer.node, message)
+                yield SendMessage(producer.node, message)
 
     def _producer(self, stream: str) -> UnitPlacement | None:
         return self._placement.units.get(self._network.producer(stream))

@@ -102,7 +102,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class NodeHeartbeat:
     """A node is alive. `session` is another after each start of its process."""
 
     node: str
@@ -168,7 +168,7 @@ Message = (
     | Credit
     | Ack
     | Placement
-    | Heartbeat
+    | NodeHeartbeat
     | CheckpointStored
     | CheckpointRecorded
     | UnitStopped

@@ -17,15 +17,15 @@ from peacefs.dataflow.unit_state.interface import UnitState
 from peacefs.protocol import limits
 from peacefs.protocol.errors import PeacefsError
 
-from .effects import Effect, LoadCheckpoint, Send, StoreCheckpoint
+from .effects import Effect, LoadCheckpoint, SendMessage, StoreCheckpoint
 from .exchange import Exchange
 from .messages import (
     CONTROLLER,
     CheckpointCost,
     CheckpointRecorded,
     CheckpointStored,
-    Heartbeat,
     Message,
+    NodeHeartbeat,
     Placement,
     UnitRecovered,
     UnitStopped,
@@ -88,7 +88,7 @@ class NodeCore:
                 unit = self._units.get(message.unit)
                 if unit is not None and unit.incarnation == message.incarnation:
                     effects += self._act(unit, self._guards[unit.name].recorded(message.number))
-            case Heartbeat() | CheckpointStored() | UnitStopped() | UnitRecovered():
+            case NodeHeartbeat() | CheckpointStored() | UnitStopped() | UnitRecovered():
                 raise AssertionError(f"{type(message).__name__} is for the controller")
             case _:
                 effects += self._exchange.received(node, message)
@@ -102,8 +102,8 @@ class NodeCore:
         effects: list[Effect] = []
         if self._beaten_s is None or now_s - self._beaten_s >= self._bounds.heartbeat_s:
             self._beaten_s = now_s
-            beat = Heartbeat(self.name, self._session, self._placement.version, self._address)
-            effects.append(Send(CONTROLLER, beat))
+            beat = NodeHeartbeat(self.name, self._session, self._placement.version, self._address)
+            effects.append(SendMessage(CONTROLLER, beat))
         for unit in list(self._units.values()):
             if unit.wants_time:
                 effects += self._guarded(unit, partial(unit.on_time, int(now_s * 1_000_000)))
@@ -121,7 +121,7 @@ class NodeCore:
         if isinstance(outcome, PeacefsError):
             self._guards[unit].failed(number)
             return []
-        return [Send(CONTROLLER, CheckpointStored(unit, incarnation, number, outcome))]
+        return [SendMessage(CONTROLLER, CheckpointStored(unit, incarnation, number, outcome))]
 
     def loaded(self, now_s: float, unit: str, incarnation: int, state: UnitState) -> list[Effect]:
         if self._loading.get(unit) != incarnation:
@@ -137,7 +137,9 @@ class NodeCore:
         if self._loading.get(unit) != incarnation:
             return []
         del self._loading[unit]
-        return [Send(CONTROLLER, UnitStopped(unit, incarnation, f"unit {unit!r} cannot begin: {error.message}"))]
+        return [
+            SendMessage(CONTROLLER, UnitStopped(unit, incarnation, f"unit {unit!r} cannot begin: {error.message}"))
+        ]
 
     @property
     def held_bytes(self) -> int:
@@ -233,7 +235,7 @@ class NodeCore:
                 placed_s, begun_s = self._recovering.pop(unit.name)
                 load_us, replay_us = int((begun_s - placed_s) * 1e6), int((now_s - begun_s) * 1e6)
                 recovered = UnitRecovered(unit.name, unit.incarnation, load_us, replay_us)
-                yield Send(CONTROLLER, recovered)
+                yield SendMessage(CONTROLLER, recovered)
         yield from self._exchange.send_due()
 
     def _guarded(self, unit: HAUnit, call: Callable[[], None]) -> list[Effect]:
@@ -246,4 +248,4 @@ class NodeCore:
 
     def _stop(self, unit: HAUnit, reason: str) -> list[Effect]:
         self._drop(unit.name)
-        return [Send(CONTROLLER, UnitStopped(unit.name, unit.incarnation, reason))]
+        return [SendMessage(CONTROLLER, UnitStopped(unit.name, unit.incarnation, reason))]

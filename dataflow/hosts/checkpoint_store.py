@@ -21,7 +21,7 @@ from peacefs.state.checkpoints.store import CheckpointStore as PageStore
 RECORD = "query.json"
 
 
-class CheckpointStore(Protocol):
+class UnitCheckpoints(Protocol):
     """The checkpoints of one query. A value that is sent to nodes; it connects in each process when it is used."""
 
     def pages(self) -> PageStore:
@@ -50,12 +50,12 @@ def name_of(unit: str) -> str:
     return quote(unit, safe="").replace(".", "%2E")
 
 
-def delete(store: CheckpointStore, unit: str, checkpoint: CheckpointId) -> None:
+def delete(store: UnitCheckpoints, unit: str, checkpoint: CheckpointId) -> None:
     """Delete a checkpoint, if it is there."""
     store.pages().remove(name_of(unit), sequence_of(checkpoint))
 
 
-def retain(store: CheckpointStore, unit: str, oldest: CheckpointId) -> None:
+def retain(store: UnitCheckpoints, unit: str, oldest: CheckpointId) -> None:
     """Delete all checkpoints of a unit that are older than `oldest`."""
     pages, name = store.pages(), name_of(unit)
     for sequence in pages.sequences(name):

@@ -28,14 +28,14 @@ from peacefs.dataflow.core.effects import (
     Effect,
     RecordCheckpoint,
     RetainCheckpoints,
-    Send,
+    SendMessage,
     SinkEnded,
     StopQuery,
 )
 from peacefs.dataflow.core.messages import (
     CheckpointStored,
-    Heartbeat,
     Message,
+    NodeHeartbeat,
     Placement,
     UnitRecovered,
     UnitStopped,
@@ -46,12 +46,12 @@ from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed, StartupError
 
-from .checkpoint_store import CheckpointStore, delete, retain
+from .checkpoint_store import UnitCheckpoints, delete, retain
 from .interface import Sink, Source
 from .links import Links
 from .node_process import EDGE, NodeOrders
 from .query_record import new_record, read_record
-from .run_events import CheckpointTaken, NodeLost, Observer, Recovered, RunEvent, UnitsPlaced
+from .run_events import CheckpointTaken, NodeLost, Observer, RecoveryMeasured, RunEvent, UnitsPlaced
 
 log = logging.getLogger("peacefs.dataflow")
 
@@ -92,7 +92,7 @@ class EdgeRun:
         *,
         nodes: int,
         launcher: Launcher,
-        checkpoints: CheckpointStore,
+        checkpoints: UnitCheckpoints,
         bounds: Bounds,
         node_timeout_s: float,
         options: RunOptions | None = None,
@@ -259,14 +259,14 @@ class EdgeRun:
     def _received(self, peer: str, message: Message) -> None:
         now_s = time.monotonic()
         match message:
-            case Heartbeat():
+            case NodeHeartbeat():
                 self._perform(self._controller.heartbeat(now_s, message))
             case CheckpointStored():
                 self._perform(self._controller.checkpoint_stored(peer, message))
             case UnitStopped():
                 self._perform(self._controller.unit_stopped(message))
             case UnitRecovered(unit, incarnation, load_us, replay_us):
-                self._tell(Recovered(unit, incarnation, load_us / 1e6, replay_us / 1e6))
+                self._tell(RecoveryMeasured(unit, incarnation, load_us / 1e6, replay_us / 1e6))
             case _:
                 self._perform(self._edge.received(now_s, peer, message))
                 self._room.set()
@@ -292,11 +292,11 @@ class EdgeRun:
     def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Send(to, message) if to == EDGE:
+                case SendMessage(to, message) if to == EDGE:
                     if isinstance(message, Placement):
                         self._note_placement(message)
                     self._loop.call_soon(self._received, EDGE, message)
-                case Send(to, message):
+                case SendMessage(to, message):
                     address = self._controller.address_of(to)
                     if address is not None:
                         self._links.send(to, address, message)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from peacefs.dataflow.core.messages import Message
 from peacefs.protocol.errors import ProtocolViolation
 
-from .wire import Hello, MessageReader, encode
+from .wire import MessageReader, NodeHello, encode
 
 _HOST = "127.0.0.1"
 _READ_BYTES = 1 << 20
@@ -30,7 +30,7 @@ class Links:
         received: Callable[[str, Message], None],
         broken: Callable[[str], None],
     ) -> None:
-        self._hello = Hello(name, token)
+        self._hello = NodeHello(name, token)
         self._schemas = schemas
         self._received = received
         self._broken = broken
@@ -97,7 +97,7 @@ class Links:
         try:
             while data := await reader.read(_READ_BYTES):
                 for message in messages.feed(data):
-                    if isinstance(message, Hello):
+                    if isinstance(message, NodeHello):
                         if not hmac.compare_digest(message.token, self._hello.token):
                             return
                         peer = message.node

@@ -14,7 +14,7 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
 
-from .checkpoint_store import CheckpointStore
+from .checkpoint_store import UnitCheckpoints
 from .edge_run import EdgeRun, RunOptions
 from .interface import Sink, Source
 from .node_process import NodeOrders
@@ -31,7 +31,7 @@ class LocalProcesses:
     def __init__(
         self,
         nodes: int,
-        checkpoints: CheckpointStore,
+        checkpoints: UnitCheckpoints,
         *,
         bounds: Bounds | None = None,
         node_timeout_s: float = limits.dataflow_node_timeout_s,

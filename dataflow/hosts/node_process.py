@@ -16,7 +16,7 @@ from typing import Any
 
 import cloudpickle
 
-from peacefs.dataflow.core.effects import Effect, LoadCheckpoint, Send, StoreCheckpoint
+from peacefs.dataflow.core.effects import Effect, LoadCheckpoint, SendMessage, StoreCheckpoint
 from peacefs.dataflow.core.messages import CONTROLLER, CheckpointCost, Message, Placement
 from peacefs.dataflow.core.node import Bounds, NodeCore
 from peacefs.dataflow.query.network import Network
@@ -31,7 +31,7 @@ from peacefs.protocol.errors import (
 )
 from peacefs.state.warm import warm
 
-from .checkpoint_store import CheckpointStore
+from .checkpoint_store import UnitCheckpoints
 from .links import Links
 from .unit_states import UnitStates
 
@@ -50,7 +50,7 @@ class NodeOrders:
     network: Network
     technique: Technique
     bounds: Bounds
-    checkpoints: CheckpointStore
+    checkpoints: UnitCheckpoints
 
 
 class NodeProcess:
@@ -103,9 +103,9 @@ class NodeProcess:
     def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Send(to, message) if to == self._orders.name:
+                case SendMessage(to, message) if to == self._orders.name:
                     asyncio.get_running_loop().call_soon(self._received, to, message)
-                case Send(to, message):
+                case SendMessage(to, message):
                     peer = EDGE if to == CONTROLLER else to
                     self._links.send(peer, self._addresses[peer], message)
                 case StoreCheckpoint():

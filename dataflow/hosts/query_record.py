@@ -25,7 +25,7 @@ class UnitRecord(msgspec.Struct, frozen=True):
     recorded_ms: int
 
 
-class QueryRecord(msgspec.Struct, frozen=True):
+class RunRecord(msgspec.Struct, frozen=True):
     format: int
     query: str
     technique: str
@@ -45,12 +45,10 @@ class QueryRecord(msgspec.Struct, frozen=True):
         """Return a number that no start of a unit in an earlier run has exceeded."""
         return (self.runs - 1) * dataflow_incarnations_per_run_max
 
-    def resumed(self) -> QueryRecord:
+    def resumed(self) -> RunRecord:
         return msgspec.structs.replace(self, runs=self.runs + 1)
 
-    def with_checkpoint(
-        self, unit: str, checkpoint: CheckpointId, cost: CheckpointCost, now_ms: int
-    ) -> QueryRecord:
+    def with_checkpoint(self, unit: str, checkpoint: CheckpointId, cost: CheckpointCost, now_ms: int) -> RunRecord:
         made = UnitRecord(
             checkpoint[0],
             sequence_of(checkpoint),
@@ -73,14 +71,14 @@ class QueryRecord(msgspec.Struct, frozen=True):
                 )
 
 
-def new_record(network: Network, technique: str) -> QueryRecord:
-    return QueryRecord(_FORMAT, network.name, technique, 1, describe(network), {})
+def new_record(network: Network, technique: str) -> RunRecord:
+    return RunRecord(_FORMAT, network.name, technique, 1, describe(network), {})
 
 
-def read_record(data: bytes) -> QueryRecord:
+def read_record(data: bytes) -> RunRecord:
     """Raises CheckpointDamaged for what is no record."""
     try:
-        record = msgspec.json.decode(data, type=QueryRecord)
+        record = msgspec.json.decode(data, type=RunRecord)
     except msgspec.DecodeError as error:
         raise CheckpointDamaged(f"the record of the query cannot be read: {error}") from None
     if record.format != _FORMAT:

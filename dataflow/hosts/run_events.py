@@ -28,13 +28,13 @@ class CheckpointTaken:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveryMeasured:
     unit: str
     incarnation: int
     load_s: float
     replay_s: float
 
 
-RunEvent = NodeLost | UnitsPlaced | CheckpointTaken | Recovered
+RunEvent = NodeLost | UnitsPlaced | CheckpointTaken | RecoveryMeasured
 #: Called with the time (`time.monotonic`) and the event, from the host's thread; it must not take long.
 Observer = Callable[[float, RunEvent], None]

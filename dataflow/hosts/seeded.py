@@ -23,7 +23,7 @@ from peacefs.dataflow.core.effects import (
     LoadCheckpoint,
     RecordCheckpoint,
     RetainCheckpoints,
-    Send,
+    SendMessage,
     SinkEnded,
     StopQuery,
     StoreCheckpoint,
@@ -32,8 +32,8 @@ from peacefs.dataflow.core.messages import (
     CONTROLLER,
     CheckpointCost,
     CheckpointStored,
-    Heartbeat,
     Message,
+    NodeHeartbeat,
     UnitRecovered,
     UnitStopped,
     sequence_of,
@@ -248,7 +248,7 @@ class SeededRun:
 
     def _perform(self, node: str, effect: Effect) -> None:
         match effect:
-            case Send(to, message):
+            case SendMessage(to, message):
                 self._send(node, to, message)
             case StoreCheckpoint():
                 core = self._nodes[node].core
@@ -325,7 +325,7 @@ class SeededRun:
 
     def _at_controller(self, sender: str, message: Message) -> list[Effect]:
         match message:
-            case Heartbeat():
+            case NodeHeartbeat():
                 return self._controller.heartbeat(self._now_s, message)
             case CheckpointStored():
                 return self._controller.checkpoint_stored(sender, message)

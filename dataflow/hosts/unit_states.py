@@ -8,11 +8,11 @@ from peacefs.dataflow.unit_state.paged_state import PagedState
 from peacefs.state.checkpoints.checkpointer import Checkpointer
 from peacefs.state.pages.manager import PageManager
 
-from .checkpoint_store import CheckpointStore, name_of
+from .checkpoint_store import UnitCheckpoints, name_of
 
 
 class UnitStates:
-    def __init__(self, checkpoints: CheckpointStore, bounds: Bounds) -> None:
+    def __init__(self, checkpoints: UnitCheckpoints, bounds: Bounds) -> None:
         self._checkpoints = checkpoints
         self._bounds = bounds
 

@@ -27,8 +27,8 @@ from peacefs.dataflow.core.messages import (
     Credit,
     Data,
     Ended,
-    Heartbeat,
     Message,
+    NodeHeartbeat,
     Placement,
     Subscribe,
     Subscribed,
@@ -46,7 +46,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class NodeHello:
     """The first message of a connection: who speaks, and that it belongs to this query."""
 
     node: str
@@ -61,7 +61,7 @@ class _DataHead:
 
 
 _KINDS: tuple[type[Any], ...] = (
-    Hello,
+    NodeHello,
     _DataHead,
     Subscribe,
     Subscribed,
@@ -69,7 +69,7 @@ _KINDS: tuple[type[Any], ...] = (
     Credit,
     Ack,
     Placement,
-    Heartbeat,
+    NodeHeartbeat,
     CheckpointStored,
     CheckpointRecorded,
     UnitStopped,
@@ -79,7 +79,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoders = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
 
 
-def encode(message: Message | Hello) -> list[bytes | memoryview]:
+def encode(message: Message | NodeHello) -> list[bytes | memoryview]:
     """Return the buffers of a message, to be sent one after the other."""
     rows: memoryview | bytes = b""
     head: object = message
@@ -100,7 +100,7 @@ class MessageReader:
         self._schemas = schemas
         self._bytes = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Message | Hello]:
+    def feed(self, data: bytes) -> Iterator[Message | NodeHello]:
         """Yield the messages that are whole now. Raises ProtocolViolation for anything else."""
         self._bytes += data
         while len(self._bytes) >= _PREFIX.size:
@@ -122,7 +122,7 @@ class MessageReader:
                 raise ProtocolViolation("a message of a dataflow does not match its checksum")
             yield self._message(kind, head, rows)
 
-    def _message(self, kind: int, head_bytes: bytes, rows_bytes: bytes) -> Message | Hello:
+    def _message(self, kind: int, head_bytes: bytes, rows_bytes: bytes) -> Message | NodeHello:
         try:
             head = _decoders[kind].decode(head_bytes)
             if not isinstance(head, _DataHead):

@@ -10,7 +10,7 @@ from typing import Self
 
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound
 
-from .segments import Append, directory_name, stream_name
+from .segments import SegmentAppend, directory_name, stream_name
 
 _SUFFIX = ".log"
 _LOCK = ".writer"
@@ -49,7 +49,7 @@ class DirectorySegments:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def append_all(self, appends: Sequence[Append]) -> None:
+    def append_all(self, appends: Sequence[SegmentAppend]) -> None:
         """Write everything first and sync then, so that the disk can take it together."""
         opened: list[int] = []
         created: set[Path] = set()

@@ -11,7 +11,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, PeacefsError
 from peacefs.protocol.limits import stream_log_flushes_max
 
-from .segments import Append, directory_name, stream_name
+from .segments import SegmentAppend, directory_name, stream_name
 
 _SUFFIX = ".log"
 
@@ -26,7 +26,7 @@ class PeaceSegments:
         self._sinks: dict[str, tuple[int, FileSink]] = {}
         self._flushes = ThreadPoolExecutor(stream_log_flushes_max, thread_name_prefix="stream log")
 
-    def append_all(self, appends: Sequence[Append]) -> None:
+    def append_all(self, appends: Sequence[SegmentAppend]) -> None:
         streams = dict.fromkeys(append.stream for append in appends)
         by_stream = [[append for append in appends if append.stream == stream] for stream in streams]
         for done in [self._flushes.submit(self._append, stream) for stream in by_stream]:
@@ -85,7 +85,7 @@ class PeaceSegments:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _append(self, appends: Sequence[Append]) -> None:
+    def _append(self, appends: Sequence[SegmentAppend]) -> None:
         """Append to the segments of one stream, and flush."""
         for append in appends:
             sink = self._sink(append.stream, append.segment)

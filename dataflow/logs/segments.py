@@ -11,7 +11,7 @@ from peacefs.protocol.errors import FileNotFound
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class SegmentAppend:
     stream: str
     #: Segments are named by the first number that they may have.
     segment: int
@@ -19,7 +19,7 @@ class Append:
 
 
 class SegmentStore(Protocol):
-    def append_all(self, appends: Sequence[Append]) -> None:
+    def append_all(self, appends: Sequence[SegmentAppend]) -> None:
         """Append to segments, which begin with the first append, and return when all of it outlives a crash.
 
         One call for many streams is a group commit. If it fails, any part of it may be there.
@@ -58,7 +58,7 @@ class MemorySegments:
     def cut_short(self, chance: random.Random) -> None:
         self._chance = chance
 
-    def append_all(self, appends: Sequence[Append]) -> None:
+    def append_all(self, appends: Sequence[SegmentAppend]) -> None:
         chance, self._chance = self._chance, None
         for append in appends:
             data = append.data if chance is None else append.data[: chance.randint(0, len(append.data))]

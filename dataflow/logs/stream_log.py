@@ -35,7 +35,7 @@ from .records import (
     schema_record,
     torn_at,
 )
-from .segments import Append, SegmentStore
+from .segments import SegmentAppend, SegmentStore
 
 _NEVER_US = -(1 << 63)
 
@@ -148,7 +148,7 @@ class StreamLog:
             self._appended.append(_Transaction(batches, dict(self._epochs)))
         return True
 
-    def pending(self) -> list[Append]:
+    def pending(self) -> list[SegmentAppend]:
         """Return what is to be written, one append for each segment."""
         joined: dict[int, list[bytes]] = {}
         together: list[Batch] = []
@@ -165,7 +165,7 @@ class StreamLog:
             elif each is not None:
                 self._put_transaction(each, joined)
         self._appended.clear()
-        return [Append(self._stream, segment, b"".join(parts)) for segment, parts in joined.items()]
+        return [SegmentAppend(self._stream, segment, b"".join(parts)) for segment, parts in joined.items()]
 
     def committed(self) -> None:
         self.durable = self.last

@@ -19,7 +19,7 @@ from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, PeerTimeout
 from peacefs.protocol.limits import lease_renewal_s, upload_grace_s, upload_tails_bytes_max
 from peacefs.protocol.runtime import effects as fx
 
-from .flush_times import FlushTimes, Step
+from .flush_times import FlushStep, FlushTimes
 from .upload import BodyPart, Upload
 
 log = logging.getLogger("peacefs.gateway")
@@ -119,7 +119,7 @@ class BodyWriter:
         if self._long is not None and len(piece) >= at_end and self._times.is_old(self._loop.time()):
             # A long part is flushed at the end of a chunk, where it costs nothing more.
             await self._feed(piece[:at_end])
-            await self._take_step(Step.FLUSH)
+            await self._take_step(FlushStep.FLUSH)
             piece = piece[at_end:]
         await self._feed(piece)
 
@@ -240,16 +240,16 @@ class BodyWriter:
             self._stepping.add_done_callback(_log_bug)
         self._set_timer()
 
-    async def _take_step(self, step: Step) -> None:
+    async def _take_step(self, step: FlushStep) -> None:
         async with self._lock:
             if self._ended or self._fault is not None:
                 return
             match step:
-                case Step.SHOW:
+                case FlushStep.SHOW:
                     await self._attempt(self._show_name())
-                case Step.FLUSH:
+                case FlushStep.FLUSH:
                     await self._attempt(self._flush())
-                case Step.RENEW:
+                case FlushStep.RENEW:
                     await self._attempt(self._renew())
 
     async def _attempt(self, steps: Coroutine[Any, Any, None]) -> None:

@@ -14,7 +14,7 @@ from peacefs.protocol.callers.requests import presented
 from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.tokens import ProxyPass, Signer
-from peacefs.protocol.webhdfs.query import Query
+from peacefs.protocol.webhdfs.query import RequestQuery
 
 
 class CallerCheck:
@@ -42,7 +42,7 @@ class CallerCheck:
 
     def _has_pass(self, scope: Scope, caller: Caller, token: str) -> bool:
         """Raises AccessDenied for a pass that is none of this cluster's, or is over."""
-        shown = Query(scope["query_string"]).text("proxypass")
+        shown = RequestQuery(scope["query_string"]).text("proxypass")
         if shown is None or caller.via is Via.DELEGATION:
             return False
         return self._signer.verify(shown, ProxyPass, self._wall_clock()).is_for(caller.user, token)

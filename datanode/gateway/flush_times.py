@@ -17,7 +17,7 @@ from peacefs.protocol.limits import (
 )
 
 
-class Step(Enum):
+class FlushStep(Enum):
     """A step that is due."""
 
     SHOW = "have the name appear"
@@ -80,7 +80,7 @@ class FlushTimes:
         """Return whether a long part that comes without a pause is to be flushed at the end of its chunk."""
         return self._has_lease and now_s - self._flushed_s >= upload_age_s_max
 
-    def due(self, now_s: float, *, is_long: bool) -> Step | None:
+    def due(self, now_s: float, *, is_long: bool) -> FlushStep | None:
         """Return the step to take now. A long part is written while it comes, and flushed only in a pause."""
         steps = self._times(is_long=is_long)
         return next((step for step, at_s in steps if now_s >= max(at_s, self._not_before_s)), None)
@@ -89,11 +89,11 @@ class FlushTimes:
         """Return when a step is due at the earliest, as things stand."""
         return max(min(at_s for _, at_s in self._times(is_long=is_long)), self._not_before_s)
 
-    def _times(self, *, is_long: bool) -> list[tuple[Step, float]]:
+    def _times(self, *, is_long: bool) -> list[tuple[FlushStep, float]]:
         if not self._has_lease:
-            return [(Step.SHOW, self._began_s + self._pause_s if self.may_appear else inf)]
+            return [(FlushStep.SHOW, self._began_s + self._pause_s if self.may_appear else inf)]
         flush_s = self._flushed_s + upload_token_renewal_s
         if self._oldest_s is not None:
             oldest_s = inf if is_long else self._oldest_s + upload_age_s_max
             flush_s = min(flush_s, self._last_s + self._pause_s, oldest_s)
-        return [(Step.FLUSH, flush_s), (Step.RENEW, self._renewed_s + lease_renewal_s)]
+        return [(FlushStep.FLUSH, flush_s), (FlushStep.RENEW, self._renewed_s + lease_renewal_s)]

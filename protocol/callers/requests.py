@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peacefs.protocol.asgi import Scope, header
 from peacefs.protocol.errors import Unauthenticated
-from peacefs.protocol.webhdfs.query import Query, is_webhdfs
+from peacefs.protocol.webhdfs.query import RequestQuery, is_webhdfs
 
 from .caller import Via
 
@@ -36,4 +36,4 @@ def delegation_of(scope: Scope) -> str | None:
     """Return the delegation token in a query. Raises BadRequest."""
     if b"delegation" not in scope["query_string"].lower():
         return None
-    return Query(scope["query_string"]).text("delegation")
+    return RequestQuery(scope["query_string"]).text("delegation")

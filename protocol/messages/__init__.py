@@ -97,7 +97,6 @@ from .grants import (
 )
 from .handshake import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
 from .names import (
-    Changed,
     ChangeOwner,
     ChangePermission,
     ChangeQuota,
@@ -119,6 +118,7 @@ from .names import (
     Mkdirs,
     NameCall,
     NameChange,
+    NameChanged,
     NameStatus,
     OpenForAppend,
     QuotaSums,
@@ -133,7 +133,7 @@ from .names import (
     SwitchSnapshots,
     TakeSnapshot,
     TreeSums,
-    TruncateFile,
+    TruncatePath,
     XAttrs,
 )
 from .reads import ReadsScheduled, StateReads
@@ -157,7 +157,6 @@ __all__ = [
     "ChangeQuota",
     "ChangeReplication",
     "ChangeTimes",
-    "Changed",
     "ChunkLayout",
     "CompleteFile",
     "Completed",
@@ -201,6 +200,7 @@ __all__ = [
     "Mkdirs",
     "NameCall",
     "NameChange",
+    "NameChanged",
     "NameStatus",
     "OpenFile",
     "OpenForAppend",
@@ -247,7 +247,7 @@ __all__ = [
     "TakeSnapshot",
     "Target",
     "TreeSums",
-    "TruncateFile",
+    "TruncatePath",
     "Trust",
     "TrustedKey",
     "UploadsFlushed",
@@ -331,7 +331,7 @@ AnyMessage = (
     | XAttrs
     | GetServerSettings
     | ServerSettings
-    | Changed
+    | NameChanged
     | Mkdirs
     | RenamePath
     | ExchangePaths
@@ -344,7 +344,7 @@ AnyMessage = (
     | ChangeQuota
     | SetXAttr
     | RemoveXAttr
-    | TruncateFile
+    | TruncatePath
     | ConcatFiles
     | OpenForAppend
     | RecoverLease

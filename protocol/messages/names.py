@@ -116,7 +116,7 @@ class ServerSettings(Message, frozen=True):
 # -- changing ----------------------------------------------------------------------------------------
 
 
-class Changed(Message, frozen=True):
+class NameChanged(Message, frozen=True):
     """The change is durable. `done` is False where there was nothing to do, as HDFS says it."""
 
     done: bool = True
@@ -201,7 +201,7 @@ class RemoveXAttr(NameChange, frozen=True):
     name: str
 
 
-class TruncateFile(NameChange, frozen=True):
+class TruncatePath(NameChange, frozen=True):
     """Leave a file its first `length` bytes."""
 
     length: int

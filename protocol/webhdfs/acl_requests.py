@@ -8,7 +8,7 @@ from typing import Final
 
 from peacefs.protocol.values.acl_entries import AclEntry, parse_acl
 
-from .query import Query
+from .query import RequestQuery
 from .request import Reader, Request, plain
 
 
@@ -24,7 +24,7 @@ class ModifyAclEntries(Request):
     entries: tuple[AclEntry, ...]
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> ModifyAclEntries:
+    def read(cls, path: str, user: str, query: RequestQuery) -> ModifyAclEntries:
         return cls(path, user, tuple(parse_acl(query.required("aclspec"))))
 
 
@@ -35,7 +35,7 @@ class RemoveAclEntries(Request):
     entries: tuple[AclEntry, ...]
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> RemoveAclEntries:
+    def read(cls, path: str, user: str, query: RequestQuery) -> RemoveAclEntries:
         return cls(path, user, tuple(parse_acl(query.required("aclspec"), with_permissions=False)))
 
 
@@ -56,7 +56,7 @@ class SetAcl(Request):
     entries: tuple[AclEntry, ...]
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> SetAcl:
+    def read(cls, path: str, user: str, query: RequestQuery) -> SetAcl:
         return cls(path, user, tuple(parse_acl(query.text("aclspec") or "")))
 
 

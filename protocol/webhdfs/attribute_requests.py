@@ -9,7 +9,7 @@ from typing import Final
 from peacefs.protocol.errors import PathError
 from peacefs.protocol.values.attribute_values import Encoding, decode
 
-from .query import Query, invalid
+from .query import RequestQuery, invalid
 from .request import Reader, Request, plain
 
 _FLAGS: Final = frozenset({"CREATE", "REPLACE"})
@@ -23,7 +23,7 @@ class GetAttributes(Request):
     encoding: Encoding
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> GetAttributes:
+    def read(cls, path: str, user: str, query: RequestQuery) -> GetAttributes:
         wanted = query.text("encoding") or "text"
         try:
             encoding = Encoding(wanted.lower())
@@ -47,7 +47,7 @@ class SetAttribute(Request):
     flags: frozenset[str]
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> SetAttribute:
+    def read(cls, path: str, user: str, query: RequestQuery) -> SetAttribute:
         flags = frozenset(flag.strip().upper() for flag in query.names("flag"))
         if unknown := flags - _FLAGS:
             raise invalid("flag", f"No enum constant org.apache.hadoop.fs.XAttrSetFlag.{min(unknown)}")
@@ -66,7 +66,7 @@ class RemoveAttribute(Request):
     name: str
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> RemoveAttribute:
+    def read(cls, path: str, user: str, query: RequestQuery) -> RemoveAttribute:
         return cls(path, user, query.required("xattr.name"))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .query import Query
+from .query import RequestQuery
 from .request import Request
 
 
@@ -15,7 +15,7 @@ class GetDelegationToken(Request):
     renewer: str
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> GetDelegationToken:
+    def read(cls, path: str, user: str, query: RequestQuery) -> GetDelegationToken:
         return cls(path, user, query.text("renewer") or "")
 
 
@@ -26,7 +26,7 @@ class RenewDelegationToken(Request):
     token: str
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> RenewDelegationToken:
+    def read(cls, path: str, user: str, query: RequestQuery) -> RenewDelegationToken:
         return cls(path, user, query.required("token"))
 
 
@@ -37,5 +37,5 @@ class CancelDelegationToken(Request):
     token: str
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> CancelDelegationToken:
+    def read(cls, path: str, user: str, query: RequestQuery) -> CancelDelegationToken:
         return cls(path, user, query.required("token"))

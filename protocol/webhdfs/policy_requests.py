@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 from peacefs.protocol.errors import Unsupported
 
-from .query import Query
+from .query import RequestQuery
 from .request import Reader, Request, plain
 
 
@@ -33,7 +33,7 @@ class SetStoragePolicy(Request):
     policy: str
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> SetStoragePolicy:
+    def read(cls, path: str, user: str, query: RequestQuery) -> SetStoragePolicy:
         return cls(path, user, query.required("storagepolicy"))
 
 
@@ -62,19 +62,19 @@ class UnsetErasureCodingPolicy(Request):
     """UNSETECPOLICY"""
 
 
-def _refuse_storage_types(_path: str, _user: str, _query: Query) -> NoReturn:
+def _refuse_storage_types(_path: str, _user: str, _query: RequestQuery) -> NoReturn:
     raise Unsupported(
         "SETQUOTABYSTORAGETYPE is not supported: all storage is of one type here; set a quota of bytes with "
         "op=SETQUOTA&storagespacequota=..."
     )
 
 
-def _refuse_erasure_coding(_path: str, _user: str, query: Query) -> NoReturn:
+def _refuse_erasure_coding(_path: str, _user: str, query: RequestQuery) -> NoReturn:
     named = f"the erasure coding policy {query.required('ecpolicy')} is"
     raise Unsupported(f"{named} not supported: files are replicated here; set their number with op=SETREPLICATION")
 
 
-def _refuse_links(_path: str, _user: str, _query: Query) -> NoReturn:
+def _refuse_links(_path: str, _user: str, _query: RequestQuery) -> NoReturn:
     # HDFS's words while `dfs.namenode.support.allow.symlinks` is off, as it is in all its releases.
     raise Unsupported("Symlinks not supported")
 

@@ -50,7 +50,7 @@ def invalid(name: str, why: str) -> BadRequest:
     return BadRequest(f'Invalid value for webhdfs parameter "{name}": {why}')
 
 
-class Query:
+class RequestQuery:
     """The parameters of a request. Names are case-insensitive; of a repeated one the first counts, as in HDFS.
 
     An empty value is an absent one. Every getter raises BadRequest for a value that is not of its type.
@@ -134,7 +134,7 @@ class Query:
         return user
 
 
-def find_operation(method: str, query: Query, known: Mapping[str, Mapping[str, T]]) -> T:
+def find_operation(method: str, query: RequestQuery, known: Mapping[str, Mapping[str, T]]) -> T:
     """Return the entry of `known` for the operation that a query names, by HTTP method and name.
 
     Raises BadRequest for a name that HDFS does not have or has for another method.

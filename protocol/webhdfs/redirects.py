@@ -18,7 +18,7 @@ from peacefs.protocol.asgi import Scope
 from peacefs.protocol.errors import PathLimitExceeded
 from peacefs.protocol.limits import checksum_block_bytes, http_url_bytes_max
 
-from .query import PREFIX, Query, find_operation, invalid, path_of
+from .query import PREFIX, RequestQuery, find_operation, invalid, path_of
 
 _NAMENODE = re.compile(r"[A-Za-z0-9.:\[\]_-]*")
 
@@ -42,7 +42,7 @@ class WriteFile:
         return f"op=CREATE&token={self.token}&first={self.first}{namenode}"
 
     @classmethod
-    def read(cls, path: str, query: Query) -> WriteFile:
+    def read(cls, path: str, query: RequestQuery) -> WriteFile:
         first, namenode = query.required("first"), query.text("namenoderpcaddress") or ""
         if not _NAMENODE.fullmatch(namenode):
             raise invalid("namenoderpcaddress", "it is not host:port")
@@ -61,7 +61,7 @@ class ExtendFile:
         return f"op=APPEND&token={self.token}"
 
     @classmethod
-    def read(cls, path: str, query: Query) -> ExtendFile:
+    def read(cls, path: str, query: RequestQuery) -> ExtendFile:
         return cls(path, query.required("token"))
 
 
@@ -80,7 +80,7 @@ class ReadFile:
         return f"op=OPEN&token={self.token}&offset={self.offset}{length}"
 
     @classmethod
-    def read(cls, path: str, query: Query) -> ReadFile:
+    def read(cls, path: str, query: RequestQuery) -> ReadFile:
         length = query.integer("length", -1, 0)
         offset = query.integer("offset", 0, 0)
         return cls(path, query.required("token"), offset, None if length < 0 else length)
@@ -99,7 +99,7 @@ class SumFile:
         return f"op=GETFILECHECKSUM&token={self.token}&blocksize={self.block_bytes}"
 
     @classmethod
-    def read(cls, path: str, query: Query) -> SumFile:
+    def read(cls, path: str, query: RequestQuery) -> SumFile:
         block_bytes = query.integer("blocksize", 0, 0)
         if not block_bytes or block_bytes % checksum_block_bytes:
             raise invalid("blocksize", "it is not what the coordinator wrote")
@@ -116,7 +116,7 @@ _OPERATIONS: Final[Mapping[str, Mapping[str, type[Wanted]]]] = {
 
 def parse_redirected(scope: Scope) -> Wanted:
     """Parse the second request of a redirected operation. Raises BadRequest or Unsupported, and nothing else."""
-    query = Query(scope["query_string"])
+    query = RequestQuery(scope["query_string"])
     return find_operation(scope["method"], query, _OPERATIONS).read(path_of(scope), query)
 
 

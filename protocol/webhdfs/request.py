@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from peacefs.protocol.asgi import Scope
 from peacefs.protocol.callers.caller import Via, caller_of, effective_user_of
 
-from .query import Query
+from .query import RequestQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Request:
 
 
 #: Makes the request of an operation from its path, who asks, and its parameters.
-Reader = Callable[[str, str, Query], Request]
+Reader = Callable[[str, str, RequestQuery], Request]
 
 
 def plain(kind: type[Request]) -> Reader:
@@ -32,7 +32,7 @@ def plain(kind: type[Request]) -> Reader:
     return lambda path, user, _query: kind(path, user)
 
 
-def asker(scope: Scope, query: Query) -> str:
+def asker(scope: Scope, query: RequestQuery) -> str:
     """Return in whose name a request is to be carried out. Raises AccessDenied, BadRequest.
 
     An authenticated caller is who its credential says: Hadoop's client sends the name of its machine's user, too,

@@ -22,7 +22,7 @@ from .acl_requests import ACL_OPERATIONS
 from .attribute_requests import ATTRIBUTE_OPERATIONS
 from .delegation_requests import CancelDelegationToken, GetDelegationToken, RenewDelegationToken
 from .policy_requests import POLICY_OPERATIONS
-from .query import Query, find_operation, invalid, path_of
+from .query import RequestQuery, find_operation, invalid, path_of
 from .request import Reader, Request, asker, plain
 from .snapshot_requests import SNAPSHOT_OPERATIONS
 
@@ -61,7 +61,7 @@ class ListStatusBatch(Request):
     start_after: str | None
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> ListStatusBatch:
+    def read(cls, path: str, user: str, query: RequestQuery) -> ListStatusBatch:
         return cls(path, user, query.text("startafter"))
 
 
@@ -83,7 +83,7 @@ class GetBlockLocations(Request):
     length: int
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> GetBlockLocations:
+    def read(cls, path: str, user: str, query: RequestQuery) -> GetBlockLocations:
         return cls(path, user, query.integer("offset", 0, 0), query.integer("length", 2**63 - 1, 0))
 
 
@@ -119,7 +119,7 @@ class GetTrashRoots(Request):
     all_users: bool
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> GetTrashRoots:
+    def read(cls, path: str, user: str, query: RequestQuery) -> GetTrashRoots:
         return cls(path, user, query.boolean("allusers", False))
 
 
@@ -130,7 +130,7 @@ class CheckAccess(Request):
     action: str
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> CheckAccess:
+    def read(cls, path: str, user: str, query: RequestQuery) -> CheckAccess:
         action = query.required("fsaction")
         if not _FS_ACTION.fullmatch(action):
             raise invalid("fsaction", f'"{action}" is not like r-x')
@@ -156,7 +156,7 @@ class Open(Redirected):
     length: int | None
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> Open:
+    def read(cls, path: str, user: str, query: RequestQuery) -> Open:
         length = query.integer("length", -1, 0)
         return cls(path, user, *_redirection(query), query.integer("offset", 0, 0), None if length < 0 else length)
 
@@ -166,7 +166,7 @@ class GetChecksum(Redirected):
     """GETFILECHECKSUM"""
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> GetChecksum:
+    def read(cls, path: str, user: str, query: RequestQuery) -> GetChecksum:
         return cls(path, user, *_redirection(query))
 
 
@@ -177,7 +177,7 @@ class Create(Redirected):
     file: NewFile
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> Create:
+    def read(cls, path: str, user: str, query: RequestQuery) -> Create:
         flags = frozenset(flag.strip().upper() for flag in query.names("createflag"))
         for unknown in sorted(flag for flag in flags if not _CREATE_FLAG.fullmatch(flag)):
             raise invalid("createflag", f"No enum constant org.apache.hadoop.fs.CreateFlag.{unknown}")
@@ -201,7 +201,7 @@ class Append(Redirected):
     """APPEND"""
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> Append:
+    def read(cls, path: str, user: str, query: RequestQuery) -> Append:
         return cls(path, user, *_redirection(query))
 
 
@@ -212,7 +212,7 @@ class Truncate(Request):
     length: int
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> Truncate:
+    def read(cls, path: str, user: str, query: RequestQuery) -> Truncate:
         query.required("newlength")
         return cls(path, user, query.integer("newlength", 0, 0))
 
@@ -224,7 +224,7 @@ class Concatenate(Request):
     sources: tuple[str, ...]
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> Concatenate:
+    def read(cls, path: str, user: str, query: RequestQuery) -> Concatenate:
         return cls(path, user, query.sequence("sources"))
 
 
@@ -236,7 +236,7 @@ class MakeDirectories(Request):
     unmasked: int | None = None
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> MakeDirectories:
+    def read(cls, path: str, user: str, query: RequestQuery) -> MakeDirectories:
         return cls(path, user, query.permission("permission", _DIRECTORY_PERMISSION), _unmasked(query))
 
 
@@ -251,7 +251,7 @@ class Rename(Request):
     options: frozenset[str]
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> Rename:
+    def read(cls, path: str, user: str, query: RequestQuery) -> Rename:
         options = frozenset(option.strip().upper() for option in query.names("renameoptions"))
         if unknown := options - {"NONE", "OVERWRITE", "TO_TRASH"}:
             constant = f"org.apache.hadoop.fs.Options.Rename.{min(unknown)}"
@@ -266,7 +266,7 @@ class Delete(Request):
     recursive: bool
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> Delete:
+    def read(cls, path: str, user: str, query: RequestQuery) -> Delete:
         return cls(path, user, query.boolean("recursive", False))
 
 
@@ -278,7 +278,7 @@ class SetTimes(Request):
     accessed_ms: int | None
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> SetTimes:
+    def read(cls, path: str, user: str, query: RequestQuery) -> SetTimes:
         modified, accessed = (query.integer(name, -1, -1) for name in ("modificationtime", "accesstime"))
         return cls(path, user, None if modified < 0 else modified, None if accessed < 0 else accessed)
 
@@ -290,7 +290,7 @@ class SetPermission(Request):
     permission: int
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> SetPermission:
+    def read(cls, path: str, user: str, query: RequestQuery) -> SetPermission:
         return cls(path, user, query.permission("permission", _DIRECTORY_PERMISSION))
 
 
@@ -302,7 +302,7 @@ class SetOwner(Request):
     group: str | None
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> SetOwner:
+    def read(cls, path: str, user: str, query: RequestQuery) -> SetOwner:
         owner, group = query.text("owner"), query.text("group")
         if owner is None and group is None:
             raise BadRequest("Both owner and group are empty.")
@@ -319,7 +319,7 @@ class SetReplication(Request):
     replication: int
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> SetReplication:
+    def read(cls, path: str, user: str, query: RequestQuery) -> SetReplication:
         return cls(path, user, query.integer("replication", replication_default, 1))
 
 
@@ -331,7 +331,7 @@ class SetQuota(Request):
     space: int | None
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> SetQuota:
+    def read(cls, path: str, user: str, query: RequestQuery) -> SetQuota:
         names, space = (
             None if value == _QUOTA_UNCHANGED else value
             for value in (
@@ -341,13 +341,13 @@ class SetQuota(Request):
         return cls(path, user, names, space)
 
 
-def _unmasked(query: Query) -> int | None:
+def _unmasked(query: RequestQuery) -> int | None:
     """The permission before the client's own mask, which counts where a default ACL is inherited."""
     said = query.permission("unmaskedpermission", -1)
     return None if said < 0 else said
 
 
-def _redirection(query: Query) -> tuple[frozenset[str], bool]:
+def _redirection(query: RequestQuery) -> tuple[frozenset[str], bool]:
     return query.names("excludedatanodes"), query.boolean("noredirect", False)
 
 
@@ -408,7 +408,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
 
 def parse_request(scope: Scope) -> Request:
     """Parse an HTTP request into an operation. Raises BadRequest, Unsupported or AccessDenied, nothing else."""
-    query = Query(scope["query_string"])
+    query = RequestQuery(scope["query_string"])
     read = find_operation(scope["method"], query, OPERATIONS)
     request = read(path_of(scope), asker(scope, query), query)
     request_id = query.text("requestid")

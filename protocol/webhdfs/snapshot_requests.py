@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .query import Query
+from .query import RequestQuery
 from .request import Reader, Request, plain
 
 
@@ -27,7 +27,7 @@ class CreateSnapshot(Request):
     name: str | None
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> CreateSnapshot:
+    def read(cls, path: str, user: str, query: RequestQuery) -> CreateSnapshot:
         return cls(path, user, query.text("snapshotname"))
 
 
@@ -38,7 +38,7 @@ class DeleteSnapshot(Request):
     name: str
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> DeleteSnapshot:
+    def read(cls, path: str, user: str, query: RequestQuery) -> DeleteSnapshot:
         return cls(path, user, query.required("snapshotname"))
 
 
@@ -50,7 +50,7 @@ class RenameSnapshot(Request):
     new_name: str
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> RenameSnapshot:
+    def read(cls, path: str, user: str, query: RequestQuery) -> RenameSnapshot:
         return cls(path, user, query.required("oldsnapshotname"), query.required("snapshotname"))
 
 
@@ -62,7 +62,7 @@ class GetSnapshotDiff(Request):
     newer: str
 
     @classmethod
-    def read(cls, path: str, user: str, query: Query) -> GetSnapshotDiff:
+    def read(cls, path: str, user: str, query: RequestQuery) -> GetSnapshotDiff:
         return cls(path, user, query.text("oldsnapshotname") or "", query.text("snapshotname") or "")
 
 

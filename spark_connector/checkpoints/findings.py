@@ -40,7 +40,7 @@ class Note(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Repair(msgspec.Struct, frozen=True):
+class CheckpointRepair(msgspec.Struct, frozen=True):
     """The files whose removal makes a query start, by their paths relative to the root, and what then happens.
 
     `repeats`: the batch that is given to the sink again, as it was. `plans_anew`: the batch whose plan goes.
@@ -74,7 +74,7 @@ class Verdict(msgspec.Struct, frozen=True):
     bytes_read: int
     findings: list[CheckpointFinding]
     notes: list[Note] = []
-    repair: Repair | None = None
+    repair: CheckpointRepair | None = None
 
 
 def damage(path: str, error: CheckpointDamaged, *, stops: bool = True) -> CheckpointFinding:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from peacefs.protocol.errors import BadRequest
 
 from .catalogue import read_layout
-from .findings import Repair
+from .findings import CheckpointRepair
 from .inspection import Inspection
 from .layout import CheckpointLayout
 from .repairs import find_repair
@@ -26,7 +26,7 @@ class Repaired:
     """The repair that was made, and the directory with what was removed."""
 
     root: str
-    repair: Repair
+    repair: CheckpointRepair
     kept: str
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from peacefs.protocol.errors import CheckpointDamaged
 
-from .findings import CheckpointFinding, Fault, Repair
+from .findings import CheckpointFinding, CheckpointRepair, Fault
 from .inspection import Inspection
 from .judge import BatchVerifier
 from .layout import COMMITS, OFFSETS, CheckpointLayout, arrange
@@ -26,7 +26,7 @@ _SCHEMA = "/_metadata/schema"
 _SNAPSHOTS = (".zip", ".snapshot")
 
 
-def find_repair(inspection: Inspection) -> Repair | None:
+def find_repair(inspection: Inspection) -> CheckpointRepair | None:
     """None where a query would start, nothing that is known here helps, or a newer Spark may know better."""
     judge = BatchVerifier(inspection)
     stops = [finding for finding in judge.restart().findings if finding.stops]
@@ -38,7 +38,7 @@ def find_repair(inspection: Inspection) -> Repair | None:
         reduced = without(inspection.layout, candidate.remove)
         trial = BatchVerifier(inspection.of(reduced))
         if reduced.is_checkpoint and not trial.restart().stops:
-            return Repair(
+            return CheckpointRepair(
                 candidate.remove,
                 candidate.reason,
                 trial.goes_on_with(),
@@ -56,30 +56,32 @@ def without(layout: CheckpointLayout, paths: list[str]) -> CheckpointLayout:
     return reduced
 
 
-def _candidates(inspection: Inspection, findings: list[CheckpointFinding]) -> Iterator[Repair]:
+def _candidates(inspection: Inspection, findings: list[CheckpointFinding]) -> Iterator[CheckpointRepair]:
     layout = inspection.layout
     planned, committed = max(layout.offsets, default=-1), max(layout.commits, default=-1)
     free, reasons = _free(inspection, [finding for finding in findings if finding.fault is Fault.DAMAGED])
-    yield Repair(free, "; ".join(reasons), 0)
+    yield CheckpointRepair(free, "; ".join(reasons), 0)
     if committed < 0:
         plan = [f"{OFFSETS}/{planned}", *_entries_beyond(inspection, None)] if planned == 0 else []
-        yield Repair(_joined(free, plan), "no batch was done: the query begins anew", 0, plans_anew=planned)
+        yield CheckpointRepair(
+            _joined(free, plan), "no batch was done: the query begins anew", 0, plans_anew=planned
+        )
         return
     commit = [f"{COMMITS}/{committed}"]
     repeated = f"batch {committed} is repeated with the rows that it had"
     if planned == committed:
-        yield Repair(_joined(free, commit), repeated, 0, repeats=committed)
+        yield CheckpointRepair(_joined(free, commit), repeated, 0, repeats=committed)
         return
     if not _readable(inspection, committed):
         return
     plan = [f"{OFFSETS}/{planned}", *_entries_beyond(inspection, committed)] if planned == committed + 1 else []
     anew = f"batch {planned}, which was not done, is planned anew"
     if plan:
-        yield Repair(_joined(free, plan), anew, 0, plans_anew=planned)
-    yield Repair(_joined(free, commit), "Spark does without it", 0)
+        yield CheckpointRepair(_joined(free, plan), anew, 0, plans_anew=planned)
+    yield CheckpointRepair(_joined(free, commit), "Spark does without it", 0)
     if plan:
         both = f"{repeated}, and {anew}"
-        yield Repair(_joined(free, plan, commit), both, 0, repeats=committed, plans_anew=planned)
+        yield CheckpointRepair(_joined(free, plan, commit), both, 0, repeats=committed, plans_anew=planned)
 
 
 def _free(inspection: Inspection, damaged: list[CheckpointFinding]) -> tuple[list[str], list[str]]:

@@ -106,7 +106,7 @@ def _cut_back(
         removed = _prepare(files, PeaceTree(files), layout, request, cut, staged)
         (_, staging), *sinks = staged
         _exchange(files, [(location, staging), *sinks])
-    except _Unknown as unknown:
+    except _Unjudged as unknown:
         # The staged tree may be what was there before: it stays.
         raise unknown.error from None
     except BaseException:
@@ -119,7 +119,7 @@ def _cut_back(
     return [_keep(files, pair, request.batch) for pair in staged], removed
 
 
-class _Unknown(Exception):
+class _Unjudged(Exception):
     """The exchange was asked for, and whether it was done is not known."""
 
     def __init__(self, error: PeacefsError) -> None:
@@ -133,7 +133,7 @@ def _exchange(files: PeaceFileSystem, staged: list[tuple[str, str]]) -> None:
     except (PathError, AccessDenied, BadRequest, RunSuperseded):
         raise
     except PeacefsError as error:
-        raise _Unknown(error) from error
+        raise _Unjudged(error) from error
 
 
 def _prepare(

@@ -41,7 +41,7 @@ class RecordedUnit(msgspec.Struct, frozen=True):
     recorded_ms: int = 0
 
 
-class QueryRecord(msgspec.Struct, frozen=True):
+class RecordedQuery(msgspec.Struct, frozen=True):
     """`query.json`."""
 
     format: int
@@ -120,11 +120,11 @@ def verify_units(tree: FileTree, root: str) -> list[UnitVerdict]:
 # -- what is there ------------------------------------------------------------------------------------
 
 
-def _record(tree: FileTree, root: str) -> QueryRecord | None:
+def _record(tree: FileTree, root: str) -> RecordedQuery | None:
     path = posixpath.join(root, RECORD)
     try:
         with tree.open(path) as source:
-            record = msgspec.json.decode(source.read(), type=QueryRecord)
+            record = msgspec.json.decode(source.read(), type=RecordedQuery)
     except FileNotFound:
         return None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -134,7 +134,7 @@ def _record(tree: FileTree, root: str) -> QueryRecord | None:
     return record
 
 
-def _stored(tree: FileTree, root: str, record: QueryRecord | None) -> Iterator[tuple[str, list[int]]]:
+def _stored(tree: FileTree, root: str, record: RecordedQuery | None) -> Iterator[tuple[str, list[int]]]:
     """Yield units with the numbers of the checkpoints that are there, ascending."""
     found: dict[str, list[int]] = {unit: [] for unit in record.units} if record else {}
     for entry in tree.entries(root):
@@ -145,7 +145,7 @@ def _stored(tree: FileTree, root: str, record: QueryRecord | None) -> Iterator[t
         yield unit, sorted(found[unit])
 
 
-def _begins_with(unit: str, sequences: list[int], record: QueryRecord | None) -> int | None:
+def _begins_with(unit: str, sequences: list[int], record: RecordedQuery | None) -> int | None:
     """Return the checkpoint that a unit would begin with; None if that is with nothing."""
     if record is not None:
         return record.units[unit].sequence if unit in record.units else None
@@ -162,7 +162,7 @@ def _directory(tree: FileTree, root: str, unit: str, sequence: int) -> str:
 
 
 def _summary(
-    tree: FileTree, root: str, unit: str, sequences: list[int], record: QueryRecord | None
+    tree: FileTree, root: str, unit: str, sequences: list[int], record: RecordedQuery | None
 ) -> UnitSummary:
     sequence = _begins_with(unit, sequences, record)
     index, entries = None, list[Entry]()
@@ -196,7 +196,7 @@ def _summary(
 
 
 def _verdict(
-    tree: FileTree, root: str, unit: str, sequences: list[int], record: QueryRecord | None
+    tree: FileTree, root: str, unit: str, sequences: list[int], record: RecordedQuery | None
 ) -> UnitVerdict:
     wanted = _begins_with(unit, sequences, record)
     if wanted is None:

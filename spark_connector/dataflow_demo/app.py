@@ -76,7 +76,7 @@ def run_demo(options: Options) -> int:
     java = find_java()
     screen = Screen(console, options.lines)
     with _workplace(options) as directory, screen.shown():
-        report = _Demo(options, directory, choose_input(options.input, directory), java, screen).run()
+        report = _DataflowDemo(options, directory, choose_input(options.input, directory), java, screen).run()
         if options.keep:
             screen.step("kept", str(directory))
     if options.json:
@@ -107,22 +107,22 @@ def _workplace(options: Options) -> Iterator[Path]:
 class _Seen:
     """The events so far."""
 
-    begun: news.Begun | None = None
+    begun: news.RunBegun | None = None
     killed_s: float = 0.0
     killed_executor: int = 0
     detected_s: float = 0.0
     killed_datanode: str = ""
-    recovered: news.Recovered | None = None
+    recovered: news.RecoverySeen | None = None
     again_s: float = 0.0
-    done: news.Done | None = None
-    batch: news.Batch | None = None
+    done: news.RunDone | None = None
+    batch: news.BatchRows | None = None
 
     def __post_init__(self) -> None:
         self.delivered: list[news.Delivered] = []
         self.checkpoints: list[news.Checkpointed] = []
 
 
-class _Demo:
+class _DataflowDemo:
     def __init__(
         self, options: Options, directory: Path, log: DemoInput, java: JavaRuntime, screen: Screen
     ) -> None:
@@ -157,7 +157,7 @@ class _Demo:
     def _take(self, said: news.News, cluster: LocalCluster) -> None:
         seen, step = self._seen, self._screen.step
         match said:
-            case news.Begun():
+            case news.RunBegun():
                 seen.begun = said
                 step("query", f"units on executors {', '.join(map(str, said.executors.values()))}")
             case news.Progress(_, lines):
@@ -166,7 +166,7 @@ class _Demo:
             case news.Lost(at_s, node) if seen.killed_s and not seen.detected_s:
                 seen.detected_s = at_s
                 step("", f"{node} is noticed to be gone after {(at_s - seen.killed_s) * 1000:.0f} ms")
-            case news.Recovered() if seen.killed_s and (seen.recovered is None or said.unit == WINDOWS):
+            case news.RecoverySeen() if seen.killed_s and (seen.recovered is None or said.unit == WINDOWS):
                 seen.recovered = said
                 step("", f"unit {said.unit} goes on elsewhere: loaded in {said.load_s * 1000:.0f} ms")
             case news.Checkpointed():
@@ -176,11 +176,11 @@ class _Demo:
                 if seen.detected_s and not seen.again_s and said.at_s > seen.detected_s:
                     seen.again_s = said.at_s
                     step("", f"rows come again {(said.at_s - seen.killed_s) * 1000:.0f} ms after the kill")
-            case news.Done(_, lines, rows):
+            case news.RunDone(_, lines, rows):
                 seen.done = said
                 self._screen.lines(lines)
                 step("done", f"{len(rows):,} rows; Spark counts all lines at once")
-            case news.Batch():
+            case news.BatchRows():
                 seen.batch = said
 
     def _kill_when_due(self, lines: int, cluster: LocalCluster) -> None:

@@ -69,9 +69,9 @@ class Driver:
             begun.set()
             self._watch(run)
         checkpoints.close()
-        self._say(news.Done(monotonic(), self._feed.offered, self._streamed))
+        self._say(news.RunDone(monotonic(), self._feed.offered, self._streamed))
         found = batch_rows(self._session, f"file://{self._input}", self._years, plan.size_s, plan.every_s)
-        self._say(news.Batch(found))
+        self._say(news.BatchRows(found))
 
     def _await_units(self, run: EdgeRun) -> None:
         units = ("lines", WINDOWS, "news")
@@ -80,7 +80,7 @@ class Driver:
             waiting.wait(0.05)
         found = {unit: str(run.session_of(unit)) for unit in units}
         executors = {unit: executor_of(int(session.partition("-")[0])) for unit, session in found.items()}
-        self._say(news.Begun(monotonic(), executors))
+        self._say(news.RunBegun(monotonic(), executors))
 
     def _watch(self, run: EdgeRun) -> None:
         while True:
@@ -119,8 +119,8 @@ class Driver:
                         cost.stored_us / 1000,
                     )
                 )
-            case run_events.Recovered(unit, _, load_s, replay_s):
-                self._say(news.Recovered(at_s, unit, load_s, replay_s))
+            case run_events.RecoveryMeasured(unit, _, load_s, replay_s):
+                self._say(news.RecoverySeen(at_s, unit, load_s, replay_s))
 
     def _say(self, what: news.News) -> None:
         with self._lock:

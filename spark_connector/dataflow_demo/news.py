@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Begun(msgspec.Struct, frozen=True, tag="begun"):
+class RunBegun(msgspec.Struct, frozen=True, tag="begun"):
     """All units run; `executors` are the processes of the executors by unit."""
 
     at_s: float
@@ -32,7 +32,7 @@ class Checkpointed(msgspec.Struct, frozen=True, tag="checkpoint"):
     stored_ms: float
 
 
-class Recovered(msgspec.Struct, frozen=True, tag="recovered"):
+class RecoverySeen(msgspec.Struct, frozen=True, tag="recovered"):
     at_s: float
     unit: str
     load_s: float
@@ -48,17 +48,17 @@ class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
     rows: int
 
 
-class Done(msgspec.Struct, frozen=True, tag="done"):
+class RunDone(msgspec.Struct, frozen=True, tag="done"):
     at_s: float
     lines: int
     streamed: list[tuple[int, str, int]]
 
 
-class Batch(msgspec.Struct, frozen=True, tag="batch"):
+class BatchRows(msgspec.Struct, frozen=True, tag="batch"):
     rows: list[tuple[int, str, int]]
 
 
-News = Begun | Progress | Lost | Checkpointed | Recovered | Delivered | Done | Batch
+News = RunBegun | Progress | Lost | Checkpointed | RecoverySeen | Delivered | RunDone | BatchRows
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(News).decode
 

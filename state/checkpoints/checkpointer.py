@@ -28,7 +28,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.state.pages.frames import FrameNumbers
 from peacefs.state.pages.manager import PageManager
-from peacefs.state.pages.snapshot import Snapshot
+from peacefs.state.pages.snapshot import PageSnapshot
 
 from . import index as indexes
 from .loader import Loaded, Loader
@@ -157,7 +157,7 @@ class Checkpointer:
     def _write(
         self,
         running: RunningCheckpoint,
-        snapshot: Snapshot,
+        snapshot: PageSnapshot,
         source: int | None,
         stored_counts: dict[int, int],
         given_up: PendingWrite | None,
@@ -212,7 +212,7 @@ class Checkpointer:
                     name = f"checkpoint {running.sequence} of {self._unit}"
                     raise CheckpointCancelled(f"{name} was cancelled: its turn is {away_s:.1f} s away") from None
 
-    def _sums(self, runs: list[tuple[int, int]], snapshot: Snapshot) -> NDArray[np.uint32]:
+    def _sums(self, runs: list[tuple[int, int]], snapshot: PageSnapshot) -> NDArray[np.uint32]:
         size = snapshot.page_bytes
         found = np.empty(len(snapshot.frames), np.uint32)
         at = 0
@@ -237,15 +237,15 @@ class Checkpointer:
 
     # -- what the thread that writes posts, and the owner's thread then does -------------------------
 
-    def _written(self, snapshot: Snapshot, begin: int, end: int) -> None:
+    def _written(self, snapshot: PageSnapshot, begin: int, end: int) -> None:
         size = snapshot.page_bytes
         self._post(lambda: self._pages.written(snapshot, -(-begin // size), end // size))
 
-    def _published(self, snapshot: Snapshot, sums: NDArray[np.uint32], counts: dict[int, int]) -> None:
+    def _published(self, snapshot: PageSnapshot, sums: NDArray[np.uint32], counts: dict[int, int]) -> None:
         self._pages.published(snapshot, sums)
         self._last, self._stored_counts, self._running = snapshot.sequence, counts, None
 
-    def _failed(self, snapshot: Snapshot, waiting: PendingWrite | None) -> None:
+    def _failed(self, snapshot: PageSnapshot, waiting: PendingWrite | None) -> None:
         self._pages.cancelled(snapshot)
         self._running, self._given_up = None, waiting
 

@@ -48,7 +48,9 @@ class DirectoryStore:
         return sorted(sequence for sequence in found if sequence is not None)
 
     def submit(self, request: WriteRequest, instead_of: PendingWrite | None = None) -> PendingWrite:
-        return _Pending(self._directory(request.unit, request.sequence), request, self._root, self._workers)
+        return _PendingDirectory(
+            self._directory(request.unit, request.sequence), request, self._root, self._workers
+        )
 
     def index(self, unit: str, sequence: int) -> bytes:
         path = self._directory(unit, sequence) / _INDEX
@@ -99,7 +101,7 @@ class DirectoryStore:
         return self._root / f"{unit}-{sequence}"
 
 
-class _Pending:
+class _PendingDirectory:
     """Written by threads of its own."""
 
     def __init__(self, path: Path, request: WriteRequest, root: Path, workers: int) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from peacefs.protocol.errors import CheckpointDamaged
 from peacefs.state.pages.frames import Words
-from peacefs.state.pages.snapshot import Snapshot
+from peacefs.state.pages.snapshot import PageSnapshot
 
 _MAGIC: Final = b"PEACEPG1"
 _HEAD: Final = struct.Struct("<8sI")
@@ -48,7 +48,7 @@ class Index:
     generations: NDArray[np.uint16]
 
 
-def encode(unit: str, snapshot: Snapshot, sums: NDArray[np.uint32], stored_counts: dict[int, int]) -> bytes:
+def encode(unit: str, snapshot: PageSnapshot, sums: NDArray[np.uint32], stored_counts: dict[int, int]) -> bytes:
     """Describe a checkpoint of which the pages to be written have these checksums."""
     kept = snapshot.kept
     referred, numbers = np.unique(kept.stored_in, return_inverse=True)

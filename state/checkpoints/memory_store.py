@@ -26,13 +26,13 @@ class MemoryStore:
         #: Set to have checkpoints wait as behind others', `away_s` away from their turn.
         self.held = False
         self.away_s = 60.0
-        self.submitted: list[_Pending] = []
+        self.submitted: list[_PendingInMemory] = []
 
     def sequences(self, unit: str) -> list[int]:
         return sorted(sequence for of, sequence in list(self.stored) if of == unit)
 
     def submit(self, request: WriteRequest, instead_of: PendingWrite | None = None) -> PendingWrite:
-        pending = _Pending(self, request, instead_of)
+        pending = _PendingInMemory(self, request, instead_of)
         self.submitted.append(pending)
         if not self.held:
             pending.release()
@@ -73,7 +73,7 @@ class MemoryStore:
         """Nothing outlives its writer here."""
 
 
-class _Pending:
+class _PendingInMemory:
     """Published when it is released, by whoever does that."""
 
     def __init__(self, store: MemoryStore, request: WriteRequest, instead_of: PendingWrite | None) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from peacefs.protocol.errors import CheckpointCancelled
-from peacefs.state.pages.snapshot import Snapshot
+from peacefs.state.pages.snapshot import PageSnapshot
 
 from .store import PendingWrite
 
@@ -29,7 +29,7 @@ class PublishedPages:
 class PreparedCheckpoint:
     """The pages of one moment, read-only until they are written or the checkpoint is cancelled."""
 
-    snapshot: Snapshot
+    snapshot: PageSnapshot
     pause_s: float
 
 

@@ -27,7 +27,7 @@ from peacefs.state.kernels.places import DIRTY, READ_ONLY, RETIRED
 from .frames import NOBODY, FrameNumbers, Frames, Words
 from .generations import choose_rewritten
 from .page_set import SUPER_PAGE, PageSet, page_of, set_of
-from .snapshot import Snapshot, StoredPages
+from .snapshot import PageSnapshot, StoredPages
 
 SUPER_LAYOUT = 1
 
@@ -56,7 +56,7 @@ class PageManager:
         self._sets: dict[str, PageSet] = {}
         self._by_number: dict[int, PageSet] = {}
         self._next_number = 1
-        self._underway: Snapshot | None = None
+        self._underway: PageSnapshot | None = None
         self._posted: deque[Callable[[], None]] = deque()
 
     @property
@@ -125,7 +125,7 @@ class PageManager:
     # -- checkpoints (SGuard 4.4) ------------------------------------------------------------------
 
     @property
-    def underway(self) -> Snapshot | None:
+    def underway(self) -> PageSnapshot | None:
         """The checkpoint that was prepared and is neither published nor cancelled."""
         return self._underway
 
@@ -138,7 +138,7 @@ class PageManager:
         generations_max: int = state_generations_max,
         live_share_min: float = state_live_share_min,
         stored_counts: dict[int, int] | None = None,
-    ) -> Snapshot:
+    ) -> PageSnapshot:
         """Copy the page list and mark what is to be written read-only: the pause of a checkpoint.
 
         To be written are the pages that changed since the last one, with `full` all. With them go those pages for
@@ -166,7 +166,7 @@ class PageManager:
             clean = live & ~changed
         chosen = np.flatnonzero(changed).astype(np.int32)
         flags[chosen] = READ_ONLY
-        self._underway = Snapshot(
+        self._underway = PageSnapshot(
             sequence,
             self.page_bytes,
             tuple((each.name, each.number) for each in sets),
@@ -181,11 +181,11 @@ class PageManager:
         )
         return self._underway
 
-    def written(self, snapshot: Snapshot, begin: int, end: int) -> None:
+    def written(self, snapshot: PageSnapshot, begin: int, end: int) -> None:
         """Let pages of a checkpoint be changed again without a clone: those have been written."""
         self._free_or_unlock(snapshot.frames[begin:end])
 
-    def published(self, snapshot: Snapshot, sums: NDArray[np.uint32]) -> None:
+    def published(self, snapshot: PageSnapshot, sums: NDArray[np.uint32]) -> None:
         """Remember where the pages of a checkpoint, which exists now, are stored, with their checksums."""
         self._free_or_unlock(snapshot.frames)
         frames = self.frames
@@ -196,7 +196,7 @@ class PageManager:
         frames.stored_sum[chosen] = sums[same]
         self._underway = None
 
-    def cancelled(self, snapshot: Snapshot) -> None:
+    def cancelled(self, snapshot: PageSnapshot) -> None:
         """Forget a checkpoint that will not exist: what it would have held has changed since the last one."""
         self._free_or_unlock(snapshot.frames)
         same = self.frames.owner[snapshot.frames] == snapshot.ids

@@ -21,7 +21,7 @@ class StoredPages:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class PageSnapshot:
     """`frames` hold the pages `ids`, do not change until they were written, and are written in this order."""
 
     sequence: int

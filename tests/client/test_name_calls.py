@@ -15,13 +15,13 @@ from peacefs.client.control.token_source import TokenSource
 from peacefs.protocol.errors import PeerUnreachable, ProtocolViolation, Unauthenticated
 from peacefs.protocol.frames import Frame
 from peacefs.protocol.messages import (
-    Changed,
     Failure,
     FileInfo,
     GetListing,
     Listing,
     Message,
     NameChange,
+    NameChanged,
     NameStatus,
     RenamePath,
     SnapshotTaken,
@@ -95,26 +95,26 @@ def test_listing_of_the_root_and_of_a_file_has_sound_paths() -> None:
 
 #: Each with what the coordinator answers.
 CHANGES: list[tuple[Callable[[NameApi], object], Message]] = [
-    (lambda api: api.mkdirs("/a"), Changed()),
-    (lambda api: api.rename("/a", "/b"), Changed()),
-    (lambda api: api.exchange([("/a", "/b")]), Changed()),
-    (lambda api: api.delete("/a"), Changed()),
+    (lambda api: api.mkdirs("/a"), NameChanged()),
+    (lambda api: api.rename("/a", "/b"), NameChanged()),
+    (lambda api: api.exchange([("/a", "/b")]), NameChanged()),
+    (lambda api: api.delete("/a"), NameChanged()),
     (lambda api: api.copy("/a", "/b"), TreeSums(0, 1, 2, 3)),
-    (lambda api: api.set_permission("/a", 0o700), Changed()),
-    (lambda api: api.set_owner("/a", "bob", None), Changed()),
-    (lambda api: api.set_times("/a", 1, 2), Changed()),
-    (lambda api: api.set_replication("/a", 2), Changed()),
-    (lambda api: api.set_quota("/a", 2, None), Changed()),
-    (lambda api: api.set_attribute("/a", "user.a", b"1"), Changed()),
-    (lambda api: api.remove_attribute("/a", "user.a"), Changed()),
-    (lambda api: api.truncate("/a", 0), Changed()),
-    (lambda api: api.concat("/a", ["/b"]), Changed()),
-    (lambda api: api.allow_snapshots("/a"), Changed()),
-    (lambda api: api.disallow_snapshots("/a"), Changed()),
+    (lambda api: api.set_permission("/a", 0o700), NameChanged()),
+    (lambda api: api.set_owner("/a", "bob", None), NameChanged()),
+    (lambda api: api.set_times("/a", 1, 2), NameChanged()),
+    (lambda api: api.set_replication("/a", 2), NameChanged()),
+    (lambda api: api.set_quota("/a", 2, None), NameChanged()),
+    (lambda api: api.set_attribute("/a", "user.a", b"1"), NameChanged()),
+    (lambda api: api.remove_attribute("/a", "user.a"), NameChanged()),
+    (lambda api: api.truncate("/a", 0), NameChanged()),
+    (lambda api: api.concat("/a", ["/b"]), NameChanged()),
+    (lambda api: api.allow_snapshots("/a"), NameChanged()),
+    (lambda api: api.disallow_snapshots("/a"), NameChanged()),
     (lambda api: api.create_snapshot("/a", None), SnapshotTaken("/a/.snapshot/s")),
-    (lambda api: api.rename_snapshot("/a", "s", "t"), Changed()),
-    (lambda api: api.delete_snapshot("/a", "s"), Changed()),
-    (lambda api: api.restore_snapshot("/a", "s"), Changed()),
+    (lambda api: api.rename_snapshot("/a", "s", "t"), NameChanged()),
+    (lambda api: api.delete_snapshot("/a", "s"), NameChanged()),
+    (lambda api: api.restore_snapshot("/a", "s"), NameChanged()),
 ]
 
 
@@ -132,7 +132,7 @@ def test_change_whose_answer_was_lost_is_asked_again_under_its_id_and_another_on
 
 
 def test_rename_never_replaces_unless_told_to() -> None:
-    recorder = Recorder(Changed(), Changed())
+    recorder = Recorder(NameChanged(), NameChanged())
     recorder.api.rename("/a", "/b")
     recorder.api.rename("/a", "/b", overwrite=True)
     assert [cast(RenamePath, asked).overwrite for asked in recorder.asked] == [False, True]
@@ -140,7 +140,7 @@ def test_rename_never_replaces_unless_told_to() -> None:
 
 def test_answer_to_something_else_is_a_fault_and_not_a_value() -> None:
     with pytest.raises(ProtocolViolation, match="FileInfo expected"):
-        Recorder(Changed()).api.status("/a")
+        Recorder(NameChanged()).api.status("/a")
 
 
 class ReplacedToken(TokenSource):

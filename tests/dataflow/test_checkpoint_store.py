@@ -11,9 +11,9 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.dataflow.core.messages import CheckpointId, sequence_of
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.hosts.checkpoint_store import (
-    CheckpointStore,
     DirectoryCheckpoints,
     MemoryCheckpoints,
+    UnitCheckpoints,
     delete,
     name_of,
     retain,
@@ -26,7 +26,7 @@ _BOUNDS = Bounds(page_bytes=8192, state_bytes_max=1 << 26)
 
 
 @pytest.fixture(params=["memory", "directory", pytest.param("peacefs", marks=pytest.mark.cluster)])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CheckpointStore]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[UnitCheckpoints]:
     match request.param:
         case "memory":
             yield MemoryCheckpoints()
@@ -39,21 +39,21 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Checkpoint
             stored.close()
 
 
-def put(store: CheckpointStore, unit: str, checkpoint: CheckpointId, value: str) -> None:
+def put(store: UnitCheckpoints, unit: str, checkpoint: CheckpointId, value: str) -> None:
     """Store a checkpoint of a unit whose state is one value."""
     state = UnitStates(store, _BOUNDS).new(unit)
     state.cell("value", None).set(value)
     state.capture(sequence_of(checkpoint), {"inputs": {}, "outputs": {}}).start().result()
 
 
-def value_of(store: CheckpointStore, unit: str, checkpoint: CheckpointId) -> str:
+def value_of(store: UnitCheckpoints, unit: str, checkpoint: CheckpointId) -> str:
     state = UnitStates(store, _BOUNDS).load(unit, checkpoint)
     assert state.edges() == {"inputs": {}, "outputs": {}}
     value: str = state.cell("value", None).get()
     return value
 
 
-def test_checkpoint_is_loaded_as_it_was_stored(store: CheckpointStore) -> None:
+def test_checkpoint_is_loaded_as_it_was_stored(store: UnitCheckpoints) -> None:
     put(store, "a/unit", (1, 1), "old")
     put(store, "a/unit", (1, 2), "new" * 10_000)
     put(store, "..other", (1, 2), "other")
@@ -62,7 +62,7 @@ def test_checkpoint_is_loaded_as_it_was_stored(store: CheckpointStore) -> None:
     assert value_of(store, "..other", (1, 2)) == "other"
 
 
-def test_checkpoint_that_was_deleted_is_gone(store: CheckpointStore) -> None:
+def test_checkpoint_that_was_deleted_is_gone(store: UnitCheckpoints) -> None:
     put(store, "unit", (1, 1), "gone")
     delete(store, "unit", (1, 1))
     delete(store, "unit", (1, 1))
@@ -70,7 +70,7 @@ def test_checkpoint_that_was_deleted_is_gone(store: CheckpointStore) -> None:
         value_of(store, "unit", (1, 1))
 
 
-def test_checkpoints_that_are_older_than_those_retained_go(store: CheckpointStore) -> None:
+def test_checkpoints_that_are_older_than_those_retained_go(store: UnitCheckpoints) -> None:
     """Those of earlier starts, which nobody recorded, among them; other units keep theirs."""
     for checkpoint in ((1, 5), (1, 9), (2, 1), (2, 2)):
         put(store, "unit", checkpoint, "kept")
@@ -80,7 +80,7 @@ def test_checkpoints_that_are_older_than_those_retained_go(store: CheckpointStor
     assert value_of(store, "unit-1", (1, 1)) == "kept"
 
 
-def test_record_is_replaced_whole(store: CheckpointStore) -> None:
+def test_record_is_replaced_whole(store: UnitCheckpoints) -> None:
     assert store.recorded() is None
     store.record(b"one")
     store.record(b"another")

@@ -8,14 +8,14 @@ from peacefs.dataflow.core.effects import (
     Effect,
     RecordCheckpoint,
     RetainCheckpoints,
-    Send,
+    SendMessage,
     StopQuery,
 )
 from peacefs.dataflow.core.messages import (
     CheckpointCost,
     CheckpointRecorded,
     CheckpointStored,
-    Heartbeat,
+    NodeHeartbeat,
     Placement,
     UnitPlacement,
     UnitStopped,
@@ -30,13 +30,15 @@ def controller(*units: str, nodes: int = 2) -> ControllerCore:
     return ControllerCore(units, edge, edge_node="edge", nodes_wanted=nodes, node_timeout_s=_TIMEOUT_S)
 
 
-def beat(node: str, session: str = "1", version: int = 0) -> Heartbeat:
-    return Heartbeat(node, session, version, f"{node}:1")
+def beat(node: str, session: str = "1", version: int = 0) -> NodeHeartbeat:
+    return NodeHeartbeat(node, session, version, f"{node}:1")
 
 
 def told(effects: list[Effect]) -> dict[str, Placement]:
     return {
-        each.to: each.message for each in effects if isinstance(each, Send) and isinstance(each.message, Placement)
+        each.to: each.message
+        for each in effects
+        if isinstance(each, SendMessage) and isinstance(each.message, Placement)
     }
 
 
@@ -70,7 +72,7 @@ def test_silent_node_loses_its_units_to_another_with_the_last_checkpoint() -> No
     assert stored == [RecordCheckpoint("a", (1, 7), CheckpointCost())]
     assert core.placement.units["a"].checkpoint is None, "nobody begins with it before it is recorded"
     assert core.recorded("a", (1, 7)) == [
-        Send("n1", CheckpointRecorded("a", 1, 7)),
+        SendMessage("n1", CheckpointRecorded("a", 1, 7)),
         RetainCheckpoints("a", (1, 7)),
     ]
     core.heartbeat(1.0, beat("n2"))
@@ -97,7 +99,10 @@ def test_older_checkpoint_goes_when_a_later_one_is_recorded() -> None:
     for number in range(1, limits.dataflow_checkpoints_kept + 2):
         effects = core.recorded("a", (1, number))
         oldest = max(number - limits.dataflow_checkpoints_kept + 1, 1)
-        assert effects == [Send("n1", CheckpointRecorded("a", 1, number)), RetainCheckpoints("a", (1, oldest))]
+        assert effects == [
+            SendMessage("n1", CheckpointRecorded("a", 1, number)),
+            RetainCheckpoints("a", (1, oldest)),
+        ]
 
 
 def test_checkpoint_that_is_recorded_too_late_lets_nothing_go() -> None:

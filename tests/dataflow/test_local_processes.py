@@ -15,7 +15,7 @@ from support.waiting import wait_until
 
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.dataflow import Query
-from peacefs.dataflow.hosts.checkpoint_store import CheckpointStore, DirectoryCheckpoints
+from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints, UnitCheckpoints
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
 from peacefs.dataflow.hosts.seeded import SeededRun
@@ -31,7 +31,7 @@ class Played:
     """A run of a sample whose source waits in the middle until something was done."""
 
     def __init__(
-        self, sample: Sample, checkpoints: CheckpointStore, *, in_the_middle: Callable[[Played], None]
+        self, sample: Sample, checkpoints: UnitCheckpoints, *, in_the_middle: Callable[[Played], None]
     ) -> None:
         self.sample = sample
         self.rows: list[Row] = []

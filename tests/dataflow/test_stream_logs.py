@@ -17,7 +17,7 @@ from peacefs.dataflow.logs.directory_segments import DirectorySegments
 from peacefs.dataflow.logs.log_reader import LogPlace, LogReader, LogTail
 from peacefs.dataflow.logs.peace_segments import PeaceSegments
 from peacefs.dataflow.logs.records import whole_records
-from peacefs.dataflow.logs.segments import Append, MemorySegments, SegmentStore
+from peacefs.dataflow.logs.segments import MemorySegments, SegmentAppend, SegmentStore
 from peacefs.dataflow.logs.stream_log import StreamLogs, trim
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.model.stream_type import TIME, StreamType
@@ -67,8 +67,10 @@ def write(
 
 
 def test_store_appends_reads_and_deletes(store: SegmentStore) -> None:
-    store.append_all([Append("a/b", 1, b"one"), Append("c", 7, b"two"), Append("a/b", 1, b"more")])
-    store.append_all([Append("a/b", 20, b"next")])
+    store.append_all(
+        [SegmentAppend("a/b", 1, b"one"), SegmentAppend("c", 7, b"two"), SegmentAppend("a/b", 1, b"more")]
+    )
+    store.append_all([SegmentAppend("a/b", 20, b"next")])
     assert list(store.segments("a/b")) == [(1, 7), (20, 4)]
     assert list(store.streams()) == ["a/b", "c"]
     assert store.read("a/b", 1, 2, 3) == b"emo"

@@ -15,8 +15,8 @@ from peacefs.dataflow.core.messages import (
     Credit,
     Data,
     Ended,
-    Heartbeat,
     Message,
+    NodeHeartbeat,
     Placement,
     Subscribe,
     Subscribed,
@@ -25,14 +25,14 @@ from peacefs.dataflow.core.messages import (
     UnitStopped,
 )
 from peacefs.dataflow.core.output_buffer import Level
-from peacefs.dataflow.hosts.wire import Hello, MessageReader, encode
+from peacefs.dataflow.hosts.wire import MessageReader, NodeHello, encode
 from peacefs.dataflow.model.batches import Batch, Position
 from peacefs.protocol.errors import ProtocolViolation
 
 _SUBSCRIPTION = Subscription("second", 3, 1)
 _ROWS = input_rows(1, batches=1, size=50)[0]
-_EVERY: list[Message | Hello] = [
-    Hello("node-1", "token"),
+_EVERY: list[Message | NodeHello] = [
+    NodeHello("node-1", "token"),
     Subscribe("in", _SUBSCRIPTION, 2, Position(0, 17), 4096),
     Subscribed("in", _SUBSCRIPTION, Position(0, 17), 0),
     Data("in", _SUBSCRIPTION, Batch(18, _ROWS)),
@@ -43,14 +43,14 @@ _EVERY: list[Message | Hello] = [
     Placement(
         4, {"second": UnitPlacement("node-1", 3, (2, 9)), "first": UnitPlacement(None, 1)}, {"node-1": "a:1"}
     ),
-    Heartbeat("node-1", "s", 4, "a:1"),
+    NodeHeartbeat("node-1", "s", 4, "a:1"),
     CheckpointStored("second", 3, 10),
     CheckpointRecorded("second", 3, 10),
     UnitStopped("second", 3, "operator 'x' failed"),
 ]
 
 
-def whole(message: Message | Hello) -> bytes:
+def whole(message: Message | NodeHello) -> bytes:
     return b"".join(bytes(part) for part in encode(message))
 
 
@@ -59,7 +59,7 @@ def test_messages_arrive_in_any_pieces(seed: int) -> None:
     chance = random.Random(seed)
     data = b"".join(map(whole, _EVERY))
     reader = MessageReader({"in": SCHEMA})
-    arrived: list[Message | Hello] = []
+    arrived: list[Message | NodeHello] = []
     at = 0
     while at < len(data):
         end = at + chance.choice([1, 3, 16, 100, 5000])

@@ -9,7 +9,7 @@ from simulation.world import World
 
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_flusher import FileFlusher
-from peacefs.datanode.gateway.flush_times import FlushTimes, Step
+from peacefs.datanode.gateway.flush_times import FlushStep, FlushTimes
 from peacefs.protocol.errors import FileAlreadyExists
 from peacefs.protocol.messages import FlushUploads, UploadsFlushed
 from peacefs.protocol.runtime import effects as fx
@@ -61,7 +61,7 @@ class SimulatedUpload:
     def _look(self) -> fx.Steps[None]:
         now_s = self._world.now_s
         step = self._times.due(now_s, is_long=False)
-        if not self.flusher.has_lease and (self._asked or step is Step.SHOW):
+        if not self.flusher.has_lease and (self._asked or step is FlushStep.SHOW):
             try:
                 yield from self.flusher.publish_name()
             except FileAlreadyExists:
@@ -70,11 +70,11 @@ class SimulatedUpload:
                 self._times.hidden()
             else:
                 self._times.shown(now_s)
-        if self.flusher.has_lease and ((self._asked and self._pieces) or step is Step.FLUSH):
+        if self.flusher.has_lease and ((self._asked and self._pieces) or step is FlushStep.FLUSH):
             self._times.taken()
             yield from self.flusher.flush(self._rest())
             self._times.flushed(now_s)
-        elif step is Step.RENEW:
+        elif step is FlushStep.RENEW:
             yield from self.flusher.renew(5.0)
             self._times.renewed(now_s)
         self._tell()

@@ -7,8 +7,8 @@ from math import inf
 
 import pytest
 
-from peacefs.coordinator.operations.under_construction import Begun, BegunNames
-from peacefs.datanode.gateway.flush_times import FlushTimes, Step
+from peacefs.coordinator.operations.under_construction import BegunName, BegunNames
+from peacefs.datanode.gateway.flush_times import FlushStep, FlushTimes
 from peacefs.datanode.gateway.open_uploads import OpenUploads
 from peacefs.protocol.limits import lease_renewal_s, upload_age_s_max, upload_pause_s, upload_token_renewal_s
 from peacefs.protocol.messages import FlushUploads
@@ -23,7 +23,7 @@ def test_file_is_shown_when_its_body_has_come_for_a_moment():
     times.received(100.0)
     assert times.due(100.0 + upload_pause_s / 2, is_long=False) is None
     assert times.next_s(is_long=False) == 100.0 + upload_pause_s
-    assert times.due(100.0 + upload_pause_s, is_long=True) is Step.SHOW
+    assert times.due(100.0 + upload_pause_s, is_long=True) is FlushStep.SHOW
 
 
 def test_file_that_replaces_another_is_never_shown():
@@ -42,7 +42,7 @@ def test_pause_flushes_what_has_come_and_nothing_is_flushed_twice():
     times.received(105.0)
     times.received(105.5)
     assert times.due(106.4, is_long=False) is None
-    assert times.due(106.5, is_long=False) is Step.FLUSH
+    assert times.due(106.5, is_long=False) is FlushStep.FLUSH
     times.taken()
     times.flushed(106.6)
     assert times.due(110.0, is_long=False) is None
@@ -52,7 +52,7 @@ def test_trickle_without_a_pause_is_flushed_when_its_oldest_byte_is_old():
     times = new_file()
     times.shown(101.0)
     now_s = 102.0
-    while times.due(now_s, is_long=False) is not Step.FLUSH:
+    while times.due(now_s, is_long=False) is not FlushStep.FLUSH:
         times.received(now_s)
         now_s += upload_pause_s / 3
     assert upload_age_s_max <= now_s - 102.0 <= upload_age_s_max + upload_pause_s
@@ -62,22 +62,22 @@ def test_trickle_without_a_pause_is_flushed_when_its_oldest_byte_is_old():
 def test_idle_writer_renews_its_lease_and_now_and_then_its_token():
     times = new_file()
     times.shown(101.0)
-    assert times.due(101.0 + lease_renewal_s, is_long=False) is Step.RENEW
+    assert times.due(101.0 + lease_renewal_s, is_long=False) is FlushStep.RENEW
     times.renewed(101.0 + lease_renewal_s)
     assert times.due(102.0 + lease_renewal_s, is_long=False) is None
     times.renewed(101.0 + upload_token_renewal_s)
-    assert times.due(101.0 + upload_token_renewal_s, is_long=False) is Step.FLUSH
+    assert times.due(101.0 + upload_token_renewal_s, is_long=False) is FlushStep.FLUSH
 
 
 def test_step_that_failed_is_tried_again_after_a_pause():
     times = new_file()
     times.failed(105.0)
     assert times.due(105.5, is_long=False) is None
-    assert times.due(105.0 + upload_pause_s, is_long=False) is Step.SHOW
+    assert times.due(105.0 + upload_pause_s, is_long=False) is FlushStep.SHOW
 
 
 def begun(path, upload, at_s=0.0):
-    return Begun(tuple(path.strip("/").split("/")), upload, "dn-1", at_s)
+    return BegunName(tuple(path.strip("/").split("/")), upload, "dn-1", at_s)
 
 
 def uploads(found):
