@@ -96,6 +96,10 @@ class Query:
         self._operators[name] = OperatorNode(name, unit, specification, names, types, made)
         return Stream(self, name, made, unit)
 
+    def is_source(self, stream: str) -> bool:
+        """Return whether a stream comes from outside, and not from an operator."""
+        return stream in self._sources
+
     def add_sink(self, name: str, stream: Stream) -> None:
         if name in self._sinks:
             raise InvalidQuery(f"query {self.name!r} has a sink {name!r} already: give this one another name")

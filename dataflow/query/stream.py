@@ -156,7 +156,9 @@ class Stream:
 
     def sink(self, name: str) -> Query:
         """End the stream: its rows leave the query by this name."""
-        self.query.add_sink(name, self)
+        # Rows pass through a unit, which numbers and retains them: without one nothing would carry them.
+        stream = self.select(*self.type.schema.names) if self.query.is_source(self.name) else self
+        self.query.add_sink(name, stream)
         return self.query
 
     def _map(

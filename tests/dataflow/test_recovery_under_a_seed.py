@@ -6,8 +6,9 @@ import random
 
 import pytest
 from simulation.seeds import seeds
-from support.dataflows import SAMPLES, Sample, repeatable
+from support.dataflows import SAMPLES, SCHEMA, Sample, input_rows, repeatable
 
+from peacefs.dataflow import Query
 from peacefs.dataflow.comparison import compare_outputs
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.hosts.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
@@ -172,3 +173,13 @@ def test_run_is_the_same_under_the_same_seed() -> None:
     sample = SAMPLES[OperatorClass.ARBITRARY]()
     first, again = (play(sample, sguard(), Kill(50, "node-1"), seed=5) for _ in range(2))
     assert (first.steps, first.seconds, first.rows("out")) == (again.steps, again.seconds, again.rows("out"))
+
+
+def test_stream_from_a_source_straight_to_a_sink_carries_its_rows_and_ends() -> None:
+    query = Query("first")
+    query.source("in", SCHEMA, time="at").sink("out")
+    network = query.network()
+    assert network.types[network.sinks[0].input].schema == SCHEMA
+    rows = input_rows(1, batches=4, size=3)
+    played = SeededRun(network, sguard(), {"in": rows}, seed=1).run()
+    assert played.rows("out") == [tuple(row.values()) for batch in rows for row in batch.to_pylist()]
