@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from functools import partial
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from peacefs.protocol.errors import FileChanged
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
+from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import ChunkLayout, GetLayout, Layout, Opened
 from peacefs.protocol.runtime import effects as fx
 
@@ -42,7 +44,10 @@ class FileReader:
         self._descriptors = descriptors or SharedDescriptors(kept_max=0)
         self._hop_timeout_s = hop_timeout_s
         self._avoided = set() if avoided is None else avoided
-        self._readers = self._readers_of(layout, offset, min(offset + length, layout.length))
+        end = min(offset + length, layout.length)
+        #: The number of bytes that the reader gives in all.
+        self.wanted_bytes = max(end - offset, 0)
+        self._readers = self._readers_of(layout, offset, end)
         self._reader: ChunkReader | None = next(self._readers, None)
 
     @property
@@ -123,8 +128,20 @@ def read_range(
 
 
 def read_rest(reader: FileReader) -> fx.Steps[bytes]:
-    """All that a reader has not given yet."""
-    pieces: list[bytes] = []
-    while (piece := (yield from reader.next_piece())) is not None:
-        pieces.append(bytes(piece))
-    return b"".join(pieces)
+    """Read everything from a reader that has given nothing yet."""
+    if reader.wanted_bytes <= packet_bytes:
+        pieces: list[bytes] = []
+        while (piece := (yield from reader.next_piece())) is not None:
+            pieces.append(bytes(piece))
+        return b"".join(pieces)
+    # Received where it is to stay: `getvalue` hands out the buffer's own bytes, without a copy.
+    buffer = io.BytesIO()
+    buffer.seek(reader.wanted_bytes - 1)
+    buffer.write(b"\0")
+    with buffer.getbuffer() as room:
+        at = 0
+        while (piece := (yield from reader.next_piece(room[at:]))) is not None:
+            if piece.obj is not room.obj:
+                room[at : at + len(piece)] = piece
+            at += len(piece)
+    return buffer.getvalue()
