@@ -89,6 +89,7 @@ class Settings:
     trash_minutes: int = 0
     collect_temporary_hours: float | None = None
     read_token_lifetime_s: float = read_token_lifetime_s
+    access_time_precision_s: float = 0.0
     unreferenced_kept_s: float = unreferenced_chunk_kept_s
     copied_per_commit: int = reclaim_entries_per_commit
 
@@ -126,6 +127,7 @@ class Assembly:
             sleep=around.sleep,
             wait=around.wait,
             read_token_lifetime_s=settings.read_token_lifetime_s,
+            access_time_precision_s=settings.access_time_precision_s,
             on_waited=around.on_waited,
         )
         self.files = Files(self.context, settings.trash_minutes, copied_per_commit=settings.copied_per_commit)

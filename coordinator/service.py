@@ -133,6 +133,8 @@ class CoordinatorOptions:
     collect_temporary_hours: float | None = None
     #: A reader may continue for so long before its rights are checked again.
     read_token_lifetime_s: float = read_token_lifetime_s
+    #: A read moves a file's access time when that is older than this; 0 for never.
+    access_time_precision_s: float = 0.0
     #: The time that files deleted with `peacefs rm` stay in their users' trash; 0 for no trash.
     trash_minutes: int = 0
     #: The users of each group; those of `supergroup` are superusers.
@@ -275,6 +277,7 @@ class Coordinator:
                 trash_minutes=options.trash_minutes,
                 collect_temporary_hours=options.collect_temporary_hours,
                 read_token_lifetime_s=options.read_token_lifetime_s,
+                access_time_precision_s=options.access_time_precision_s,
                 unreferenced_kept_s=options.unreferenced_kept_s,
             ),
         )

@@ -383,6 +383,10 @@ holder_tuples_max: Final = 100_000
 reclaim_entries_per_commit: Final = 500
 # The coordinator checks so often whether something in a trash has expired; the longest time it may be kept.
 trash_look_interval_s: Final = 60.0
+# Reads whose access times wait to be committed, how many go into one commit, and how often that is done.
+access_times_noted_max: Final = 100_000
+access_times_per_commit: Final = 500
+access_times_interval_s: Final = 1.0
 trash_users_per_turn: Final = 50
 trash_minutes_max: Final = 10 * 366 * 24 * 60
 # Temporary files that dead writers left: how long one must have been as it is, by the clock; how long the

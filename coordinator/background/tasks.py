@@ -18,6 +18,7 @@ from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.limits import (
+    access_times_interval_s,
     load_chunks_per_turn,
     repair_tick_interval_s,
     supervision_tick_interval_s,
@@ -80,6 +81,8 @@ class CoordinatorTasks:
         yield Periodic("supervising queries", supervision_tick_interval_s, self._supervision_service.tick)
         yield Periodic("collecting temporary files", temporary_look_interval_s, self._collect_temporary_files)
         yield Periodic("emptying the trash", trash_look_interval_s, self._files.trash.empty)
+        if self._at.access_times.are_kept:
+            yield Periodic("writing access times", access_times_interval_s, self._at.access_times.write)
 
     async def _repeat(self, periodic: Periodic) -> None:
         while True:

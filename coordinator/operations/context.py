@@ -21,6 +21,7 @@ from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import read_token_lifetime_s, startup_hold_s, startup_waiting_max
 from peacefs.protocol.tokens import Signer
 
+from .access_times import AccessTimes
 from .chunk_permits import ChunkPermits
 from .core_driver import CoreDriver, DatanodeSender
 from .leases import Leases
@@ -49,6 +50,8 @@ class OperationContext:
     wait: Wait = wait_on_loop
     #: A reader may continue for so long before its rights are checked again.
     read_token_lifetime_s: float = read_token_lifetime_s
+    #: A read moves a file's access time when that is older than this; 0 for never.
+    access_time_precision_s: float = 0.0
     waiting_max: int = startup_waiting_max
     #: Hears how long the set of each grant had waited, in seconds.
     on_waited: Callable[[float], object] = lambda seconds: None
@@ -74,6 +77,11 @@ class OperationContext:
     def under_construction(self) -> UnderConstruction:
         """The names that were begun over WebHDFS and have not appeared."""
         return UnderConstruction(self)
+
+    @cached_property
+    def access_times(self) -> AccessTimes:
+        """The reads whose times are not committed yet."""
+        return AccessTimes(self, self.access_time_precision_s)
 
     @cached_property
     def permits(self) -> ChunkPermits:

@@ -202,6 +202,8 @@ class ReadOperations:
         opened = self._open(path, parsed, user)
         if await self._ctx.under_construction.flush(opened.status.inode):
             opened = self._open(path, parsed, user)
+        if opened.at_tx is None:
+            self._ctx.access_times.note(opened.status)
         return opened
 
     def _open(self, path: str, parsed: NamespacePath, user: str) -> _OpenedFile:

@@ -158,6 +158,15 @@ def coordinator(
             help="Time for which a reader of an open file may go on after its rights were taken away.",
         ),
     ] = read_token_lifetime_s,
+    access_time_precision: Annotated[
+        float,
+        typer.Option(
+            "--access-time-precision",
+            metavar="SECONDS",
+            min=0,
+            help="Reads move a file's access time when it is older than this (HDFS: 3600); 0 for never.",
+        ),
+    ] = 0.0,
     authentication: Authentication = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
@@ -196,6 +205,7 @@ def coordinator(
             policy=policy,
             streams_per_node=streams_per_node,
             read_token_lifetime_s=recheck_reads,
+            access_time_precision_s=access_time_precision,
             authentication=authentication,
             look_at_checkpoints=(sys.executable, "-P", "-m", "peacefs.spark_connector.checkpoints.look_process"),
         )

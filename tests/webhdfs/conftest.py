@@ -189,8 +189,10 @@ class NameSide:
         trash_minutes: int = 0,
         read_token_lifetime_s: float = read_token_lifetime_s,
         links: NoLinks | None = None,
+        access_time_precision_s: float = 0.0,
     ) -> None:
         self.links = links or NoLinks()
+        self._access_time_precision_s = access_time_precision_s
         self._read_token_lifetime_s = read_token_lifetime_s
         self._callers = callers or Callers()
         self._trash_minutes = trash_minutes
@@ -203,23 +205,23 @@ class NameSide:
         self._signer = signer
         #: The datanode that speaks, as far as one can tell.
         self.gateway = "dn-1"
+        self.context: OperationContext
         self.files: Files
         self._clients: ClientLinks
         self.served = Served(self._build, framed=lambda: self._clients.link())
 
     def _build(self) -> App:
-        self.files = Files(
-            OperationContext(
-                self._reader,
-                self._commit,
-                self._core,
-                self._signer,
-                self.links,
-                callers=self._callers,
-                read_token_lifetime_s=self._read_token_lifetime_s,
-            ),
-            self._trash_minutes,
+        self.context = OperationContext(
+            self._reader,
+            self._commit,
+            self._core,
+            self._signer,
+            self.links,
+            callers=self._callers,
+            read_token_lifetime_s=self._read_token_lifetime_s,
+            access_time_precision_s=self._access_time_precision_s,
         )
+        self.files = Files(self.context, self._trash_minutes)
         self._clients = ClientLinks(Identity("c", "coordinator", "coordinator", self._signer), self.files)
         return WebHdfs(self.files, elsewhere)
 
