@@ -176,7 +176,7 @@ class Rocks:
 
         options = rocksdict.Options(raw_mode=True)
         options.create_if_missing(True)
-        # As embedded state stores set it: durable by checkpoints and not by each write.
+        # Embedded state stores set it so: durable by checkpoints and not by each write.
         options.set_write_buffer_size(64 << 20)
         self._writes = rocksdict.WriteOptions()
         self._writes.disable_wal = True

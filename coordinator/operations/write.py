@@ -213,7 +213,7 @@ class WriteOperations:
         return Completed(publication.length, placed)
 
     async def flush(self, wanted: FlushFile, writer_host: str | None, link: NodeId | None = None) -> Flushed:
-        """As `complete`, but the writer, a gateway of `link`, goes on as the holder of the file's lease."""
+        """Publish as `complete` does, while the writer, a gateway of `link`, goes on as the lease's holder."""
         token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         await self._verify(wanted.chunks)
         with self._publishing(writer_of(token), wanted.chunks):

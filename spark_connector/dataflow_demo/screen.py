@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+
+from peacefs.spark_connector.demo.verdict import print_table, print_verdict
 
 from .measures import Latency, Report
-
-_DIFFERENCES_SHOWN = 20
 
 
 class Screen:
@@ -42,19 +41,8 @@ class Screen:
 
 def print_report(console: Console, report: Report) -> None:
     """The table, and the verdict under it."""
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in _lines(report):
-        table.add_row(name, value)
-    console.print(table)
-    if report.equal:
-        console.print(f"The dataflow's {report.rows:,} rows equal the batch's, row for row.", style="bold green")
-        return
-    found = report.differences
-    console.print(f"The dataflow's rows differ from the batch's in {len(found):,}:", style="bold red")
-    for line in found[:_DIFFERENCES_SHOWN]:
-        console.print(f"  {line}")
-    if len(found) > _DIFFERENCES_SHOWN:
-        console.print("  ...")
+    print_table(console, _lines(report))
+    print_verdict(console, "The dataflow's", report.rows, report.differences)
 
 
 def _lines(report: Report) -> Iterator[tuple[str, str]]:

@@ -10,13 +10,11 @@ from datetime import UTC, datetime
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from peacefs.spark_connector.query_progress import Spread
 
 from .query_plan import FailureCount, QueryResult
-
-_DIFFERENCES_SHOWN = 20
+from .verdict import print_table, print_verdict
 
 
 class DemoReport(msgspec.Struct, frozen=True):
@@ -68,19 +66,8 @@ def new_console(*, stderr: bool) -> Console:
 
 def print_report(console: Console, report: DemoReport) -> None:
     """The table, and the verdict under it."""
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in _lines(report):
-        table.add_row(name, value)
-    console.print(table)
-    if report.equal:
-        console.print(f"The stream's {report.rows} rows equal the batch's, row for row.", style="bold green")
-        return
-    found = report.differences
-    console.print(f"The stream's rows differ from the batch's in {len(found)}:", style="bold red")
-    for line in found[:_DIFFERENCES_SHOWN]:
-        console.print(f"  {line}")
-    if len(found) > _DIFFERENCES_SHOWN:
-        console.print("  ...")
+    print_table(console, _lines(report))
+    print_verdict(console, "The stream's", report.rows, report.differences)
 
 
 def _lines(report: DemoReport) -> Iterator[tuple[str, str]]:

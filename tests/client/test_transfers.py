@@ -129,7 +129,7 @@ def test_get_resumes_with_what_is_missing_or_differs_and_leaves_no_rubbish(
     (copy / "0/2").unlink()
     (copy / "1/3").write_bytes(b"x")
     files.write(f"{home}/from/1/5", b"y" * 5, overwrite=True)
-    # As a killed transfer leaves it.
+    # A killed transfer leaves the same.
     (copy / "1/.peacefs-0123456789abcdef.part").write_bytes(b"xx")
     outcomes, _ = told(command("get", "-r", "--resume", "--json", f"{home}/from", "into"))
     assert {name for name, outcome in outcomes.items() if outcome == "copied"} == {"0/2", "1/3", "1/5"}

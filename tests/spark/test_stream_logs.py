@@ -148,7 +148,7 @@ def test_stream_log_goes_through_a_query_in_batches(spark: SparkSession, tmp_pat
 
 
 def test_stream_batch_that_is_repeated_appears_once(spark: SparkSession, tmp_path: Path) -> None:
-    """As after a driver that was killed between its sink's commit and its own. Another query's rows are new."""
+    """The driver was killed between its sink's commit and its own. Another query's rows are new."""
     source, target = (tmp_path / "source").as_uri(), (tmp_path / "target").as_uri()
     written = input_rows(1, batches=30, size=5)
     write(source, written, StreamType(SCHEMA, "at"))
@@ -184,7 +184,7 @@ def test_stream_log_refuses_what_it_cannot_keep(spark: SparkSession, tmp_path: P
 
 
 def test_rows_of_python_become_rows_of_a_log() -> None:
-    """As Spark 4.0 gives them, which has no Arrow for sinks."""
+    """Write rows the way that Spark 4.0 gives them, which has no Arrow for sinks."""
     from pyspark.sql import Row
 
     schema = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("many", pa.list_(pa.int64()))])

@@ -159,7 +159,7 @@ _CHUNKS = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk > ? ORDER BY chunk LIM
 
 
 def _inode(row: Sequence[Any]) -> Inode:
-    # As `Inode._make` does it: a call with so many arguments takes as long as a look-up of the row.
+    # The same as `Inode._make`, done here: a call with so many arguments takes as long as a look-up of the row.
     return tuple.__new__(Inode, (row[0], _KINDS[row[1]], *row[2:]))
 
 
