@@ -43,6 +43,7 @@ from .control.values import (
 from .directory_snapshots import DirectorySnapshots
 from .extended_attributes import ExtendedAttributes
 from .file_objects import AppendingSink, FileSink, FileSource
+from .parallel_reads import ParallelReads
 from .transfer.file_reader import read_whole
 from .transfer.small_writes import SmallWrites, is_small
 from .transfer.write_grants import GrantClient
@@ -93,6 +94,7 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         self._calls = ControlRpc(where, to_coordinator, retry_policy, source)
         self._names = NameApi(self._calls, self._api.user)
         self._driver = ThreadDriver(self._connections, self._calls.call)
+        self._reads = ParallelReads(self._driver)
         self._grants = GrantClient(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
         self._small_writes = SmallWrites(self._grants)
 
@@ -114,6 +116,7 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
     def close(self) -> None:
         """Closes all connections; files that are still open end with an error."""
         self._calls.close()
+        self._reads.close()
         self._connections.close_all()
         self._driver.close()
         self._api.close()
@@ -130,7 +133,7 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
 
     def open(self, path: str) -> FileSource:
         """Opens a file for reading, as it is now. Raises FileNotFound, PathIsDirectory."""
-        return FileSource(self._driver, self._calls.open(path, self.user))
+        return FileSource(self._driver, self._calls.open(path, self.user), self._reads)
 
     def open_for_writing(
         self,
@@ -205,6 +208,9 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
     def read(self, path: str) -> bytes:
         """A whole file."""
         opened = self._calls.open(path, self.user)
+        length = opened.layout.length
+        if self._reads.are_worthwhile(opened, 0, length):
+            return self._reads.read(opened, 0, length, set())
         return self._driver.run(read_whole(opened.token, opened.layout))
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False, replication: int | None = None) -> None:
