@@ -60,7 +60,7 @@ class HAUnit:
                 stream,
                 network.consumers[stream],
                 technique.retention(network.consumers[stream]),
-                lineage=technique.lineage(incarnation),
+                lineage=technique.lineage_of(plan.operator_class, incarnation),
                 drops_for_absent=technique.drops_for_absent,
                 log=state.numbered_rows(f"rows of {stream}", network.types[stream].schema)
                 if technique.takes_checkpoints
