@@ -6,6 +6,7 @@ input, the time. It takes no rows while an output has no room: so a slow consume
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -73,6 +74,8 @@ class HAUnit:
                 each.ended = edges.inputs[stream].ended
             for stream, output in self.outputs.items():
                 output.load(edges.outputs[stream])
+        #: Rows that each operator was given since the unit began.
+        self.operator_rows: Counter[str] = Counter()
         self._operators: dict[str, Operator] = {
             node.name: node.specification.start(node.input_types, OperatorState(state, node.name))
             for node in plan.operators
@@ -130,6 +133,11 @@ class HAUnit:
         return self._state.memory_bytes
 
     @property
+    def all_sent(self) -> bool:
+        """Return whether consumers of each output are connected, and all of those were sent what there is."""
+        return all(output.all_sent for output in self.outputs.values())
+
+    @property
     def caught_up(self) -> bool:
         """Return whether it has processed all rows that there were when it asked for them."""
         return all(each.caught_up for each in self.inputs.values())
@@ -144,6 +152,7 @@ class HAUnit:
         """Give rows of a stream to those that read it, and yield what leaves the unit."""
         for node, port in self._plan.readers.get(stream, ()):
             operator = self._operators[node.name]
+            self.operator_rows[node.name] += rows.num_rows
             for made in self._call(node.name, which, lambda o=operator, p=port: o.process(p, rows)):
                 yield from self._made(node.name, made, which)
 

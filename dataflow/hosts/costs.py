@@ -42,6 +42,8 @@ class Costs:
 
     #: Seconds of processor time that an operator takes for an input row, by its name.
     processing_s: Mapping[str, float] = field(default_factory=dict)
+    #: Operators whose state takes up the rows that come in, so that a copy of the state has them.
+    keeps_rows: frozenset[str] = frozenset()
     #: Bits a second that each link carries, in each direction.
     bandwidth_bits_s: float = float("inf")
     delay_s: float = 0.005
@@ -49,8 +51,8 @@ class Costs:
     number_bytes: int = 8
     #: The time from the death of a node until the controller knows of it.
     detection_s: float = 0.25
-    #: The time from a decision that a stream is to come from, or go, elsewhere until its producer begins to send it:
-    #: that of a subscription, from when it is sent.
+    #: The time from when a consumer asks another producer, or another consumer asks, until rows are sent: the way
+    #: of a subscription.
     redirection_s: float = 0.04
     #: So often each core is told the time.
     tick_s: float = limits.dataflow_tick_s
