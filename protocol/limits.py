@@ -795,6 +795,13 @@ dataflow_suspect_s: Final = 0.5
 dataflow_subscribe_retry_s: Final = 1.0
 # A node looks at the time so often.
 dataflow_tick_s: Final = 0.05
+# The longest intervals that techniques take: of checkpoints, and of acknowledgements.
+dataflow_checkpoint_interval_s_max: Final = 86_400.0
+dataflow_acknowledge_interval_s_max: Final = 60.0
+# An output's rows that states of consumers may depend on; the query stops when there are more.
+dataflow_retained_bytes_max: Final = 1024 * MIB
+# Points of a unit that are remembered: where rows came in, and where it could begin.
+dataflow_causes_max: Final = 4096
 # The limits of one message between nodes: its head, and its rows.
 dataflow_head_bytes_max: Final = 1 * MIB
 dataflow_rows_bytes_max: Final = 256 * MIB

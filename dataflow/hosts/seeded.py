@@ -34,12 +34,15 @@ from peacefs.dataflow.core.messages import (
     CheckpointStored,
     Message,
     NodeHeartbeat,
+    RestartPointReached,
     UnitRecovered,
     UnitStopped,
     sequence_of,
 )
 from peacefs.dataflow.core.node import Bounds, NodeCore
+from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.admission import admit
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
 from peacefs.protocol.errors import CheckpointCancelled, FileNotFound, QueryFailed
@@ -114,6 +117,7 @@ class SeededRun:
         store_s: float = 0.1,
         not_now: float = 0.0,
         not_now_until_s: float = float("inf"),
+        guarantee: Recovery | None = None,
         costs: Costs | None = None,
     ) -> None:
         """`not_now`: the share of checkpoints that are told to come back later, until a time.
@@ -121,6 +125,7 @@ class SeededRun:
         With `costs` links and processors take the time that they say, and not `latency_s`; bytes are counted, and
         failures are at a time. Places, and the most that memory held, are not noted then.
         """
+        admit(network, technique, guarantee)
         self._network = network
         self._technique = technique
         self._bounds = bounds or Bounds(page_bytes=min(state_page_bytes_choices), state_bytes_max=_STATE_BYTES)
@@ -370,6 +375,8 @@ class SeededRun:
                 return self._controller.heartbeat(self._now_s, message)
             case CheckpointStored():
                 return self._controller.checkpoint_stored(sender, message)
+            case RestartPointReached():
+                return self._controller.restart_point_reached(sender, message)
             case UnitStopped():
                 return self._controller.unit_stopped(message)
             case UnitRecovered():
