@@ -149,6 +149,11 @@ class HAOutput:
             if self._log is not None:
                 self._log.drop_before(self.buffer.first_held)
 
+    @property
+    def all_sent(self) -> bool:
+        """Return whether consumers are connected, and all of those were sent what there is."""
+        return bool(self._connections) and all(self.buffer.peek(each) is None for each in self._connections)
+
     def due(self) -> Iterator[tuple[str, Data | Ended]]:
         """Yield what can be sent now, and to which node."""
         for consumer, connection in self._connections.items():

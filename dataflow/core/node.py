@@ -173,6 +173,23 @@ class NodeCore:
         return sum(unit.state_bytes for unit in self._units.values())
 
     @property
+    def operator_rows(self) -> Mapping[tuple[str, int, str], int]:
+        """Rows that each operator was given, by unit, incarnation and operator."""
+        return {
+            (unit.name, unit.incarnation, operator): rows
+            for unit in self._units.values()
+            for operator, rows in unit.operator_rows.items()
+        }
+
+    def produced(self, unit: str) -> int:
+        """Return how many rows a unit that runs here has put out."""
+        return sum(output.buffer.produced for output in self._units[unit].outputs.values())
+
+    def all_sent(self, unit: str) -> bool:
+        """Return whether the consumers of a unit that runs here were sent all that it has put out."""
+        return self._units[unit].all_sent
+
+    @property
     def units(self) -> Mapping[str, Mapping[str, Position]]:
         """The units that run here, and how far they are."""
         return {name: unit.positions for name, unit in self._units.items()}

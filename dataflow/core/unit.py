@@ -6,6 +6,7 @@ input, the time. It takes no rows while an output has no room: so a slow consume
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
@@ -69,7 +70,7 @@ class HAUnit:
                 stream,
                 network.consumers[stream],
                 technique.retention(network.consumers[stream]),
-                lineage=technique.lineage(incarnation),
+                lineage=technique.lineage_of(plan.operator_class, incarnation),
                 drops_for_absent=technique.drops_for_absent,
                 log=state.numbered_rows(f"rows of {stream}", network.types[stream].schema)
                 if technique.takes_checkpoints
@@ -84,6 +85,8 @@ class HAUnit:
                 each.ended = edges.inputs[stream].ended
             for stream, output in self.outputs.items():
                 output.load(edges.outputs[stream])
+        #: Rows that each operator was given since the unit began.
+        self.operator_rows: Counter[str] = Counter()
         if restart is not None:
             for stream, number in restart.outputs.items():
                 self.outputs[stream].begin_after(number)
@@ -157,6 +160,11 @@ class HAUnit:
         return self._state.memory_bytes
 
     @property
+    def all_sent(self) -> bool:
+        """Return whether consumers of each output are connected, and all of those were sent what there is."""
+        return all(output.all_sent for output in self.outputs.values())
+
+    @property
     def caught_up(self) -> bool:
         """Return whether it has processed all rows that there were when it asked for them."""
         return all(each.caught_up for each in self.inputs.values())
@@ -196,6 +204,7 @@ class HAUnit:
         """Give rows of a stream to those that read it, and yield what leaves the unit."""
         for node, port in self._plan.readers.get(stream, ()):
             operator = self._operators[node.name]
+            self.operator_rows[node.name] += rows.num_rows
             caused = stamp if self._causes is None else self._causes.enter(node.name, stamp)
             for made in self._call(node.name, which, lambda o=operator, p=port: o.process(p, rows)):
                 yield from self._made(node.name, made, which, caused)

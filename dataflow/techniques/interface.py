@@ -96,5 +96,9 @@ class Technique(ABC):
     def lineage(self, incarnation: int) -> int:
         """Return the numbering of a unit's output: the same for all its starts if duplicates can be recognised."""
 
+    def lineage_of(self, unit: OperatorClass, incarnation: int) -> int:
+        """Return the numbering of the output of a unit of this class; `lineage` unless that depends on it."""
+        return self.lineage(incarnation)
+
     @abstractmethod
     def guard(self, unit: str, now_s: float) -> Guard: ...
