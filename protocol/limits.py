@@ -74,6 +74,16 @@ read_packet_bytes: Final = 4 * MIB
 read_piece_bytes: Final = 1 * MIB
 # The disk is asked for so much of a large chunk before a reader gets there.
 readahead_bytes: Final = 4 * MIB
+# What our client reads over the network of so much or more, and several datanodes have, it reads in ranges of this
+# size, so many of one file at once. Who reads on from the same position has as many ranges read ahead. One client
+# has so many threads for both, and keeps so much that was read ahead; what is opened beyond is read without.
+parallel_read_bytes_min: Final = 8 * MIB
+parallel_range_bytes: Final = 4 * MIB
+parallel_ranges_max: Final = 4
+parallel_read_threads: Final = 8
+read_ahead_bytes_max: Final = 64 * MIB
+# Ahead is read for who has read so much without a seek.
+read_ahead_after_bytes: Final = 1 * MIB
 # Readers of shared descriptors wait for the disk with so many threads at most.
 bounded_read_threads: Final = 16
 # An open file keeps so many shared descriptors for its next reads.

@@ -139,6 +139,19 @@ def test_put_and_cat_are_pipes(run_process: Run, home: str) -> None:
     assert run_process("cat", f"{home}/piped", f"{home}/piped").stdout == data + data
 
 
+def test_put_says_that_a_block_size_is_cut_down(run: Run, home: str, tmp_path: Path) -> None:
+    (tmp_path / "local").write_bytes(bytes(100_000))
+    said = run("put", "--block-size", "128m", "local", f"{home}/large")
+    assert (said.returncode, said.stdout) == (0, b"")
+    (line,) = complaints(said)
+    assert line.startswith("peacefs: put: the block size is 67108864 bytes in place of 134217728: ")
+    assert run("stat", "%o", f"{home}/large").stdout == b"67108864\n"
+    assert complaints(run("put", "--block-size", "64k", "local", f"{home}/small")) == []
+    assert run("stat", "%o", f"{home}/small").stdout == b"65536\n"
+    refused = run("put", "--block-size", "much", "local", f"{home}/other")
+    assert refused.returncode != 0 and "no number of bytes" in complaints(refused)[0]
+
+
 def test_put_replaces_only_by_force_and_needs_a_parent(run: Run, home: str, tmp_path: Path) -> None:
     (tmp_path / "local").write_bytes(b"first")
     assert run("put", "local", f"{home}/file").returncode == 0
