@@ -910,6 +910,8 @@ state_generations_max: Final = 8
 state_live_share_min: Final = 0.5
 # One thread writes or reads so much of a checkpoint in one go; pages are released piece by piece.
 state_piece_bytes: Final = 4 * MIB
+# Buffers of a piece; Linux takes 1024 in one call.
+state_piece_buffers_max: Final = 256
 # Memory for clones is asked for ahead in pieces of so many bytes, when so many more frames are used, or an eighth.
 state_reserve_piece_bytes: Final = 16 * MIB
 state_reserve_step_frames: Final = 16
