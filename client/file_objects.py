@@ -23,7 +23,7 @@ from peacefs.protocol.messages import Opened
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 from .parallel_reads import ParallelReads, ReadAhead
-from .transfer.file_reader import FileReader, read_rest
+from .transfer.file_reader import FileReader, read_rest, read_rest_into
 from .transfer.short_circuit import SharedDescriptors
 
 if TYPE_CHECKING:
@@ -186,6 +186,20 @@ class _RangeReader(io.RawIOBase):
         self._opened = reader.opened
         return data
 
+    def read_into_at(self, offset: int, target: memoryview) -> int:
+        opened = self._opened
+        reader = FileReader(
+            opened.token,
+            opened.layout,
+            offset,
+            len(target),
+            descriptors=self._descriptors,
+            avoided=self._avoided,
+        )
+        count = self._driver.run(read_rest_into(reader, target))
+        self._opened = reader.opened
+        return count
+
 
 class FileSource(io.BufferedReader):
     """A file open for reading, as it was when it was opened. Reads, seeks, iterates over lines."""
@@ -202,6 +216,10 @@ class FileSource(io.BufferedReader):
     def read_at(self, offset: int, length: int) -> bytes:
         """Up to `length` bytes from `offset` on, wherever the position is; any number of threads at once."""
         return self._ranges.read_at(offset, length)
+
+    def read_into_at(self, offset: int, target: Buffer) -> int:
+        """Fill `target` from `offset` on as far as the file goes, return how many bytes that are; as `read_at`."""
+        return self._ranges.read_into_at(offset, memoryview(target).cast("B"))
 
 
 class FileSink(io.BufferedIOBase):

@@ -37,11 +37,14 @@ from peacefs.dataflow.core.messages import (
     Message,
     NodeHeartbeat,
     Placement,
+    RestartPointReached,
     UnitRecovered,
     UnitStopped,
 )
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.admission import admit
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed, StartupError
@@ -62,12 +65,13 @@ class RunOptions:
 
     A sink of a query that is resumed has an attribute `delivered`, the number of rows that it has taken for good;
     it gets those after. `datanode_of` names the datanode nearby of each node, so that units are recovered where
-    their checkpoints are.
+    their checkpoints are. A technique that gives less than `guarantee` is refused.
     """
 
     resume: bool = False
     datanode_of: Mapping[str, str] = field(default_factory=dict)
     observer: Observer | None = None
+    guarantee: Recovery | None = None
 
 
 class Launcher(Protocol):
@@ -98,12 +102,24 @@ class EdgeRun:
         options: RunOptions | None = None,
     ) -> None:
         options = options or RunOptions()
+        admit(network, technique, options.guarantee)
+        if options.resume and not technique.takes_checkpoints:
+            raise StartupError(
+                f"{technique.name} keeps nothing that outlives the program that started a query: begin it without "
+                "resume, or use a technique that takes checkpoints, as SGuard(interval_s=1)"
+            )
         for kind, wanted, given in (("source", network.sources, sources), ("sink", network.sinks, sinks)):
             missing = {each.name for each in wanted} ^ set(given)
             if missing:
                 raise InvalidQuery(
                     f"{kind} {min(missing)!r} is in the query or in what was given, and not in both"
                 )
+        for name, rows in sources.items():
+            if not isinstance(rows, Iterable):
+                raise InvalidQuery(f"source {name!r} has to be an iterable of record batches, and is {rows!r}")
+        for name, sink in sinks.items():
+            if not callable(sink):
+                raise InvalidQuery(f"sink {name!r} has to be a function of a record batch, and is {sink!r}")
         self._network, self._technique, self._bounds = network, technique, bounds
         self._sources, self._sinks = sources, sinks
         self._launcher, self._checkpoints = launcher, checkpoints
@@ -263,6 +279,8 @@ class EdgeRun:
                 self._perform(self._controller.heartbeat(now_s, message))
             case CheckpointStored():
                 self._perform(self._controller.checkpoint_stored(peer, message))
+            case RestartPointReached():
+                self._perform(self._controller.restart_point_reached(peer, message))
             case UnitStopped():
                 self._perform(self._controller.unit_stopped(message))
             case UnitRecovered(unit, incarnation, load_us, replay_us):
@@ -278,7 +296,16 @@ class EdgeRun:
 
     async def _feed(self, source: str, rows: Iterator[pa.RecordBatch]) -> None:
         """Offer rows while there is room. The iterator may block: it is asked on another thread."""
-        while (batch := await asyncio.to_thread(next, rows, None)) is not None:
+        kind = self._network.types[source]
+        while True:
+            try:
+                given = await asyncio.to_thread(next, rows, None)
+                batch = None if given is None else kind.conform(given)
+            except Exception as error:  # whatever the user's iterator raises
+                self._fail(f"source {source!r} failed: {_reason(error)}")
+                return
+            if batch is None:
+                break
             for first in range(0, batch.num_rows, limits.dataflow_batch_rows_max):
                 while not self._edge.has_room(source):
                     self._room.clear()
@@ -377,4 +404,8 @@ class EdgeRun:
         try:
             self._sinks[sink](rows)
         except Exception as error:  # whatever the user's function raises
-            self._fail(f"sink {sink!r} failed: {type(error).__name__}: {error}")
+            self._fail(f"sink {sink!r} failed: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, PeacefsError) else f"{type(error).__name__}: {error}"

@@ -133,6 +133,7 @@ def test_a_tree_goes_in_and_comes_out_the_same(run: Run, home: str, tmp_path: Pa
     assert (tmp_path / "copy" / "empty").is_dir()
 
 
+@pytest.mark.fresh_processes
 def test_put_and_cat_are_pipes(run_process: Run, home: str) -> None:
     data = os.urandom(2_500_000)
     assert run_process("put", "-", f"{home}/piped", stdin=data).returncode == 0
@@ -422,6 +423,7 @@ def test_patterns_stand_for_paths_and_those_that_match_nothing_are_complained_of
     assert [entry.name for entry in files.list(f"{home}/1")] == ["_SUCCESS", "part-1"]
 
 
+@pytest.mark.fresh_processes
 def test_an_absent_coordinator_is_one_line_that_says_what_to_do(run_process: Run) -> None:
     outcome = run_process("ls", "/", PEACEFS_COORDINATOR="http://127.0.0.1:1")
     assert outcome.returncode == 1
@@ -446,5 +448,6 @@ def test_a_bad_address_is_one_line(run: Run) -> None:
     assert len(complaints(outcome)) == 1
 
 
+@pytest.mark.fresh_processes
 def test_the_version_is_shown(run_process: Run) -> None:
     assert run_process("--version").stdout.decode() == f"peacefs {peacefs.__version__}\n"

@@ -93,6 +93,21 @@ def test_reading_seeks_anywhere_and_goes_on_from_there(files: PeaceFileSystem, h
             source.seek(-1)
 
 
+def test_ranges_are_read_to_where_they_are_wanted_by_several_threads(files: PeaceFileSystem, home: str) -> None:
+    data = noise(3 * MIB + 17)
+    files.write(f"{home}/large", data)
+    ranges = [(0, 10), (MIB - 5, 10), (5, MIB), (2 * MIB, MIB), (3 * MIB, 100), (len(data), 10), (4 * MIB, 1)]
+    with files.open(f"{home}/large") as source, ThreadPoolExecutor(4) as threads:
+        targets = [bytearray(b"." * length) for _, length in ranges]
+        offsets = [offset for offset, _ in ranges]
+        counts = list(threads.map(source.read_into_at, offsets, targets))
+        for (offset, length), target, count in zip(ranges, targets, counts, strict=True):
+            wanted = data[offset : offset + length]
+            assert count == len(wanted)
+            assert target == wanted + b"." * (length - count)
+        assert source.read(10) == data[:10]
+
+
 def test_lines_are_iterated(files: PeaceFileSystem, home: str) -> None:
     files.write(f"{home}/log", b"first\nsecond\nno newline")
     with files.open(f"{home}/log") as source:
