@@ -6,7 +6,7 @@ input, the time. It takes no rows while an output has no room: so a slow consume
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -41,6 +41,7 @@ class HAUnit:
         self._plan = plan
         self._state = state
         self._buffer_bytes_max = buffer_bytes_max
+        self._journal = state.journal
         described = state.edges()
         edges = None if described is None else read(described)
         #: True if it begins with a checkpoint.
@@ -74,9 +75,14 @@ class HAUnit:
             for stream, output in self.outputs.items():
                 output.load(edges.outputs[stream])
         self._operators: dict[str, Operator] = {
-            node.name: node.specification.start(node.input_types, OperatorState(state, node.name))
+            node.name: self._watched(
+                node.name, node.specification.start(node.input_types, OperatorState(state, node.name))
+            )
             for node in plan.operators
         }
+        if self._journal is not None:
+            for stream, each in self.inputs.items():
+                each.cuts = self._journal.cuts(stream)
 
     @property
     def wants_time(self) -> bool:
@@ -93,10 +99,18 @@ class HAUnit:
         for stream, source in self.inputs.items():
             batch = source.next()
             if batch is not None:
+                if self._journal is not None:
+                    if self._journal.holds(stream, batch.first):
+                        continue
+                    self._journal.enter(stream, batch.last)
                 self._publish(self._push(stream, batch.rows, f"rows {batch.first} to {batch.last} of {stream!r}"))
                 source.take()
                 return True
             if source.at_end():
+                if self._journal is not None:
+                    if self._journal.holds_end(stream):
+                        continue
+                    self._journal.enter(stream, source.processed.number, ended=True)
                 ended = self._ended()
                 self._publish(self._end(stream, ended))
                 source.ended = True
@@ -124,6 +138,11 @@ class HAUnit:
             for made in self._made(node.name, rows)
         ]
         self._publish(made)
+
+    @property
+    def covered(self) -> Mapping[str, Position]:
+        """How far its inputs are in what is durable: the rows up to there are not needed again."""
+        return self.positions if self._journal is None else self._journal.covered
 
     @property
     def state_bytes(self) -> int:
@@ -187,8 +206,14 @@ class HAUnit:
 
     def _publish(self, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
         """Put rows into the outputs once all of them are there: of an event that fails nothing is published."""
-        for stream, rows in list(made):
+        ready = list(made)
+        if self._journal is not None and self._journal.replaying:
+            return
+        for stream, rows in ready:
             self.outputs[stream].emit(rows)
+
+    def _watched(self, name: str, operator: Operator) -> Operator:
+        return operator if self._journal is None else self._journal.watch(name, operator)
 
     def _has_room(self) -> bool:
         return all(output.buffer.held_bytes < self._buffer_bytes_max for output in self.outputs.values())

@@ -98,6 +98,7 @@ class EdgeRun:
         options: RunOptions | None = None,
     ) -> None:
         options = options or RunOptions()
+        technique.check(network)
         for kind, wanted, given in (("source", network.sources, sources), ("sink", network.sinks, sinks)):
             missing = {each.name for each in wanted} ^ set(given)
             if missing:

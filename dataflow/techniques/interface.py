@@ -14,6 +14,7 @@ from typing import ClassVar
 from peacefs.dataflow.core.output_buffer import Level, Mark
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.query.network import Network
 
 Positions = Mapping[str, Position]
 
@@ -33,7 +34,14 @@ class Acknowledge:
     upto: Positions
 
 
-Action = TakeCheckpoint | Acknowledge
+@dataclass(frozen=True)
+class AcknowledgeCovered:
+    """Tell producers up to where the unit's own log has what it needs."""
+
+    level: Level
+
+
+Action = TakeCheckpoint | Acknowledge | AcknowledgeCovered
 
 
 class Guard:
@@ -57,8 +65,13 @@ class Technique(ABC):
     drops_for_absent: ClassVar[bool] = False
     #: True if units take checkpoints, so that their state must hold the rows of their outputs, too.
     takes_checkpoints: ClassVar[bool] = False
+    #: True if each unit has a log of its own, which says what it begins with: no controller records that.
+    loads_itself: ClassVar[bool] = False
     #: True if rows may be lost; otherwise a unit that finds rows lost stops the query.
     tolerates_gaps: ClassVar[bool] = False
+
+    def check(self, network: Network) -> None:  # noqa: B027 - most cover all
+        """Raise InvalidQuery, with the reason and what to do, if the technique does not cover a network."""
 
     @abstractmethod
     def promises(self, network: OperatorClass) -> Recovery:
