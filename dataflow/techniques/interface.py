@@ -41,7 +41,19 @@ class AcknowledgeCovered:
     level: Level
 
 
-Action = TakeCheckpoint | Acknowledge | AcknowledgeCovered
+@dataclass(frozen=True)
+class TrimByCauses:
+    """Tell producers which of their rows matter no more, once consumers have what those rows caused.
+
+    Consumers must have it at `level`. With `recorded` the controller learns before of the point at which the unit
+    would begin.
+    """
+
+    level: Level
+    recorded: bool
+
+
+Action = TakeCheckpoint | Acknowledge | AcknowledgeCovered | TrimByCauses
 
 
 class Guard:
@@ -69,9 +81,17 @@ class Technique(ABC):
     loads_itself: ClassVar[bool] = False
     #: True if rows may be lost; otherwise a unit that finds rows lost stops the query.
     tolerates_gaps: ClassVar[bool] = False
+    #: True if units note which of their input rows their state depends on, and retain output as long as others'
+    #: states depend on it, which does not hold the unit up.
+    tracks_causes: ClassVar[bool] = False
+    #: True if a unit begins with the oldest rows that its producers have, and not at a position of its own.
+    begins_with_oldest: bool = False
+    #: True if a unit that begins again does not make all rows again that its consumers may ask for.
+    forgets_rows: bool = False
 
-    def check(self, network: Network) -> None:  # noqa: B027 - most cover all
-        """Raise InvalidQuery, with the reason and what to do, if the technique does not cover a network."""
+    def check(self, network: Network) -> None:
+        """Raise InvalidQuery if the technique cannot run a network; the message says what to change."""
+        return
 
     @abstractmethod
     def promises(self, network: OperatorClass) -> Recovery:
@@ -84,6 +104,10 @@ class Technique(ABC):
     @abstractmethod
     def lineage(self, incarnation: int) -> int:
         """Return the numbering of a unit's output: the same for all its starts if duplicates can be recognised."""
+
+    def lineage_of(self, unit: OperatorClass, incarnation: int) -> int:
+        """Return the numbering of the output of a unit of this class; `lineage` unless that depends on it."""
+        return self.lineage(incarnation)
 
     @abstractmethod
     def guard(self, unit: str, now_s: float) -> Guard: ...
