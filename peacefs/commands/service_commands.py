@@ -41,7 +41,7 @@ from .service_options import (
     TlsCertificate,
     TlsKey,
     allowed_hosts,
-    node_address,
+    node_addresses,
     tls_files_of,
 )
 
@@ -172,13 +172,41 @@ def coordinator(
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
     no_tls: NoTls = False,
+    journal: Annotated[
+        str | None,
+        typer.Option(
+            "--journal",
+            metavar="ADDRESS",
+            envvar="PEACEFS_JOURNAL",
+            help="The members of etcd that keep every change for standbys: etcd://a:2379,b:2379,c:2379/prefix, "
+            "etcds:// over TLS. One of the coordinators leads, the others follow. [default: none]",
+            show_default=False,
+        ),
+    ] = None,
+    journal_ca: Annotated[
+        Path | None,
+        typer.Option("--journal-ca", metavar="FILE", help="The CA that has signed etcd's certificates, in PEM."),
+    ] = None,
+    journal_certificate: Annotated[
+        Path | None,
+        typer.Option("--journal-certificate", metavar="FILE", help="The certificate that etcd is shown."),
+    ] = None,
+    journal_key: Annotated[
+        Path | None, typer.Option("--journal-key", metavar="FILE", help="The key of that certificate.")
+    ] = None,
+    journal_login: Annotated[
+        Path | None,
+        typer.Option("--journal-login", metavar="FILE", help="A file with one line for etcd: USER:PASSWORD."),
+    ] = None,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
     """Run the coordinator: names, chunks, datanodes, repair.
 
-    Exit status: 70 when its own work failed, 74 when the metadata could not be written; both are in its log.
+    Exit status: 70 when its own work failed, 74 when the metadata could not be written, 75 when it is to be
+    started again because another coordinator leads; all are in its log.
     """
+    from peacefs.coordinator.journal.address import JournalOptions
     from peacefs.coordinator.options import CoordinatorOptions
     from peacefs.coordinator.service import run
 
@@ -208,6 +236,9 @@ def coordinator(
             read_token_lifetime_s=recheck_reads,
             access_time_precision_s=access_time_precision,
             authentication=authentication,
+            journal=None
+            if journal is None
+            else JournalOptions(journal, journal_ca, journal_certificate, journal_key, journal_login),
             look_at_checkpoints=(sys.executable, "-P", "-m", "peacefs.spark_connector.checkpoints.look_process"),
         )
     )
@@ -276,10 +307,12 @@ def datanode(
     from peacefs.datanode.options import DatanodeOptions
     from peacefs.datanode.service import run
 
+    first, *others = node_addresses(coordinator)
     run(
         DatanodeOptions(
             directory=directory,
-            coordinator=node_address(coordinator),
+            coordinator=first,
+            more_coordinators=tuple(others),
             host=host,
             http_port=port,
             data_port=data_port,
