@@ -45,6 +45,7 @@ from peacefs.protocol.service.loop_watchdog import LoopWatchdog
 from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event, when_told_to_reload
 from peacefs.protocol.service.tls import TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
+from peacefs.protocol.values.cluster_status import FailoverStatus
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
 
@@ -59,6 +60,7 @@ from .api.rest.balancer import add_balancer_routes, add_disk_balance_route
 from .api.rest.checkpoints import add_checkpoint_look_routes, add_checkpoint_routes
 from .api.rest.common import superusers_only
 from .api.rest.credentials import add_credential_routes
+from .api.rest.failover import add_failover_routes
 from .api.rest.metadata import add_metadata_routes
 from .api.rest.network import add_reload_route
 from .api.rest.oauth import add_token_endpoint
@@ -84,6 +86,7 @@ from .metrics import (
     grant_waited_seconds,
     watch,
     watch_audit,
+    watch_failover,
     watch_schedule,
     watch_state,
     watch_supervision,
@@ -372,10 +375,12 @@ class Coordinator:
             gc_floor_held=self._reader.gc_floor_held,
             lacks_commits=self._reader.lacks_commits,
             metadata_room=partial(ENGINE.room_bytes, options.directory),
+            failover=self._failover_status,
         )
         for_superusers = superusers_only(self._parts.files.callers)
         backup = ENGINE.online_backup(options.directory)
         add_metadata_routes(rest, backup, self._parts.epochs, for_superusers)
+        add_failover_routes(rest, None if self._failover is None else self._hand_over, for_superusers)
         add_reload_route(rest, self._reload_topology, self._parts.core.cluster, for_superusers)
         add_balancer_routes(rest, self._parts.core.cluster, for_superusers)
         add_disk_balance_route(rest, self._nodes.ask, for_superusers)
@@ -409,9 +414,17 @@ class Coordinator:
             self._reader.lacks_commits,
             lambda: self._parts.context.held,
         )
+        watch_failover(self._failover_status)
         watch_schedule(self._parts.files.schedule, self._parts.files.recovery)
         watch_supervision(self._parts.core.supervision)
         return admission
+
+    def _failover_status(self) -> FailoverStatus | None:
+        return None if self._failover is None else self._failover.status()
+
+    async def _hand_over(self) -> str | None:
+        assert self._failover is not None
+        return await self._failover.hand_over(self._stop.set)
 
     def _own_address(self, http_port: int) -> str:
         """Return the address for processes on this machine; over TLS by the name that the certificate is for."""

@@ -18,6 +18,7 @@ from peacefs.coordinator.metadata.store import Metadata, MetadataFault
 from peacefs.protocol.limits import leader_probe_s, leader_probe_timeout_s
 from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.tokens import Signer
+from peacefs.protocol.values.cluster_status import FailoverStatus
 
 from .door import Door
 from .joining import Joining
@@ -80,6 +81,9 @@ class FailoverProcess:
             on_fault(fault)
         except FarBehind as behind:
             _end(f"{behind}: it is copied anew at the next start")
+
+    def status(self) -> FailoverStatus | None:
+        return None if self.failover is None else self.failover.status()
 
     async def hand_over(self, stop: Callable[[], object]) -> str | None:
         """Have another coordinator lead; return its name, None where there is none. `stop` ends this process."""

@@ -33,6 +33,7 @@ from peacefs.protocol.limits import (
     standing_interval_s,
     standing_lives_s,
 )
+from peacefs.protocol.values.cluster_status import CoordinatorStatus, FailoverStatus
 
 from .leadership import Leadership
 
@@ -108,7 +109,30 @@ class Failover:
     @property
     def lag(self) -> int:
         """Return how many entries the store lacks, as far as is known."""
-        return max(0, self.last_seen - self._metadata.journal_place().number)
+        number = self._metadata.journal_place().number
+        self.last_seen = max(self.last_seen, number)
+        return self.last_seen - number
+
+    def status(self) -> FailoverStatus:
+        """Return who leads and how far the coordinators are."""
+        leader, lag = self._leadership.leader, self.lag
+        return FailoverStatus(
+            leads=self._leadership.leads,
+            leader="" if leader is None else leader.name,
+            journal_entries=self.last_seen,
+            journal_bytes=self._writer.size_bytes,
+            lag=lag,
+            coordinators=[
+                CoordinatorStatus(
+                    address=each.member.name,
+                    leads=each.member == leader,
+                    applied=each.applied,
+                    lag=max(0, self.last_seen - each.applied),
+                    is_warm=each.is_warm,
+                )
+                for each in sorted(self.standings, key=lambda each: each.member.name)
+            ],
+        )
 
     async def keep(self) -> None:
         """For as long as the coordinator lives. Raises FarBehind, StartupError, MetadataFault."""
@@ -229,7 +253,7 @@ class Failover:
             return
         first, last = ends
         self.last_seen = last.number
-        on_all_disks = min([self._metadata.entry_synced, *(each.applied for each in self.standings)])
+        on_all_disks = min([self._metadata.entry_synced, *(each.synced for each in self.standings)])
         above = position_of(last) - self._kept_bytes
         below = first.number
         while position_of(first) < above:
@@ -249,7 +273,8 @@ class Failover:
         if self._clock() - self._stated_s < standing_interval_s:
             return
         self._stated_s = self._clock()
-        standing = Standing(self._me, self._metadata.entry_synced, self._schema, self._follower.is_warm)
+        applied, synced = self._metadata.journal_place().number, self._metadata.entry_synced
+        standing = Standing(self._me, applied, synced, self._schema, self._follower.is_warm)
         await self._run(lambda: self._journal.stand(standing, standing_lives_s))
         self.standings = tuple(await self._run(self._journal.standings))
 
