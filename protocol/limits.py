@@ -74,6 +74,16 @@ read_packet_bytes: Final = 4 * MIB
 read_piece_bytes: Final = 1 * MIB
 # The disk is asked for so much of a large chunk before a reader gets there.
 readahead_bytes: Final = 4 * MIB
+# What our client reads over the network of so much or more, and several datanodes have, it reads in ranges of this
+# size, so many of one file at once. Who reads on from the same position has as many ranges read ahead. One client
+# has so many threads for both, and keeps so much that was read ahead; what is opened beyond is read without.
+parallel_read_bytes_min: Final = 8 * MIB
+parallel_range_bytes: Final = 4 * MIB
+parallel_ranges_max: Final = 4
+parallel_read_threads: Final = 8
+read_ahead_bytes_max: Final = 64 * MIB
+# Ahead is read for who has read so much without a seek.
+read_ahead_after_bytes: Final = 1 * MIB
 # Readers of shared descriptors wait for the disk with so many threads at most.
 bounded_read_threads: Final = 16
 # An open file keeps so many shared descriptors for its next reads.
@@ -831,6 +841,13 @@ dataflow_suspect_s: Final = 0.5
 dataflow_subscribe_retry_s: Final = 1.0
 # A node looks at the time so often.
 dataflow_tick_s: Final = 0.05
+# The longest intervals that techniques take: of checkpoints, and of acknowledgements.
+dataflow_checkpoint_interval_s_max: Final = 86_400.0
+dataflow_acknowledge_interval_s_max: Final = 60.0
+# An output's rows that states of consumers may depend on; the query stops when there are more.
+dataflow_retained_bytes_max: Final = 1024 * MIB
+# Points of a unit that are remembered: where rows came in, and where it could begin.
+dataflow_causes_max: Final = 4096
 # The limits of one message between nodes: its head, and its rows.
 dataflow_head_bytes_max: Final = 1 * MIB
 dataflow_rows_bytes_max: Final = 256 * MIB
@@ -898,6 +915,8 @@ state_generations_max: Final = 8
 state_live_share_min: Final = 0.5
 # One thread writes or reads so much of a checkpoint in one go; pages are released piece by piece.
 state_piece_bytes: Final = 4 * MIB
+# Buffers of a piece; Linux takes 1024 in one call.
+state_piece_buffers_max: Final = 256
 # Memory for clones is asked for ahead in pieces of so many bytes, when so many more frames are used, or an eighth.
 state_reserve_piece_bytes: Final = 16 * MIB
 state_reserve_step_frames: Final = 16

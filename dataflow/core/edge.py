@@ -22,6 +22,8 @@ from .messages import (
     Message,
     NodeHeartbeat,
     Placement,
+    RestartPointReached,
+    RestartPointRecorded,
     UnitPlacement,
     UnitRecovered,
     UnitStopped,
@@ -87,7 +89,15 @@ class EdgeCore:
                 if message.version > self._version:
                     self._version = message.version
                     self._exchange.placed(message)
-            case NodeHeartbeat() | CheckpointStored() | CheckpointRecorded() | UnitStopped() | UnitRecovered():
+            case (
+                NodeHeartbeat()
+                | CheckpointStored()
+                | CheckpointRecorded()
+                | RestartPointReached()
+                | RestartPointRecorded()
+                | UnitStopped()
+                | UnitRecovered()
+            ):
                 raise AssertionError(f"{type(message).__name__} is not for the edge")
             case _:
                 effects += self._exchange.received(node, message)

@@ -32,6 +32,7 @@ class SourceUnit:
             destinations,
             technique.retention(destinations),
             drops_for_absent=technique.drops_for_absent,
+            retains_for_states=technique.tracks_causes,
         )
         self.inputs: dict[str, HAInput] = {}
         self.outputs = {source.name: self._output}
@@ -39,7 +40,7 @@ class SourceUnit:
     @property
     def has_room(self) -> bool:
         """True if it takes rows now. If not, those that read it are slow, or are away."""
-        return self._output.buffer.held_bytes < self._buffer_bytes_max
+        return self._output.has_room(self._buffer_bytes_max)
 
     def offer(self, rows: pa.RecordBatch) -> None:
         if rows.num_rows:

@@ -10,6 +10,7 @@ from peacefs.dataflow.model.batches import Batch, Position
 from peacefs.protocol.limits import dataflow_checkpoints_per_start_max
 
 from .output_buffer import Level
+from .restart_point import RestartPoint
 
 CONTROLLER = "controller"
 
@@ -89,6 +90,8 @@ class UnitPlacement:
     incarnation: int
     #: The checkpoint that it begins with, as (incarnation, number) of its writer.
     checkpoint: tuple[int, int] | None = None
+    #: The point at which it begins empty, if it is one that notes such points.
+    restart: RestartPoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,25 @@ class CheckpointRecorded:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartPointReached:
+    """A unit could begin at this point: its consumers do not need what is before."""
+
+    unit: str
+    incarnation: int
+    number: int
+    point: RestartPoint
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPointRecorded:
+    """The controller will begin the unit at this point, so that what is older may go."""
+
+    unit: str
+    incarnation: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class UnitStopped:
     """A unit cannot go on: an operator raised an error, or rows are lost that it needs."""
 
@@ -171,6 +193,8 @@ Message = (
     | NodeHeartbeat
     | CheckpointStored
     | CheckpointRecorded
+    | RestartPointReached
+    | RestartPointRecorded
     | UnitStopped
     | UnitRecovered
 )

@@ -12,7 +12,14 @@ from functools import partial
 
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.interface import Acknowledge, Action, Guard, TakeCheckpoint, Technique
+from peacefs.dataflow.techniques.interface import (
+    Acknowledge,
+    Action,
+    Guard,
+    TakeCheckpoint,
+    Technique,
+    TrimByCauses,
+)
 from peacefs.dataflow.unit_state.interface import UnitState
 from peacefs.protocol import limits
 from peacefs.protocol.errors import PeacefsError
@@ -27,6 +34,8 @@ from .messages import (
     Message,
     NodeHeartbeat,
     Placement,
+    RestartPointReached,
+    RestartPointRecorded,
     UnitRecovered,
     UnitStopped,
 )
@@ -45,6 +54,7 @@ class Bounds:
     state_bytes_max: int = limits.dataflow_state_bytes_max
     page_bytes: int = limits.dataflow_page_bytes
     checkpoint_patience_s: float = limits.dataflow_checkpoint_patience_s
+    retained_bytes_max: int = limits.dataflow_retained_bytes_max
 
 
 class NodeCore:
@@ -88,7 +98,11 @@ class NodeCore:
                 unit = self._units.get(message.unit)
                 if unit is not None and unit.incarnation == message.incarnation:
                     effects += self._act(unit, self._guards[unit.name].recorded(message.number))
-            case NodeHeartbeat() | CheckpointStored() | UnitStopped() | UnitRecovered():
+            case RestartPointRecorded():
+                unit = self._units.get(message.unit)
+                if unit is not None and unit.incarnation == message.incarnation:
+                    effects += self._act(unit, [Acknowledge(Level.SAFE, unit.recorded(message.number))])
+            case NodeHeartbeat() | CheckpointStored() | RestartPointReached() | UnitStopped() | UnitRecovered():
                 raise AssertionError(f"{type(message).__name__} is for the controller")
             case _:
                 effects += self._exchange.received(node, message)
@@ -159,6 +173,23 @@ class NodeCore:
         return sum(unit.state_bytes for unit in self._units.values())
 
     @property
+    def operator_rows(self) -> Mapping[tuple[str, int, str], int]:
+        """Rows that each operator was given, by unit, incarnation and operator."""
+        return {
+            (unit.name, unit.incarnation, operator): rows
+            for unit in self._units.values()
+            for operator, rows in unit.operator_rows.items()
+        }
+
+    def produced(self, unit: str) -> int:
+        """Return how many rows a unit that runs here has put out."""
+        return sum(output.buffer.produced for output in self._units[unit].outputs.values())
+
+    def all_sent(self, unit: str) -> bool:
+        """Return whether the consumers of a unit that runs here were sent all that it has put out."""
+        return self._units[unit].all_sent
+
+    @property
     def units(self) -> Mapping[str, Mapping[str, Position]]:
         """The units that run here, and how far they are."""
         return {name: unit.positions for name, unit in self._units.items()}
@@ -198,6 +229,8 @@ class NodeCore:
             incarnation,
             credit_bytes=self._bounds.credit_bytes,
             buffer_bytes_max=self._bounds.buffer_bytes_max,
+            retained_bytes_max=self._bounds.retained_bytes_max,
+            restart=self._placement.units[name].restart,
         )
         self._units[name] = unit
         self._guards[name] = self._technique.guard(name, now_s)
@@ -217,6 +250,16 @@ class NodeCore:
             match action:
                 case TakeCheckpoint(number):
                     yield StoreCheckpoint(unit.name, unit.incarnation, number, unit.capture(number))
+                case TrimByCauses(level, recorded):
+                    found = unit.restart_point(level)
+                    if found is None:
+                        continue
+                    number, point = found
+                    if recorded:
+                        reached = RestartPointReached(unit.name, unit.incarnation, number, point)
+                        yield SendMessage(CONTROLLER, reached)
+                    else:
+                        yield from self._act(unit, [Acknowledge(Level.SAFE, unit.recorded(number))])
                 case Acknowledge(level, upto):
                     for stream, position in upto.items():
                         ack = unit.inputs[stream].acknowledge(level, position)

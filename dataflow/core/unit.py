@@ -6,11 +6,12 @@ input, the time. It takes no rows while an output has no room: so a slow consume
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
-from peacefs.dataflow.model.batches import START, Position
+from peacefs.dataflow.model.batches import OLDEST, START, Position
 from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.dataflow.techniques.interface import Technique
@@ -18,9 +19,12 @@ from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import OperatorFailed
 
+from .causes import UnitCauses
 from .ha_input import HAInput
 from .ha_output import HAOutput
 from .messages import sequence_of
+from .output_buffer import Level
+from .restart_point import InputPoint, RestartPoint
 from .unit_edges import describe, read
 
 
@@ -35,12 +39,18 @@ class HAUnit:
         *,
         credit_bytes: int,
         buffer_bytes_max: int,
+        retained_bytes_max: int,
+        restart: RestartPoint | None = None,
     ) -> None:
+        """`restart`: the point at which it begins, where an earlier start of the unit has noted one."""
         self.name = plan.name
         self.incarnation = incarnation
         self._plan = plan
         self._state = state
         self._buffer_bytes_max = buffer_bytes_max
+        self._retained_bytes_max = retained_bytes_max
+        # What is to be processed before rows leave again; what an earlier start has made of it has left.
+        self._replayed: dict[str, InputPoint] = dict(restart.inputs) if restart is not None else {}
         described = state.edges()
         edges = None if described is None else read(described)
         #: True if it begins with a checkpoint.
@@ -50,7 +60,7 @@ class HAUnit:
                 stream,
                 plan.name,
                 incarnation,
-                edges.inputs[stream].processed if edges else START,
+                edges.inputs[stream].processed if edges else _beginning(technique, restart, stream),
                 credit_bytes=credit_bytes,
             )
             for stream in plan.inputs
@@ -60,11 +70,13 @@ class HAUnit:
                 stream,
                 network.consumers[stream],
                 technique.retention(network.consumers[stream]),
-                lineage=technique.lineage(incarnation),
+                lineage=technique.lineage_of(plan.operator_class, incarnation),
                 drops_for_absent=technique.drops_for_absent,
                 log=state.numbered_rows(f"rows of {stream}", network.types[stream].schema)
                 if technique.takes_checkpoints
                 else None,
+                retains_for_states=technique.tracks_causes,
+                forgot_rows=technique.forgets_rows and incarnation > 1,
             )
             for stream in plan.outputs
         }
@@ -73,10 +85,23 @@ class HAUnit:
                 each.ended = edges.inputs[stream].ended
             for stream, output in self.outputs.items():
                 output.load(edges.outputs[stream])
+        #: Rows that each operator was given since the unit began.
+        self.operator_rows: Counter[str] = Counter()
+        if restart is not None:
+            for stream, number in restart.outputs.items():
+                self.outputs[stream].begin_after(number)
+        tracks = technique.tracks_causes
         self._operators: dict[str, Operator] = {
-            node.name: node.specification.start(node.input_types, OperatorState(state, node.name))
+            node.name: node.specification.start(
+                node.input_types, OperatorState(state, node.name, keeps_stamps=tracks)
+            )
             for node in plan.operators
         }
+        self._causes = UnitCauses(plan, self._operators, self.inputs) if tracks else None
+        # Points that the controller was told of, by number.
+        self._unrecorded: dict[int, RestartPoint] = {}
+        self._points = 0
+        self._go_on()
 
     @property
     def wants_time(self) -> bool:
@@ -88,20 +113,25 @@ class HAUnit:
 
     def step(self) -> bool:
         """Process the next rows of one input. Return False if there are none, or no room for what they give."""
-        if not self._has_room():
+        if not self._replayed and not self._has_room():
             return False
         for stream, source in self.inputs.items():
-            batch = source.next()
+            point = self._replayed.get(stream)
+            upto = None if point is None else point.upto.number
+            batch = source.next(upto)
             if batch is not None:
-                self._publish(self._push(stream, batch.rows, f"rows {batch.first} to {batch.last} of {stream!r}"))
-                source.take()
+                which = f"rows {batch.first} to {batch.last} of {stream!r}"
+                self._publish(self._push(stream, batch.rows, which, self._stamp))
+                source.take(upto)
+                self._go_on()
                 return True
-            if source.at_end():
+            if source.at_end() and (point is None or point.ended):
                 ended = self._ended()
                 self._publish(self._end(stream, ended))
                 source.ended = True
                 for name in ended & self.outputs.keys():
                     self.outputs[name].end()
+                self._go_on()
                 return True
         return False
 
@@ -130,6 +160,11 @@ class HAUnit:
         return self._state.memory_bytes
 
     @property
+    def all_sent(self) -> bool:
+        """Return whether consumers of each output are connected, and all of those were sent what there is."""
+        return all(output.all_sent for output in self.outputs.values())
+
+    @property
     def caught_up(self) -> bool:
         """Return whether it has processed all rows that there were when it asked for them."""
         return all(each.caught_up for each in self.inputs.values())
@@ -138,23 +173,52 @@ class HAUnit:
         """Return the unit as it is now: a checkpoint to be written while it goes on."""
         return self._state.capture(sequence_of((self.incarnation, number)), describe(self.inputs, self.outputs))
 
+    def restart_point(self, level: Level) -> tuple[int, RestartPoint] | None:
+        """Return the latest point at which it could begin, with its number, if consumers let it have a new one."""
+        assert self._causes is not None
+        if self._replayed:
+            return None
+        self._causes.note(self.inputs, self.outputs)
+        point = self._causes.reached(self.outputs, level)
+        if point is None:
+            return None
+        self._points += 1
+        self._unrecorded[self._points] = point
+        return self._points, point
+
+    def recorded(self, number: int) -> Mapping[str, Position]:
+        """Learn that it would begin at a point from now on, and return the rows before it, which may go."""
+        point = self._unrecorded[number]
+        self._unrecorded = {other: each for other, each in self._unrecorded.items() if other > number}
+        return point.begins
+
     # -- rows on their way through the operators ------------------------------------------------------------
 
-    def _push(self, stream: str, rows: pa.RecordBatch, which: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    @property
+    def _stamp(self) -> int:
+        return 0 if self._causes is None else self._causes.stamp
+
+    def _push(
+        self, stream: str, rows: pa.RecordBatch, which: str, stamp: int
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Give rows of a stream to those that read it, and yield what leaves the unit."""
         for node, port in self._plan.readers.get(stream, ()):
             operator = self._operators[node.name]
+            self.operator_rows[node.name] += rows.num_rows
+            caused = stamp if self._causes is None else self._causes.enter(node.name, stamp)
             for made in self._call(node.name, which, lambda o=operator, p=port: o.process(p, rows)):
-                yield from self._made(node.name, made, which)
+                yield from self._made(node.name, made, which, caused)
 
     def _made(
-        self, operator: str, rows: pa.RecordBatch, which: str = "the time"
+        self, operator: str, rows: pa.RecordBatch, which: str = "the time", stamp: int | None = None
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
         if not rows.num_rows:
             return
         if operator in self.outputs:
             yield operator, rows
-        yield from self._push(operator, rows, which)
+        if stamp is None:
+            stamp = 0 if self._causes is None else self._causes.of(operator)
+        yield from self._push(operator, rows, which, stamp)
 
     def _end(self, stream: str, ended: set[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Tell those that read a stream that it has ended, and so on for those whose last input it was."""
@@ -188,7 +252,30 @@ class HAUnit:
     def _publish(self, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
         """Put rows into the outputs once all of them are there: of an event that fails nothing is published."""
         for stream, rows in list(made):
-            self.outputs[stream].emit(rows)
+            if not self._replayed:
+                self.outputs[stream].emit(rows)
+
+    def _go_on(self) -> None:
+        """Let rows leave again once everything was processed that an earlier start had processed."""
+        reached = (
+            self.inputs[stream].processed >= point.upto and self.inputs[stream].ended >= point.ended
+            for stream, point in self._replayed.items()
+        )
+        if all(reached):
+            self._replayed = {}
 
     def _has_room(self) -> bool:
-        return all(output.buffer.held_bytes < self._buffer_bytes_max for output in self.outputs.values())
+        for stream, output in self.outputs.items():
+            if output.buffer.held_bytes > self._retained_bytes_max:
+                raise OperatorFailed(
+                    f"the rows of {stream!r} that states of its consumers depend on are more than "
+                    f"Bounds.retained_bytes_max, {self._retained_bytes_max:,} bytes: raise it, make windows "
+                    "smaller, or use SGuard"
+                )
+        return all(output.has_room(self._buffer_bytes_max) for output in self.outputs.values())
+
+
+def _beginning(technique: Technique, restart: RestartPoint | None, stream: str) -> Position:
+    if restart is not None:
+        return restart.inputs[stream].begin
+    return OLDEST if technique.begins_with_oldest else START

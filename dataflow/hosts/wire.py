@@ -30,6 +30,8 @@ from peacefs.dataflow.core.messages import (
     Message,
     NodeHeartbeat,
     Placement,
+    RestartPointReached,
+    RestartPointRecorded,
     Subscribe,
     Subscribed,
     Subscription,
@@ -74,6 +76,8 @@ _KINDS: tuple[type[Any], ...] = (
     CheckpointRecorded,
     UnitStopped,
     UnitRecovered,
+    RestartPointReached,
+    RestartPointRecorded,
 )
 _encoder = msgspec.msgpack.Encoder()
 _decoders = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]

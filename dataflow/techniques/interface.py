@@ -14,6 +14,7 @@ from typing import ClassVar
 from peacefs.dataflow.core.output_buffer import Level, Mark
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.query.network import Network
 
 Positions = Mapping[str, Position]
 
@@ -33,7 +34,19 @@ class Acknowledge:
     upto: Positions
 
 
-Action = TakeCheckpoint | Acknowledge
+@dataclass(frozen=True)
+class TrimByCauses:
+    """Tell producers which of their rows matter no more, once consumers have what those rows caused.
+
+    Consumers must have it at `level`. With `recorded` the controller learns before of the point at which the unit
+    would begin.
+    """
+
+    level: Level
+    recorded: bool
+
+
+Action = TakeCheckpoint | Acknowledge | TrimByCauses
 
 
 class Guard:
@@ -59,6 +72,17 @@ class Technique(ABC):
     takes_checkpoints: ClassVar[bool] = False
     #: True if rows may be lost; otherwise a unit that finds rows lost stops the query.
     tolerates_gaps: ClassVar[bool] = False
+    #: True if units note which of their input rows their state depends on, and retain output as long as others'
+    #: states depend on it, which does not hold the unit up.
+    tracks_causes: ClassVar[bool] = False
+    #: True if a unit begins with the oldest rows that its producers have, and not at a position of its own.
+    begins_with_oldest: bool = False
+    #: True if a unit that begins again does not make all rows again that its consumers may ask for.
+    forgets_rows: bool = False
+
+    def check(self, network: Network) -> None:
+        """Raise InvalidQuery if the technique cannot run a network; the message says what to change."""
+        return
 
     @abstractmethod
     def promises(self, network: OperatorClass) -> Recovery:
@@ -71,6 +95,10 @@ class Technique(ABC):
     @abstractmethod
     def lineage(self, incarnation: int) -> int:
         """Return the numbering of a unit's output: the same for all its starts if duplicates can be recognised."""
+
+    def lineage_of(self, unit: OperatorClass, incarnation: int) -> int:
+        """Return the numbering of the output of a unit of this class; `lineage` unless that depends on it."""
+        return self.lineage(incarnation)
 
     @abstractmethod
     def guard(self, unit: str, now_s: float) -> Guard: ...

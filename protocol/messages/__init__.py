@@ -101,6 +101,8 @@ from .grants import (
 )
 from .handshake import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
 from .names import (
+    AclEntries,
+    ChangeAcl,
     ChangeOwner,
     ChangePermission,
     ChangeQuota,
@@ -112,6 +114,7 @@ from .names import (
     DropSnapshot,
     ExchangePaths,
     FileInfo,
+    GetAclEntries,
     GetFileInfo,
     GetListing,
     GetQuotaSums,
@@ -148,6 +151,7 @@ __all__ = [
     "ORDERS",
     "PROTOCOL_VERSION",
     "AbandonLease",
+    "AclEntries",
     "AgentBeat",
     "AgentCommand",
     "AgentOrders",
@@ -157,6 +161,7 @@ __all__ = [
     "AskStreams",
     "BalanceDisks",
     "Challenge",
+    "ChangeAcl",
     "ChangeOwner",
     "ChangePermission",
     "ChangeQuota",
@@ -183,6 +188,7 @@ __all__ = [
     "FlushFile",
     "FlushUploads",
     "Flushed",
+    "GetAclEntries",
     "GetFileInfo",
     "GetLayout",
     "GetListing",
@@ -338,6 +344,8 @@ AnyMessage = (
     | QuotaSums
     | GetXAttrs
     | XAttrs
+    | GetAclEntries
+    | AclEntries
     | GetServerSettings
     | ServerSettings
     | NameChanged
@@ -353,6 +361,7 @@ AnyMessage = (
     | ChangeQuota
     | SetXAttr
     | RemoveXAttr
+    | ChangeAcl
     | TruncatePath
     | ConcatFiles
     | OpenForAppend
