@@ -533,11 +533,16 @@ leader_lease_s: Final = 2.0
 leader_renew_interval_s: Final = 0.5
 # A leader that was not confirmed for so long answers nobody, until it is.
 leader_silence_max_s: Final = 1.5
+# Before clients are sent to it, a standby looks whether the leader takes connections, at most this often.
+leader_probe_s: Final = 0.2
+leader_probe_timeout_s: Final = 0.5
 # A standby asks this often for entries, and for who leads.
 standby_poll_interval_s: Final = 0.1
 # It asks for an answer to an append again after this pause, and ends when there was none for so long.
 journal_repeat_pause_s: Final = 0.05
 journal_unsure_max_s: Final = 30.0
+# Without a leader a datanode looks this often whether there is one.
+leaderless_retry_s: Final = 0.05
 # Coordinators state how far they have come this often; those that do not are forgotten.
 standing_interval_s: Final = 1.0
 standing_lives_s: Final = 10.0
