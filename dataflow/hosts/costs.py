@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from peacefs.dataflow.core.messages import Ack, Data, Message, Subscribe
+from peacefs.dataflow.core.messages import Ack, Data, Message, RestartPointReached, Subscribe
 from peacefs.protocol import limits
 
 
@@ -66,6 +66,10 @@ class Costs:
                 return Traffic.DATA, message.stream, message.batch.rows.num_rows * self.row_bytes
             case Ack():
                 return Traffic.ACKNOWLEDGEMENT, message.stream, self.number_bytes
+            case RestartPointReached():
+                # Where each input begins and how far it is, and the number that each output goes on with.
+                numbers = 2 * len(message.point.inputs) + len(message.point.outputs)
+                return Traffic.REPLICATION, message.unit, numbers * self.number_bytes
         return Traffic.CONTROL, type(message).__name__, self.number_bytes
 
     def checkpoint_bytes(self, rows: int, positions: int) -> int:
