@@ -68,6 +68,8 @@ class Outcome:
     seconds: float = 0.0
     #: (unit, node) of all that ran anywhere at any time.
     places: set[tuple[str, str]] = field(default_factory=set)
+    #: The node of each unit at the end; of its standby it says nothing.
+    runs_at: dict[str, str | None] = field(default_factory=dict)
     checkpoints_stored: int = 0
     #: Checkpoints that were cancelled, as when their turn is too far away.
     checkpoints_cancelled: int = 0
@@ -194,6 +196,7 @@ class SeededRun:
             if self._costs is None:
                 self._check()
         self.outcome.seconds = self._now_s
+        self.outcome.runs_at = {unit: where.node for unit, where in self._controller.placement.units.items()}
         self.outcome.recovery_s, self.outcome.bytes = self._clock.recovery_s, self._links.bytes
         return self.outcome
 
