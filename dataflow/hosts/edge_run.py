@@ -51,7 +51,15 @@ from .interface import Sink, Source
 from .links import Links
 from .node_process import EDGE, NodeOrders
 from .query_record import new_record, read_record
-from .run_events import CheckpointTaken, NodeLost, Observer, RecoveryMeasured, RunEvent, UnitsPlaced
+from .run_events import (
+    CheckpointTaken,
+    NodeLost,
+    Observer,
+    RecoveryMeasured,
+    RunEvent,
+    StandbyMissing,
+    UnitsPlaced,
+)
 
 log = logging.getLogger("peacefs.dataflow")
 
@@ -104,6 +112,7 @@ class EdgeRun:
                 raise InvalidQuery(
                     f"{kind} {min(missing)!r} is in the query or in what was given, and not in both"
                 )
+        technique.check(network, nodes)
         self._network, self._technique, self._bounds = network, technique, bounds
         self._sources, self._sinks = sources, sinks
         self._launcher, self._checkpoints = launcher, checkpoints
@@ -133,6 +142,7 @@ class EdgeRun:
             node_timeout_s=node_timeout_s,
             resumed=self._record.checkpoints,
             starts_before=self._record.starts_before,
+            standby=technique.standby,
         )
         self._announced: Placement | None = None
         self._ended = threading.Event()
@@ -372,6 +382,12 @@ class EdgeRun:
         }
         self._announced = placement
         self._tell(UnitsPlaced(changed))
+        for name, where in placement.units.items() if self._technique.standby is not None else ():
+            known = before.get(name)
+            alone = where.took_over or (known is not None and known.standby is not None)
+            if where.node is not None and where.standby is None and where != known and alone:
+                log.warning("unit %r goes on without a standby: no other node is free", name)
+                self._tell(StandbyMissing(name))
 
     def _deliver(self, sink: str, rows: pa.RecordBatch) -> None:
         try:

@@ -47,6 +47,16 @@ class OperatorSpecification(ABC):
     def wants_time(self) -> bool:
         return False
 
+    @property
+    def wants_chance(self) -> bool:
+        """True if it draws numbers from `OperatorState.chance`, which is seeded for each event of its unit."""
+        return False
+
+    @property
+    def unrecorded(self) -> str | None:
+        """Return why a replay of the same events may give other rows; None if it gives the same."""
+        return None
+
     @abstractmethod
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         """Return the type of the output. Raises InvalidQuery if the inputs do not fit."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import random
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -22,12 +24,17 @@ from .row_operators import checked
 StatefulFunction = Callable[[Rows, MutableMapping[Any, Any]], Rows]
 #: The same with a map of records of declared columns, which is changed a batch at a time.
 TableFunction = Callable[[Rows, UnorderedMap], Rows]
+#: Either with a third argument, from which it draws what it leaves to chance.
+DrawingFunction = (
+    Callable[[Rows, MutableMapping[Any, Any], random.Random], Rows]
+    | Callable[[Rows, UnorderedMap, random.Random], Rows]
+)
 
 
 @dataclass(frozen=True)
 class Process(OperatorSpecification):
     kind: ClassVar[str] = "process"
-    function: StatefulFunction | TableFunction
+    function: StatefulFunction | TableFunction | DrawingFunction
     schema: pa.Schema
     time: str
     deterministic: bool
@@ -38,6 +45,21 @@ class Process(OperatorSpecification):
     @property
     def operator_class(self) -> OperatorClass:
         return OperatorClass.DETERMINISTIC if self.deterministic else OperatorClass.ARBITRARY
+
+    @property
+    def wants_chance(self) -> bool:
+        try:
+            taken = inspect.signature(self.function).parameters.values()
+        except (TypeError, ValueError):  # a builtin, which says nothing of itself
+            return False
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return sum(each.kind in kinds and each.default is each.empty for each in taken) > 2
+
+    @property
+    def unrecorded(self) -> str | None:
+        if self.deterministic or self.wants_chance:
+            return None
+        return "its function is not deterministic; let it draw from a third argument, a random.Random"
 
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         if not callable(self.function):
@@ -60,10 +82,12 @@ class Process(OperatorSpecification):
 class _Process(Operator):
     def __init__(self, of: Process, state: OperatorState) -> None:
         self._of = of
+        self._chance = (state.chance,) if of.wants_chance else ()
+        self._function: Callable[..., Rows] = of.function
         self._state: Any = (
             state.mapping("state") if of.state is None else state.table("state", of.state, of.state_key)
         )
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
-        made = checked(self._of.function(rows, self._state), self._of.schema, self._of.function)
+        made = checked(self._function(rows, self._state, *self._chance), self._of.schema, self._of.function)
         return (made,) if made.num_rows else ()

@@ -9,11 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import Level, Mark
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.query.network import Network
 
 Positions = Mapping[str, Position]
 
@@ -34,6 +36,15 @@ class Acknowledge:
 
 
 Action = TakeCheckpoint | Acknowledge
+
+
+class Standby(Enum):
+    """What the second node of a unit does before it takes over (HA 5.1, 5.3)."""
+
+    #: It keeps copies of the primary's state.
+    PASSIVE = "passive"
+    #: It processes what the primary processes, and keeps its output to itself.
+    ACTIVE = "active"
 
 
 class Guard:
@@ -59,6 +70,18 @@ class Technique(ABC):
     takes_checkpoints: ClassVar[bool] = False
     #: True if rows may be lost; otherwise a unit that finds rows lost stops the query.
     tolerates_gaps: ClassVar[bool] = False
+    #: The standby that each unit has on a second node.
+    standby: ClassVar[Standby | None] = None
+    #: So often a standby is told of what it has to know.
+    standby_interval_s: float = 0.0
+
+    def records_events(self, unit: OperatorClass) -> bool:
+        """Return whether a unit of this class records its events for its standby (HA 6)."""
+        return False
+
+    def check(self, network: Network, nodes: int) -> None:
+        """Raise InvalidQuery if the query cannot be recovered as promised on so many nodes."""
+        return
 
     @abstractmethod
     def promises(self, network: OperatorClass) -> Recovery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
@@ -13,9 +14,11 @@ from .interface import Accumulator, Cell, Groups, RowQueue, UnitState
 
 
 class OperatorState:
-    def __init__(self, unit: UnitState, operator: str) -> None:
+    def __init__(self, unit: UnitState, operator: str, chance: random.Random | None = None) -> None:
         self._unit = unit
         self._operator = operator
+        #: Numbers that a replay draws again.
+        self.chance = chance or random.Random(0)
 
     def cell(self, name: str, initial: Any) -> Cell:
         return self._unit.cell(f"{self._operator}/{name}", initial)

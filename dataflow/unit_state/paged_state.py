@@ -100,7 +100,7 @@ class PagedState:
 
     # -- checkpoints ------------------------------------------------------------------------------------------
 
-    def capture(self, sequence: int, edges: Mapping[str, Any]) -> PagedCapture:
+    def capture(self, sequence: int, edges: Mapping[str, Any], *, full: bool = False) -> PagedCapture:
         def flush() -> None:
             for each in self._maps:
                 each.flush()
@@ -108,7 +108,7 @@ class PagedState:
             cells |= {name: queue.dropped for name, queue in self._queues.items()}
             self._write_blob(msgspec.msgpack.encode({"edges": edges, "cells": cells}))
 
-        return PagedCapture(self._checkpointer, self._checkpointer.prepare(sequence, flush=flush))
+        return PagedCapture(self._checkpointer, self._checkpointer.prepare(sequence, full=full, flush=flush))
 
     def edges(self) -> Mapping[str, Any] | None:
         return self._edges
