@@ -80,7 +80,7 @@ class Surroundings:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The choices of an operator; see `service.CoordinatorOptions`."""
+    """The choices of an operator; see `options.CoordinatorOptions`."""
 
     callers: Callers = field(default_factory=Callers)
     described: Topology | None = None

@@ -9,9 +9,8 @@ import os
 import random
 import secrets
 import sys
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -27,13 +26,8 @@ from peacefs.protocol.limits import (
     bearer_token_min_s,
     checkpoint_look_timeout_s,
     commit_record_interval_s,
-    coordinator_http_port_default,
-    coordinator_node_port_default,
     proof_nonce_bytes,
-    read_token_lifetime_s,
-    streams_per_node_default,
     thread_switch_interval_s,
-    unreferenced_chunk_kept_s,
 )
 from peacefs.protocol.messages import Trust
 from peacefs.protocol.secret import (
@@ -49,9 +43,8 @@ from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
 from peacefs.protocol.service.loop_watchdog import LoopWatchdog
 from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event, when_told_to_reload
-from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
+from peacefs.protocol.service.tls import TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
-from peacefs.protocol.values.authentication import AuthenticationMode
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
 
@@ -90,11 +83,11 @@ from .metrics import (
     watch_supervision,
 )
 from .namespace.permissions import Callers
+from .options import CoordinatorOptions
 from .rpc.audited_calls import AuditedRpc
 from .rpc.client_session import ClientLinks
 from .rpc.datanode_links import DatanodeLinks
 from .rpc.server import NodeServer, RunningCalls
-from .scheduling.policies import POLICY_DEFAULT
 from .side_process.checkpoint_inspector import CheckpointInspector
 
 log = logging.getLogger("peacefs.coordinator")
@@ -106,60 +99,6 @@ _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 _NAMES_ARE_BELIEVED = Trust()
 _EXIT_AFTER_DISK_FAULT = 74  # EX_IOERR
 _EXIT_AFTER_FAILED_WORK = 70  # EX_SOFTWARE
-
-
-@dataclass(frozen=True)
-class CoordinatorOptions:
-    """The options of a coordinator. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
-
-    directory: Path
-    host: str = "127.0.0.1"
-    port: int = coordinator_http_port_default
-    node_port: int = coordinator_node_port_default
-    advertise: str | None = None
-    #: Other names by which clients over HTTP reach it.
-    allowed_hosts: tuple[str, ...] = ()
-    secret_file: Path | None = None
-    #: The audit log, a line for each request; None for no log.
-    audit_log: Path | None = None
-    ready_fd: int | None = None
-    parent_fd: int | None = None
-    tls: TlsFiles | None = None
-    #: True if an address beyond loopback may be served without TLS.
-    no_tls: bool = False
-    #: True to refuse users what HDFS would refuse them. The account that runs the coordinator is the superuser.
-    check_permissions: bool = True
-    #: Temporary files that have been left for so long are deleted; None for never.
-    collect_temporary_hours: float | None = None
-    #: A reader may continue for so long before its rights are checked again.
-    read_token_lifetime_s: float = read_token_lifetime_s
-    #: A read moves a file's access time when that is older than this; 0 for never.
-    access_time_precision_s: float = 0.0
-    #: The time that files deleted with `peacefs rm` stay in their users' trash; 0 for no trash.
-    trash_minutes: int = 0
-    #: The users of each group; those of `supergroup` are superusers.
-    groups: Mapping[str, Collection[str]] = field(default_factory=dict)
-    #: The file of services that may act for users; see `proxy_users`.
-    proxy_users: Path | None = None
-    #: The network as an administrator describes it; without it, what datanodes say and default rates.
-    topology: Path | None = None
-    #: The policy of `scheduling_policies.SCHEDULING_POLICIES` that grants chunks; it can be changed while running.
-    policy: str = POLICY_DEFAULT
-    #: The command of the process that looks at checkpoints; without it they are not told of over REST.
-    look_at_checkpoints: tuple[str, ...] = ()
-    #: The number of chunks that a datanode takes at once, unless something else states its capacity.
-    streams_per_node: int = streams_per_node_default
-    #: Chunks that belong to no file are deleted after their writer has been silent for so long.
-    unreferenced_kept_s: float = unreferenced_chunk_kept_s
-    #: The way in which callers authenticate; None: by trusted names on loopback, by tokens elsewhere.
-    authentication: AuthenticationMode | None = None
-
-    @property
-    def asks_for_tokens(self) -> bool:
-        """Return whether callers need a token."""
-        if self.authentication is not None:
-            return self.authentication is AuthenticationMode.TOKEN
-        return not is_loopback(self.host) or not is_loopback(self.advertise or self.host)
 
 
 def run(options: CoordinatorOptions) -> None:

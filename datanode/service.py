@@ -14,7 +14,6 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -26,14 +25,8 @@ from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
 from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
-    copy_bytes_per_second,
-    datanode_data_port_default,
-    datanode_http_port_default,
     order_threads,
     reregister_backoff_max_s,
-    reserved_bytes_default,
-    scrub_bytes_per_second,
-    scrub_period_s,
     thread_switch_interval_s,
 )
 from peacefs.protocol.messages import (
@@ -55,7 +48,6 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.secret import (
@@ -75,7 +67,7 @@ from peacefs.protocol.service.process import (
     stop_event,
     when_told_to_reload,
 )
-from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
+from peacefs.protocol.service.tls import TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
 
 from .background import DatanodeTasks
@@ -95,6 +87,7 @@ from .gateway.callers import CallerCheck
 from .gateway.local_large_reads import LocalLargeReads
 from .gateway.local_small_reads import LocalSmallReads
 from .gateway.one_time_chunks import OneTimeChunks
+from .options import DatanodeOptions
 from .pipeline.active_streams import StreamsUnderWay
 from .pipeline.chunk_server import ChunkServer
 from .pipeline.dispatch import DataRequests
@@ -111,34 +104,6 @@ log = logging.getLogger("peacefs.datanode")
 
 #: Makes a slower destination of chunks from the store.
 Pace = Callable[[ChunkIntake], ChunkIntake]
-
-
-@dataclass(frozen=True)
-class DatanodeOptions:
-    """The options of a datanode. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
-
-    directory: Path
-    coordinator: Address
-    host: str = "127.0.0.1"
-    http_port: int = datanode_http_port_default
-    data_port: int = datanode_data_port_default
-    advertise: str | None = None
-    #: Other names by which clients over HTTP reach it.
-    allowed_hosts: tuple[str, ...] = ()
-    rack: str = "/default-rack"
-    secret_file: Path | None = None
-    tls: TlsFiles | None = None
-    #: True if an address beyond loopback may be served without TLS.
-    no_tls: bool = False
-    reserved_bytes: int = reserved_bytes_default
-    #: The longest duration of a round of scrubbing; 0 for no scrubbing.
-    scrub_period_s: float = scrub_period_s
-    scrub_bytes_per_second: float = scrub_bytes_per_second
-    copy_bytes_per_second: float = copy_bytes_per_second
-    #: The directories of chunks, a disk each; none for `directory` itself.
-    data_directories: tuple[Path, ...] = ()
-    ready_fd: int | None = None
-    parent_fd: int | None = None
 
 
 def run(options: DatanodeOptions, pace: Pace | None = None) -> None:

@@ -179,7 +179,8 @@ def coordinator(
 
     Exit status: 70 when its own work failed, 74 when the metadata could not be written; both are in its log.
     """
-    from peacefs.coordinator.service import CoordinatorOptions, run
+    from peacefs.coordinator.options import CoordinatorOptions
+    from peacefs.coordinator.service import run
 
     run(
         CoordinatorOptions(
@@ -272,7 +273,8 @@ def datanode(
     parent_fd: ParentDescriptor = None,
 ) -> None:
     """Run a datanode: chunks on one or more disks."""
-    from peacefs.datanode.service import DatanodeOptions, run
+    from peacefs.datanode.options import DatanodeOptions
+    from peacefs.datanode.service import run
 
     run(
         DatanodeOptions(

@@ -62,6 +62,8 @@ class Checkpointer:
         """With `reserve` memory for clones is asked for ahead: as much as the pages have."""
         if generations_max < 1 or (keep is not None and keep < 1):
             raise BadRequest(f"generations_max is {generations_max} and keep is {keep}: both must be at least 1")
+        if unit in ("", ".", "..") or "/" in unit or "\0" in unit:
+            raise BadRequest(f"{unit!r} cannot name checkpoints: it becomes a part of file names")
         self._pages = pages
         self._store = store
         self._unit = unit
