@@ -31,6 +31,7 @@ _ALL = (
     "paged_state",
     "state_latency",
     "dataflow",
+    "recovery_pictures",
     "spark_batches",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")
@@ -40,6 +41,7 @@ _WITH_FILES = ("metadata_ops", "restart", "checkpoints")
 _WITH_KEPT = ("dead_writers",)
 _WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads", "metadata_ops", "spark_batches")
 _WITH_STATE = ("spark_batches",)
+_WITH_TECHNIQUE = ("recovery_pictures",)
 
 
 def main() -> None:
@@ -57,6 +59,8 @@ def main() -> None:
     )
     parser.add_argument("--kept-seconds", type=float, metavar="S", help=f"of {' and '.join(_WITH_KEPT)}")
     parser.add_argument("--tls", action="store_true", help=f"over TLS besides, of {' and '.join(_WITH_TLS)}")
+    drawn = " and ".join(_WITH_TECHNIQUE)
+    parser.add_argument("--technique", metavar="NAME", help=f"one alone, as upstream-backup, of {drawn}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -71,8 +75,9 @@ def main() -> None:
         kept = {"kept_s": options.kept_seconds} if name in _WITH_KEPT else {}
         cells = {"cells": options.cells} if options.cells and name in _WITH_CELLS else {}
         tls = {"tls": True} if options.tls and name in _WITH_TLS else {}
+        technique = {"technique": options.technique} if options.technique and name in _WITH_TECHNIQUE else {}
         importlib.import_module(f"benchmarks.{name}").main(
-            quick=options.quick, **files, **full, **cells, **size, **state, **kept, **tls
+            quick=options.quick, **files, **full, **cells, **size, **state, **kept, **tls, **technique
         )
 
 

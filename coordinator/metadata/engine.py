@@ -14,6 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from peacefs.coordinator.journal.writer import JournalWriter
+
 from .backup import BackupMaker
 from .store import Metadata
 
@@ -65,8 +67,10 @@ class Engine(ABC):
     file_prefix: str
 
     @abstractmethod
-    def open(self, directory: Path, *, owner: str) -> Metadata:
+    def open(self, directory: Path, *, owner: str, journal: JournalWriter | None = None) -> Metadata:
         """Open the store of a directory, or make one with an empty root directory that belongs to `owner`.
+
+        With a journal every commit is an entry of it first, and commits that the store lacks come from there.
 
         Raises StartupError, and has changed nothing, when another coordinator has it open, or when it is foreign,
         damaged, of a newer peacefs, or lacks commits that were acknowledged.

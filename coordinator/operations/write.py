@@ -28,8 +28,6 @@ from peacefs.protocol.errors import (
 )
 from peacefs.protocol.ids import ChunkId, NodeId, epoch_of, new_request_id, show
 from peacefs.protocol.limits import (
-    checksum_block_bytes,
-    chunk_bytes_max,
     heartbeat_interval_s,
     kept_chunks_per_call,
     receipt_holder_timeout_s,
@@ -49,7 +47,7 @@ from peacefs.protocol.messages import (
     PublishFile,
     WrittenChunk,
 )
-from peacefs.protocol.new_file import NewFile
+from peacefs.protocol.new_file import NewFile, possible_block_bytes
 from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite
 
 from .append import AppendOperations, writer_of, writer_with
@@ -68,6 +66,8 @@ class CreateTicket:
     http_port: int
     token: str
     allocated: Allocated
+    #: The block size that the file gets.
+    block_bytes: int
 
 
 class WriteOperations:
@@ -127,7 +127,11 @@ class WriteOperations:
         if may_appear:
             under_construction.begin(path, file.request_id, head.id)
         return CreateTicket(
-            head.registration.http_host, head.registration.http_port, self._ctx.signer.sign(token), allocated
+            head.registration.http_host,
+            head.registration.http_port,
+            self._ctx.signer.sign(token),
+            allocated,
+            file.block_bytes,
         )
 
     def _check_not_under_construction(self, path: NamespacePath, user: str) -> None:
@@ -331,13 +335,5 @@ class WriteOperations:
 
 def _with_defaults(file: NewFile, path: NamespacePath) -> NewFile:
     """Return the file under its normalised path, with the cluster's defaults where it names none."""
-    replication, block_bytes = checked_replication(file.replication, path), _block_bytes(file.block_bytes)
+    replication, block_bytes = checked_replication(file.replication, path), possible_block_bytes(file.block_bytes)
     return replace(file, path=str(path), replication=replication, block_bytes=block_bytes)
-
-
-def _block_bytes(wanted: int) -> int:
-    """Our chunk size for what the client calls block size: whole checksum blocks, within the limit."""
-    if wanted < 0:
-        raise BadRequest(f"block size {wanted} is negative")
-    wanted = min(wanted or chunk_bytes_max, chunk_bytes_max)
-    return max(checksum_block_bytes, wanted // checksum_block_bytes * checksum_block_bytes)

@@ -18,6 +18,8 @@ from .messages import (
     CheckpointStored,
     NodeHeartbeat,
     Placement,
+    RestartPointReached,
+    RestartPointRecorded,
     StandbyPlacement,
     UnitPlacement,
     UnitStopped,
@@ -144,6 +146,15 @@ class ControllerCore:
             SendMessage(where.node, CheckpointRecorded(unit, incarnation, number)),
             RetainCheckpoints(unit, kept[0]),
         ]
+
+    def restart_point_reached(self, node: str, message: RestartPointReached) -> list[Effect]:
+        """Begin a unit at this point from now on, unless a later start of the unit is the valid one."""
+        where = self._placement.units[message.unit]
+        if where.incarnation != message.incarnation or where.node != node:
+            return []
+        units = {**self._placement.units, message.unit: replace(where, restart=message.point)}
+        self._placement = replace(self._placement, units=units)
+        return [SendMessage(node, RestartPointRecorded(message.unit, message.incarnation, message.number))]
 
     def unit_stopped(self, message: UnitStopped) -> list[Effect]:
         where = self._placement.units[message.unit]

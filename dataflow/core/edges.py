@@ -34,7 +34,7 @@ class SourceUnit:
     @property
     def has_room(self) -> bool:
         """True if it takes rows now. If not, those that read it are slow, or are away."""
-        return self._output.buffer.held_bytes < self._buffer_bytes_max
+        return self._output.has_room(self._buffer_bytes_max)
 
     def offer(self, rows: pa.RecordBatch) -> None:
         if rows.num_rows:

@@ -98,9 +98,12 @@ class HAInput:
         if message.subscription == self._subscription and self._connected:
             self._last = message.last
 
-    def next(self) -> Batch | None:
-        """Return the next rows without taking them."""
-        return self._queue[0][1] if self._queue else None
+    def next(self, upto: int | None = None) -> Batch | None:
+        """Return the next rows without taking them, and none with a number above `upto`."""
+        if not self._queue:
+            return None
+        batch = self._queue[0][1]
+        return batch if upto is None else batch.between(1, upto)
 
     def next_upto(self, number: int) -> Batch | None:
         """Return all rows up to a number as one batch, which `next` and `take` have then; None if some lack."""
@@ -117,9 +120,14 @@ class HAInput:
             self._taken_bytes += before - self.queued_bytes
         return self._queue[0][1]
 
-    def take(self) -> Batch:
+    def take(self, upto: int | None = None) -> Batch:
         """Take the rows that `next` returns: the unit has processed them."""
         lineage, batch = self._queue.popleft()
+        if upto is not None and (later := batch.after(upto)) is not None:
+            self._queue.appendleft((lineage, later))
+            taken = batch.between(1, upto)
+            assert taken is not None, "there is nothing to take"
+            batch = taken
         self.processed = Position(lineage, batch.last)
         self._taken_bytes += batch.bytes
         return batch

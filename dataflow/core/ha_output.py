@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from peacefs.dataflow.model.batches import Batch, Position
+from peacefs.dataflow.model.batches import OLDEST, Batch, Position
 from peacefs.dataflow.unit_state.interface import NumberedRows
 
 from .messages import Ack, Credit, Data, Ended, Subscribe, Subscribed, Subscription
@@ -46,10 +46,14 @@ class HAOutput:
         drops_for_absent: bool = False,
         log: NumberedRows | None = None,
         logs_all: bool = True,
+        retains_for_states: bool = False,
+        forgot_rows: bool = False,
     ) -> None:
         """`log`: where rows are kept besides, so that a checkpoint of the unit has them.
 
         They are put there as they are emitted; without `logs_all` only between `keep_rows` and `drop_rows`.
+        `retains_for_states`: rows are kept that were sent long ago, and do not hold the unit up. `forgot_rows`: it
+        began again, and there were rows before its first that consumers may depend on.
         """
         self.stream = stream
         self.lineage = lineage
@@ -59,6 +63,8 @@ class HAOutput:
         self._drops_for_absent = drops_for_absent
         self._log = log
         self._logs_all = logs_all
+        self._retains_for_states = retains_for_states
+        self._forgot_rows = forgot_rows
         self._connections: dict[str, _Connection] = {}
         # The latest start of each consumer; earlier ones are not listened to.
         self._incarnations: dict[str, int] = {}
@@ -119,6 +125,20 @@ class HAOutput:
         assert self._log is not None
         self._log.drop_before(self.buffer.produced + 1)
 
+    def begin_after(self, number: int) -> None:
+        """Go on after a number; what is up to it was made by an earlier start of the unit."""
+        self.buffer.begin_after(number)
+
+    def reached(self, level: Level) -> int:
+        """Return the number up to which all consumers have acknowledged at a level, or a later one."""
+        return min(self.buffer.reached(level, destination) for destination in self._destinations)
+
+    def has_room(self, backlog_bytes_max: int) -> bool:
+        """Return whether the unit may make more: consumers are not too far behind."""
+        if self.buffer.held_bytes < backlog_bytes_max:
+            return True
+        return self._retains_for_states and self.buffer.unsent_bytes(self._destinations) < backlog_bytes_max
+
     def contents(self) -> OutputContents:
         return OutputContents(self.lineage, self.ended, self.buffer.marks())
 
@@ -142,6 +162,10 @@ class HAOutput:
         begin = self.buffer.first_held - 1
         after = message.after.number if message.after.lineage == self.lineage else begin
         lost = max(begin - after, 0)
+        begins_again = message.after == OLDEST and incarnation > 1
+        if begins_again and self._forgot_rows and not self.buffer.reached(Level.SAFE, consumer):
+            # What its earlier start depended on may have been among the rows that are gone.
+            lost += 1
         after = max(after, begin)
         # Numbers that the consumer has and that were not produced yet dangle, and their rows will not be sent.
         received = Mark(Level.RECEIVED, consumer)
@@ -171,6 +195,11 @@ class HAOutput:
                 self.buffer.ack(1, message.upto.number, Mark(level, message.consumer))
             if self._log is not None and self._logs_all:
                 self._log.drop_before(self.buffer.first_held)
+
+    @property
+    def all_sent(self) -> bool:
+        """Return whether consumers are connected, and all of those were sent what there is."""
+        return bool(self._connections) and all(self.buffer.peek(each) is None for each in self._connections)
 
     def due(self) -> Iterator[tuple[str, Data | Ended]]:
         """Yield what can be sent now, and to which node."""

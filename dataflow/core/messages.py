@@ -11,6 +11,7 @@ from peacefs.protocol.limits import dataflow_checkpoints_per_start_max
 
 from .determinants import UnitEvent
 from .output_buffer import Level
+from .restart_point import RestartPoint
 
 CONTROLLER = "controller"
 
@@ -107,6 +108,8 @@ class UnitPlacement:
     took_over: bool = False
     #: The highest incarnation that a start of the unit, or of its standby, has had.
     starts: int = 0
+    #: The point at which it begins empty, if it is one that notes such points.
+    restart: RestartPoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,25 @@ class CheckpointStored:
 @dataclass(frozen=True, slots=True)
 class CheckpointRecorded:
     """The controller will begin the unit with this checkpoint, so that what is older may go."""
+
+    unit: str
+    incarnation: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPointReached:
+    """A unit could begin at this point: its consumers do not need what is before."""
+
+    unit: str
+    incarnation: int
+    number: int
+    point: RestartPoint
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPointRecorded:
+    """The controller will begin the unit at this point, so that what is older may go."""
 
     unit: str
     incarnation: int
@@ -258,6 +280,8 @@ Message = (
     | NodeHeartbeat
     | CheckpointStored
     | CheckpointRecorded
+    | RestartPointReached
+    | RestartPointRecorded
     | UnitStopped
     | UnitRecovered
     | CopyPiece

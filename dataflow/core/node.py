@@ -20,6 +20,7 @@ from peacefs.dataflow.techniques.interface import (
     Standby,
     TakeCheckpoint,
     Technique,
+    TrimByCauses,
 )
 from peacefs.dataflow.unit_state.interface import UnitState
 from peacefs.protocol import limits
@@ -40,6 +41,8 @@ from .messages import (
     Message,
     NodeHeartbeat,
     Placement,
+    RestartPointReached,
+    RestartPointRecorded,
     StandbyInStep,
     TrimOutput,
     UnitPlacement,
@@ -62,6 +65,7 @@ class Bounds:
     state_bytes_max: int = limits.dataflow_state_bytes_max
     page_bytes: int = limits.dataflow_page_bytes
     checkpoint_patience_s: float = limits.dataflow_checkpoint_patience_s
+    retained_bytes_max: int = limits.dataflow_retained_bytes_max
 
 
 class NodeCore:
@@ -108,7 +112,11 @@ class NodeCore:
                 unit = self._units.get(message.unit)
                 if unit is not None and unit.incarnation == message.incarnation:
                     effects += self._act(unit, self._guards[unit.name].recorded(message.number))
-            case NodeHeartbeat() | CheckpointStored() | UnitStopped() | UnitRecovered():
+            case RestartPointRecorded():
+                unit = self._units.get(message.unit)
+                if unit is not None and unit.incarnation == message.incarnation:
+                    effects += self._act(unit, [Acknowledge(Level.SAFE, unit.recorded(message.number))])
+            case NodeHeartbeat() | CheckpointStored() | RestartPointReached() | UnitStopped() | UnitRecovered():
                 raise AssertionError(f"{type(message).__name__} is for the controller")
             case CopyPiece() | CopyHeld() | Determinants() | DeterminantsHeld() | TrimOutput() | StandbyInStep():
                 if self._pairs.begins_anew(message):
@@ -197,6 +205,23 @@ class NodeCore:
     def state_bytes(self) -> int:
         """Bytes of pages of all units, with the copies that are still being written."""
         return sum(unit.state_bytes for unit in self._units.values())
+
+    @property
+    def operator_rows(self) -> Mapping[tuple[str, int, str], int]:
+        """Rows that each operator was given, by unit, incarnation and operator."""
+        return {
+            (unit.name, unit.incarnation, operator): rows
+            for unit in self._units.values()
+            for operator, rows in unit.operator_rows.items()
+        }
+
+    def produced(self, unit: str) -> int:
+        """Return how many rows a unit that runs here has put out."""
+        return sum(output.buffer.produced for output in self._units[unit].outputs.values())
+
+    def all_sent(self, unit: str) -> bool:
+        """Return whether the consumers of a unit that runs here were sent all that it has put out."""
+        return self._units[unit].all_sent
 
     @property
     def units(self) -> Mapping[str, Mapping[str, Position]]:
@@ -304,6 +329,8 @@ class NodeCore:
             slot=where.slot if leads or not active else 1 - where.slot,
             attempts=half.attempts if half is not None else 0,
             chance=random.Random(f"{self._session} {name} {incarnation}"),
+            retained_bytes_max=self._bounds.retained_bytes_max,
+            restart=self._placement.units[name].restart,
         )
         self._units[name] = unit
         self._guards[name] = self._technique.guard(name, now_s)
@@ -335,6 +362,16 @@ class NodeCore:
             match action:
                 case TakeCheckpoint(number):
                     yield StoreCheckpoint(unit.name, unit.incarnation, number, unit.capture(number))
+                case TrimByCauses(level, recorded):
+                    found = unit.restart_point(level)
+                    if found is None:
+                        continue
+                    number, point = found
+                    if recorded:
+                        reached = RestartPointReached(unit.name, unit.incarnation, number, point)
+                        yield SendMessage(CONTROLLER, reached)
+                    else:
+                        yield from self._act(unit, [Acknowledge(Level.SAFE, unit.recorded(number))])
                 case Acknowledge(level, upto):
                     for stream, position in upto.items():
                         ack = unit.inputs[stream].acknowledge(level, position)

@@ -58,6 +58,11 @@ class NumberRanges:
         return list(zip(self._firsts, self._lasts, strict=True))
 
     @property
+    def from_first(self) -> int:
+        """The number up to which all from 1 are in the set."""
+        return self._lasts[0] if self._firsts and self._firsts[0] == 1 else 0
+
+    @property
     def highest(self) -> int:
         """The highest number of the set; 0 if it is empty."""
         return self._lasts[-1] if self._lasts else 0

@@ -124,6 +124,21 @@ class OutputBuffer:
         """The lowest number whose row is here; the next to be produced if there is none."""
         return self._firsts[0] if self._firsts else self.produced + 1
 
+    def reached(self, level: Level, destination: str) -> int:
+        """Return the number up to which `destination` has acknowledged all rows, at `level` or a later one."""
+        return max(self._ranges(Mark(each, destination)).from_first for each in Level if each >= level)
+
+    def unsent_bytes(self, destinations: Iterable[str]) -> int:
+        """Return the bytes from the first row on that some destination was not sent."""
+        cursor = min((self._cursors.get(destination, 1) for destination in destinations), default=1)
+        begin = max(bisect_right(self._firsts, cursor) - 1, 0)
+        return sum(batch.bytes for batch in self._batches[begin:] if batch.last >= cursor)
+
+    def begin_after(self, number: int) -> None:
+        """Go on after a number: the rows up to it were produced elsewhere, and are not to be had here."""
+        assert not self.produced, "the buffer is in use"
+        self._ranges(PRODUCED).add(1, number)
+
     def dangling(self) -> list[tuple[int, int]]:
         """Return the numbers that were acknowledged by somebody and not produced yet."""
         found = NumberRanges()

@@ -8,12 +8,12 @@ these events matter they are recorded, and a standby repeats them in their order
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
-from peacefs.dataflow.model.batches import START, Position
+from peacefs.dataflow.model.batches import OLDEST, START, Position
 from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.dataflow.techniques.interface import Standby, Technique
@@ -22,11 +22,14 @@ from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import OperatorFailed
 from peacefs.protocol.limits import dataflow_copy_number_bits as copy_number_bits
 
+from .causes import UnitCauses
 from .determinants import EventKind, EventLog, UnitEvent
 from .ha_input import HAInput
 from .ha_output import HAOutput
 from .messages import sequence_of
+from .output_buffer import Level
 from .replicas import both, replica
+from .restart_point import InputPoint, RestartPoint
 from .unit_edges import describe, read
 from .watermarks import Watermarks
 
@@ -42,13 +45,16 @@ class HAUnit:
         *,
         credit_bytes: int,
         buffer_bytes_max: int,
+        retained_bytes_max: int,
+        restart: RestartPoint | None = None,
         slot: int = 0,
         attempts: int = 0,
         chance: random.Random | None = None,
     ) -> None:
-        """`chance` gives the seeds of what functions draw; `slot` is the unit's place in a pair.
+        """`restart`: the point at which it begins, where an earlier start of the unit has noted one.
 
-        `attempts`: as many requests as the unit's inputs can have made before, under the same incarnation.
+        `chance` gives the seeds of what functions draw; `slot` is the unit's place in a pair. `attempts`: as many
+        requests as the unit's inputs can have made before, under the same incarnation.
         """
         self.name = plan.name
         self.incarnation = incarnation
@@ -58,6 +64,9 @@ class HAUnit:
         # Functions draw from `drawn`, which is seeded for each event.
         self._seeds, self._drawn = chance, random.Random(0)
         self._seeded = any(node.specification.wants_chance for node in plan.operators)
+        self._retained_bytes_max = retained_bytes_max
+        # What is to be processed before rows leave again; what an earlier start has made of it has left.
+        self._replayed: dict[str, InputPoint] = dict(restart.inputs) if restart is not None else {}
         described = state.edges()
         #: The number of the last event.
         self.event: int = 0 if described is None else described.get("event", 0)
@@ -79,14 +88,14 @@ class HAUnit:
                 stream,
                 replica(plan.name, slot),
                 incarnation,
-                edges.inputs[stream].processed if edges else START,
+                edges.inputs[stream].processed if edges else _beginning(technique, restart, stream),
                 credit_bytes=credit_bytes,
                 attempts=attempts,
             )
             for stream in plan.inputs
         }
         self.outputs = {
-            stream: make_output(stream, network, technique, lineage=technique.lineage(incarnation), state=state)
+            stream: make_output(stream, network, technique, plan=plan, incarnation=incarnation, state=state)
             for stream in plan.outputs
         }
         # Of rows that two replicas number differently: what they were made from.
@@ -99,10 +108,23 @@ class HAUnit:
             for stream, output in self.outputs.items():
                 output.load(edges.outputs[stream])
             self._mark()
+        #: Rows that each operator was given since the unit began.
+        self.operator_rows: Counter[str] = Counter()
+        if restart is not None:
+            for stream, number in restart.outputs.items():
+                self.outputs[stream].begin_after(number)
+        tracks = technique.tracks_causes
         self._operators: dict[str, Operator] = {
-            node.name: node.specification.start(node.input_types, OperatorState(state, node.name, self._drawn))
+            node.name: node.specification.start(
+                node.input_types, OperatorState(state, node.name, keeps_stamps=tracks, chance=self._drawn)
+            )
             for node in plan.operators
         }
+        self._causes = UnitCauses(plan, self._operators, self.inputs) if tracks else None
+        # Points that the controller was told of, by number.
+        self._unrecorded: dict[int, RestartPoint] = {}
+        self._points = 0
+        self._go_on()
 
     @property
     def wants_time(self) -> bool:
@@ -119,7 +141,7 @@ class HAUnit:
 
     def step(self) -> bool:
         """Process the next rows of one input. Return False if there are none, or no room for what they give."""
-        if not self._has_room():
+        if not self._replayed and not self._has_room():
             return False
         if self._script is not None:
             event = self._script.at(self.event + 1)
@@ -129,11 +151,13 @@ class HAUnit:
             return False
         self._script = None
         for stream, source in self.inputs.items():
-            batch = source.next()
+            point = self._replayed.get(stream)
+            upto = None if point is None else point.upto.number
+            batch = source.next(upto)
             if batch is not None:
                 self._happen(UnitEvent(EventKind.ROWS, stream, batch.last, self._seed()))
                 return True
-            if source.at_end():
+            if source.at_end() and (point is None or point.ended):
                 self._happen(UnitEvent(EventKind.END, stream, 0))
                 return True
         return False
@@ -201,7 +225,7 @@ class HAUnit:
             self._drawn.seed(event.seed)
         match event.kind:
             case EventKind.ROWS:
-                self._process(event.stream)
+                self._process(event.stream, event.number)
             case EventKind.END:
                 self._finish(event.stream)
             case EventKind.TIME:
@@ -235,12 +259,14 @@ class HAUnit:
             self._watermarks[stream].drop(upto)
         self.outputs[stream].trim(upto)
 
-    def _process(self, stream: str) -> None:
+    def _process(self, stream: str, upto: int) -> None:
         source = self.inputs[stream]
-        batch = source.next()
+        batch = source.next(upto)
         assert batch is not None
-        self._publish(self._push(stream, batch.rows, f"rows {batch.first} to {batch.last} of {stream!r}"))
-        source.take()
+        which = f"rows {batch.first} to {batch.last} of {stream!r}"
+        self._publish(self._push(stream, batch.rows, which, self._stamp))
+        source.take(upto)
+        self._go_on()
 
     def _finish(self, stream: str) -> None:
         ended = self._ended()
@@ -248,6 +274,7 @@ class HAUnit:
         self.inputs[stream].ended = True
         for name in ended & self.outputs.keys():
             self.outputs[name].end()
+        self._go_on()
 
     def _tell_time(self, now_us: int) -> None:
         made = [
@@ -264,6 +291,11 @@ class HAUnit:
     @property
     def state_bytes(self) -> int:
         return self._state.memory_bytes
+
+    @property
+    def all_sent(self) -> bool:
+        """Return whether consumers of each output are connected, and all of those were sent what there is."""
+        return all(output.all_sent for output in self.outputs.values())
 
     @property
     def caught_up(self) -> bool:
@@ -292,23 +324,52 @@ class HAUnit:
         edges = describe(self.inputs, self.outputs)
         return self._state.capture(sequence, {**edges, "event": self.event}, full=full)
 
+    def restart_point(self, level: Level) -> tuple[int, RestartPoint] | None:
+        """Return the latest point at which it could begin, with its number, if consumers let it have a new one."""
+        assert self._causes is not None
+        if self._replayed:
+            return None
+        self._causes.note(self.inputs, self.outputs)
+        point = self._causes.reached(self.outputs, level)
+        if point is None:
+            return None
+        self._points += 1
+        self._unrecorded[self._points] = point
+        return self._points, point
+
+    def recorded(self, number: int) -> Mapping[str, Position]:
+        """Learn that it would begin at a point from now on, and return the rows before it, which may go."""
+        point = self._unrecorded[number]
+        self._unrecorded = {other: each for other, each in self._unrecorded.items() if other > number}
+        return point.begins
+
     # -- rows on their way through the operators ------------------------------------------------------------
 
-    def _push(self, stream: str, rows: pa.RecordBatch, which: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    @property
+    def _stamp(self) -> int:
+        return 0 if self._causes is None else self._causes.stamp
+
+    def _push(
+        self, stream: str, rows: pa.RecordBatch, which: str, stamp: int
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Give rows of a stream to those that read it, and yield what leaves the unit."""
         for node, port in self._plan.readers.get(stream, ()):
             operator = self._operators[node.name]
+            self.operator_rows[node.name] += rows.num_rows
+            caused = stamp if self._causes is None else self._causes.enter(node.name, stamp)
             for made in self._call(node.name, which, lambda o=operator, p=port: o.process(p, rows)):
-                yield from self._made(node.name, made, which)
+                yield from self._made(node.name, made, which, caused)
 
     def _made(
-        self, operator: str, rows: pa.RecordBatch, which: str = "the time"
+        self, operator: str, rows: pa.RecordBatch, which: str = "the time", stamp: int | None = None
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
         if not rows.num_rows:
             return
         if operator in self.outputs:
             yield operator, rows
-        yield from self._push(operator, rows, which)
+        if stamp is None:
+            stamp = 0 if self._causes is None else self._causes.of(operator)
+        yield from self._push(operator, rows, which, stamp)
 
     def _end(self, stream: str, ended: set[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Tell those that read a stream that it has ended, and so on for those whose last input it was."""
@@ -342,26 +403,57 @@ class HAUnit:
     def _publish(self, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
         """Put rows into the outputs once all of them are there: of an event that fails nothing is published."""
         for stream, rows in list(made):
-            self.outputs[stream].emit(rows)
+            if not self._replayed:
+                self.outputs[stream].emit(rows)
+
+    def _go_on(self) -> None:
+        """Let rows leave again once everything was processed that an earlier start had processed."""
+        reached = (
+            self.inputs[stream].processed >= point.upto and self.inputs[stream].ended >= point.ended
+            for stream, point in self._replayed.items()
+        )
+        if all(reached):
+            self._replayed = {}
 
     def _has_room(self) -> bool:
-        return all(output.buffer.held_bytes < self._buffer_bytes_max for output in self.outputs.values())
+        for stream, output in self.outputs.items():
+            if output.buffer.held_bytes > self._retained_bytes_max:
+                raise OperatorFailed(
+                    f"the rows of {stream!r} that states of its consumers depend on are more than "
+                    f"Bounds.retained_bytes_max, {self._retained_bytes_max:,} bytes: raise it, make windows "
+                    "smaller, or use SGuard"
+                )
+        return all(output.has_room(self._buffer_bytes_max) for output in self.outputs.values())
 
 
 def make_output(
-    stream: str, network: Network, technique: Technique, *, lineage: int = 0, state: UnitState | None = None
+    stream: str,
+    network: Network,
+    technique: Technique,
+    *,
+    plan: UnitPlan | None = None,
+    incarnation: int = 0,
+    state: UnitState | None = None,
 ) -> HAOutput:
-    """Make the producing edge of a stream; with a `state`, rows can be kept in it besides."""
+    """Make the producing edge of a stream, of a unit or a source; in a unit's state, rows can be kept besides."""
     destinations = network.consumers[stream]
     if technique.standby is Standby.ACTIVE:
-        destinations = both(destinations, [plan.name for plan in network.units])
+        destinations = both(destinations, [each.name for each in network.units])
     kept = technique.takes_checkpoints or technique.standby is not None
     return HAOutput(
         stream,
         destinations,
         technique.retention(destinations),
-        lineage=lineage,
+        lineage=0 if plan is None else technique.lineage_of(plan.operator_class, incarnation),
         drops_for_absent=technique.drops_for_absent,
         log=state.numbered_rows(f"rows of {stream}", network.types[stream].schema) if kept and state else None,
         logs_all=technique.standby is not Standby.ACTIVE,
+        retains_for_states=technique.tracks_causes,
+        forgot_rows=plan is not None and technique.forgets_rows and incarnation > 1,
     )
+
+
+def _beginning(technique: Technique, restart: RestartPoint | None, stream: str) -> Position:
+    if restart is not None:
+        return restart.inputs[stream].begin
+    return OLDEST if technique.begins_with_oldest else START

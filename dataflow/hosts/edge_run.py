@@ -37,11 +37,14 @@ from peacefs.dataflow.core.messages import (
     Message,
     NodeHeartbeat,
     Placement,
+    RestartPointReached,
     UnitRecovered,
     UnitStopped,
 )
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.admission import admit
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed, StartupError
@@ -70,12 +73,13 @@ class RunOptions:
 
     A sink of a query that is resumed has an attribute `delivered`, the number of rows that it has taken for good;
     it gets those after. `datanode_of` names the datanode nearby of each node, so that units are recovered where
-    their checkpoints are.
+    their checkpoints are. A technique that gives less than `guarantee` is refused.
     """
 
     resume: bool = False
     datanode_of: Mapping[str, str] = field(default_factory=dict)
     observer: Observer | None = None
+    guarantee: Recovery | None = None
 
 
 class Launcher(Protocol):
@@ -106,6 +110,12 @@ class EdgeRun:
         options: RunOptions | None = None,
     ) -> None:
         options = options or RunOptions()
+        admit(network, technique, options.guarantee)
+        if options.resume and not technique.takes_checkpoints:
+            raise StartupError(
+                f"{technique.name} keeps nothing that outlives the program that started a query: begin it without "
+                "resume, or use a technique that takes checkpoints, as SGuard(interval_s=1)"
+            )
         for kind, wanted, given in (("source", network.sources, sources), ("sink", network.sinks, sinks)):
             missing = {each.name for each in wanted} ^ set(given)
             if missing:
@@ -118,7 +128,7 @@ class EdgeRun:
         for name, sink in sinks.items():
             if not callable(sink):
                 raise InvalidQuery(f"sink {name!r} has to be a function of a record batch, and is {sink!r}")
-        technique.check(network, nodes)
+        technique.check_nodes(nodes)
         self._network, self._technique, self._bounds = network, technique, bounds
         self._sources, self._sinks = sources, sinks
         self._launcher, self._checkpoints = launcher, checkpoints
@@ -279,6 +289,8 @@ class EdgeRun:
                 self._perform(self._controller.heartbeat(now_s, message))
             case CheckpointStored():
                 self._perform(self._controller.checkpoint_stored(peer, message))
+            case RestartPointReached():
+                self._perform(self._controller.restart_point_reached(peer, message))
             case UnitStopped():
                 self._perform(self._controller.unit_stopped(message))
             case UnitRecovered(unit, incarnation, load_us, replay_us):

@@ -34,6 +34,8 @@ from peacefs.dataflow.core.messages import (
     Message,
     NodeHeartbeat,
     Placement,
+    RestartPointReached,
+    RestartPointRecorded,
     StandbyInStep,
     Subscribe,
     Subscribed,
@@ -86,6 +88,8 @@ _KINDS: tuple[type[Any], ...] = (
     DeterminantsHeld,
     TrimOutput,
     StandbyInStep,
+    RestartPointReached,
+    RestartPointRecorded,
 )
 _encoder = msgspec.msgpack.Encoder()
 _decoders = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]

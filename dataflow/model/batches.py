@@ -21,6 +21,8 @@ class Position(NamedTuple):
 
 #: Before every row.
 START = Position(0, 0)
+#: In no numbering: a producer that is asked for the rows after it gives the oldest that it has.
+OLDEST = Position(-1, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,15 @@ from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 from .aggregates import Aggregation, check_keys
 from .interface import Operator, OperatorSpecification, Rows
+from .stamps import earliest
 
 _PANE = "__pane"
 _WINDOW = "__window"
 _LAST = "__last"
 _ROWS = "__rows"
+_STAMP = "__stamp"
+# The oldest stamp is looked for among all panes; the more there are the more seldom.
+_PANES_PER_CALL = 10_000
 _Numbers = NDArray[np.int64]
 
 
@@ -72,11 +76,15 @@ class _CountWindows(Operator):
         accumulators = [each for one in of.aggregations for each in one.accumulators(stream)]
         time_type = stream.schema.field(stream.time).type
         accumulators.append(Accumulator(_LAST, "last", time_type, stream.time))
+        if state.keeps_stamps:
+            accumulators.append(Accumulator(_STAMP, "min", pa.int64(), _STAMP))
         keys = pa.schema([stream.schema.field(key) for key in of.keys])
         self._merges = [(each.name, each.merge) for each in accumulators]
-        self._columns = list(
-            dict.fromkeys([*of.keys, *(each.column for each in accumulators if each.column is not None)])
-        )
+        read = (each.column for each in accumulators if each.column not in (None, _STAMP))
+        self._columns = list(dict.fromkeys([*of.keys, *(column for column in read if column is not None)]))
+        self._keeps_stamps = state.keeps_stamps
+        self._oldest: int | None = None
+        self._calls_before_look = 0
         # Rows that came, by key.
         self._counts = state.groups("counts", keys, [Accumulator(_ROWS, "rows", pa.int64())])
         self._panes = state.groups("panes", keys.append(pa.field(_PANE, pa.int64())), accumulators)
@@ -87,6 +95,10 @@ class _CountWindows(Operator):
         size, advance, pane = self._of.size_rows, self._of.advance_rows, self._pane_rows
         numbers = self._number(rows)
         kept = rows.select(self._columns).append_column(_PANE, pa.array(numbers // pane))
+        if self._keeps_stamps:
+            assert self.stamp is not None
+            kept = kept.append_column(_STAMP, pa.array(np.full(rows.num_rows, self.stamp)))
+            self._oldest = earliest(self._oldest, self.stamp)
         between = numbers % advance >= size
         if between.any():
             kept = kept.filter(pa.array(~between))
@@ -95,6 +107,15 @@ class _CountWindows(Operator):
         begins = numbers - (size - 1)
         complete = np.flatnonzero((begins >= 0) & (begins % advance == 0))
         return self._emit(rows, complete, begins[complete]) if len(complete) else ()
+
+    def oldest(self, port: int) -> int | None:
+        if self._calls_before_look > 0:
+            self._calls_before_look -= 1
+            return self._oldest
+        panes = self._panes.between(0, 1)
+        self._calls_before_look = panes.num_rows // _PANES_PER_CALL
+        self._oldest = compute.min(panes.column(_STAMP)).as_py() if self._keeps_stamps else None
+        return self._oldest
 
     def on_time(self, now_us: int) -> Iterable[Rows]:
         since = self._idle_since.get()

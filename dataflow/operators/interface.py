@@ -22,6 +22,11 @@ Rows: TypeAlias = pa.RecordBatch
 class Operator(ABC):
     """An operator that runs. It is called by one thread and does one thing at a time."""
 
+    #: True if what it makes may depend on rows of earlier batches.
+    keeps_rows: ClassVar[bool] = True
+    #: Stands for the rows that it is given next, and rises; None unless somebody asks for `oldest`.
+    stamp: int | None = None
+
     @abstractmethod
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
         """Take rows of one input, and return rows of the output."""
@@ -33,6 +38,14 @@ class Operator(ABC):
     def on_time(self, now_us: int) -> Iterable[Rows]:
         """Learn the time. Only operators whose specification has `wants_time` do."""
         return ()
+
+    def oldest(self, port: int) -> int | None:
+        """Return the stamp of the oldest rows of an input that its state depends on; None if there are none.
+
+        An operator that begins empty with those rows has the same state after the same row, if its class is
+        convergent-capable.
+        """
+        return None
 
 
 class OperatorSpecification(ABC):
@@ -56,6 +69,11 @@ class OperatorSpecification(ABC):
     def unrecorded(self) -> str | None:
         """Return why a replay of the same events may give other rows; None if it gives the same."""
         return None
+
+    @property
+    def bounds_causes(self) -> bool:
+        """Return whether it is known which rows its state depends on, so that `oldest` can say so."""
+        return True
 
     @abstractmethod
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:

@@ -22,6 +22,7 @@ from peacefs.protocol.errors import InvalidQuery
 
 from .interface import Operator, OperatorSpecification, Rows
 from .row_times import EARLIEST_US, running_maxima, times_of
+from .stamps import CountedStamps
 
 _PROGRESS = "__progress"
 _ORDER = "__order"
@@ -72,6 +73,7 @@ class _Join(Operator):
         self._progress = state.cell("progress", [EARLIEST_US, EARLIEST_US])
         # Rows are counted as they are taken, so that pairs can be put in order.
         self._taken = state.cell("taken", 0)
+        self._stamps = [CountedStamps(), CountedStamps()]
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
         progress = self._progress.get()
@@ -79,6 +81,7 @@ class _Join(Operator):
         progress = [*progress]
         progress[port] = int(maxima[-1])
         self._progress.set(progress)
+        self._stamps[port].add(self.stamp, rows.num_rows)
         unordered = pa.array(np.zeros(rows.num_rows, dtype=np.int64))
         columns = [*rows.columns, pa.array(maxima), unordered]
         self._waiting[port].append(pa.RecordBatch.from_arrays(columns, [*rows.schema.names, _PROGRESS, _ORDER]))
@@ -89,6 +92,9 @@ class _Join(Operator):
         progress[port] = _ENDED_US
         self._progress.set(progress)
         return self._take()
+
+    def oldest(self, port: int) -> int | None:
+        return self._stamps[port].oldest
 
     def _take(self) -> Iterable[Rows]:
         """Take the rows that nothing can come before any more, and return the pairs that they make."""
@@ -109,7 +115,9 @@ class _Join(Operator):
             for batch in new[port].combine_chunks().to_batches():
                 self._window[port].append(batch)
             # Progress only rises, so that what is too old is at the head.
-            self._window[port].drop(_number_of(compute.less(side.column(_PROGRESS), oldest)))
+            gone = _number_of(compute.less(side.column(_PROGRESS), oldest))
+            self._window[port].drop(gone)
+            self._stamps[port].drop(gone)
         batches: list[Rows] = pairs.combine_chunks().to_batches()
         return batches
 

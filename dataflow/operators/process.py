@@ -19,6 +19,8 @@ from peacefs.state.structures.unordered_map import UnorderedMap
 
 from .interface import Operator, OperatorSpecification, Rows
 from .row_operators import checked
+from .row_times import EARLIEST_US, times_of
+from .stamps import TimedStamps
 
 #: Takes rows and a map that is kept over failures; returns rows.
 StatefulFunction = Callable[[Rows, MutableMapping[Any, Any]], Rows]
@@ -41,10 +43,18 @@ class Process(OperatorSpecification):
     #: The columns of the state and those of its key; without them it is a map of Python values.
     state: pa.Schema | None = None
     state_key: tuple[str, ...] = ()
+    #: Its state depends on rows alone that are older than the latest by at most so much; None if on all.
+    remembers_us: int | None = None
 
     @property
     def operator_class(self) -> OperatorClass:
-        return OperatorClass.DETERMINISTIC if self.deterministic else OperatorClass.ARBITRARY
+        if not self.deterministic:
+            return OperatorClass.ARBITRARY
+        return OperatorClass.CONVERGENT_CAPABLE if self.bounds_causes else OperatorClass.DETERMINISTIC
+
+    @property
+    def bounds_causes(self) -> bool:
+        return self.remembers_us is not None
 
     @property
     def wants_chance(self) -> bool:
@@ -76,18 +86,28 @@ class Process(OperatorSpecification):
         return StreamType(self.schema, self.time)
 
     def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
-        return _Process(self, state)
+        return _Process(self, inputs[0].time, state)
 
 
 class _Process(Operator):
-    def __init__(self, of: Process, state: OperatorState) -> None:
+    def __init__(self, of: Process, time: str, state: OperatorState) -> None:
         self._of = of
         self._chance = (state.chance,) if of.wants_chance else ()
         self._function: Callable[..., Rows] = of.function
+        self._time = time
+        self._stamps, self._latest_us = TimedStamps(), EARLIEST_US
         self._state: Any = (
             state.mapping("state") if of.state is None else state.table("state", of.state, of.state_key)
         )
 
+    def oldest(self, port: int) -> int | None:
+        return self._stamps.oldest
+
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
+        if self.stamp is not None and self._of.remembers_us is not None:
+            latest_us = int(times_of(rows, self._time).max())
+            self._latest_us = max(self._latest_us, latest_us)
+            self._stamps.add(self.stamp, latest_us)
+            self._stamps.drop_until(self._latest_us - self._of.remembers_us)
         made = checked(self._function(rows, self._state, *self._chance), self._of.schema, self._of.function)
         return (made,) if made.num_rows else ()

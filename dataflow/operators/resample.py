@@ -19,6 +19,7 @@ from peacefs.protocol.errors import InvalidQuery
 
 from .interface import Operator, OperatorSpecification, Rows
 from .row_times import batches_of, times_of
+from .stamps import KeyedStamps
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class _Resample(Operator):
         self._schema = schema
         #: key -> [time, values ...] of the last row
         self._last = state.mapping("last")
+        self._stamps = KeyedStamps()
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
         emitted: list[list[Any]] = []
@@ -78,7 +80,11 @@ class _Resample(Operator):
             elif time % self._of.every_us == 0:
                 emitted.append([*key, time, *map(self._shown, values)])
             self._last[key] = [time, *values]
+            self._stamps.replace(self.stamp, key)
         return batches_of(emitted, self._schema, self._time)
+
+    def oldest(self, port: int) -> int | None:
+        return self._stamps.oldest
 
     def _grid(self, after: int, until: int) -> range:
         every = self._of.every_us

@@ -127,6 +127,8 @@ class Union(OperatorSpecification):
 
 
 class _RowByRow(Operator):
+    keeps_rows: ClassVar[bool] = False
+
     def __init__(self, function: RowsFunction) -> None:
         self._function = function
 

@@ -18,6 +18,7 @@ from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 from .interface import Operator, OperatorSpecification, Rows
 from .row_times import EARLIEST_US, running_maxima, times_of
+from .stamps import LatestStamp, TimedStamps, earliest
 
 
 @dataclass(frozen=True)
@@ -40,18 +41,25 @@ class _Sort(Operator):
         self._time = stream.time
         self._waiting = state.rows("waiting", stream.schema)
         self._latest = state.cell("latest", EARLIEST_US)
+        self._stamps, self._latest_stamp = TimedStamps(), LatestStamp()
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
         times = times_of(rows, self._time)
         maxima = running_maxima(times, self._latest.get())
         self._latest.set(int(maxima[-1]))
+        self._stamps.add(self.stamp, int(times.max()))
+        self._latest_stamp.reach(self.stamp, int(times.max()))
         self._waiting.append(rows.filter(pa.array(times >= maxima - self._within_us)))
         return self._release(int(maxima[-1]) - self._within_us)
 
     def end(self, port: int) -> Iterable[Rows]:
         return self._release(self._latest.get())
 
+    def oldest(self, port: int) -> int | None:
+        return earliest(self._stamps.oldest, self._latest_stamp.stamp)
+
     def _release(self, until_us: int) -> Iterable[Rows]:
+        self._stamps.drop_until(until_us)
         waiting = self._waiting.table()
         ready = compute.less_equal(waiting.column(self._time).cast(pa.int64()), until_us)
         released = waiting.filter(ready)

@@ -26,6 +26,7 @@ from peacefs.protocol.errors import InvalidQuery
 from .aggregates import Aggregation, check_keys
 from .interface import Operator, OperatorSpecification, Rows
 from .row_times import EARLIEST_US, Times, running_maxima, times_of
+from .stamps import LatestStamp, earliest
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -80,12 +81,19 @@ class _TimeWindows(Operator):
         self._columns = list(dict.fromkeys(columns)) or [self._time]
         # [latest time of a row, end of the last window that was emitted, since when no row came]
         self._progress = state.cell("progress", [EARLIEST_US, EARLIEST_US, None])
+        # The oldest stamp of each pane, and that of the latest row.
+        self._stamps: dict[int, int] = {}
+        self._latest = LatestStamp()
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
         latest, closed, _ = self._progress.get()
         times = times_of(rows, self._time)
         maxima = running_maxima(times, latest)
         on_time = times >= np.maximum(self._closed_by(maxima), closed)
+        if not on_time.all():
+            self._note_late(times[~on_time])
+        if self.stamp is not None:
+            self._latest.reach(self.stamp, int(times.max()))
         if not on_time.all():
             rows, times = rows.filter(pa.array(on_time)), times[on_time]
         if rows.num_rows:
@@ -104,6 +112,21 @@ class _TimeWindows(Operator):
         assert self._of.timeout_us is not None
         return self._close_all() if now_us - idle_since >= self._of.timeout_us else ()
 
+    def oldest(self, port: int) -> int | None:
+        return earliest(*self._stamps.values(), self._latest.stamp)
+
+    def _note(self, pane: int, stamp: int) -> None:
+        self._stamps[pane] = min(self._stamps.get(pane, stamp), stamp)
+
+    def _note_late(self, times: Times) -> None:
+        """Note that rows are left out because of an earlier one: without that one they would be taken."""
+        if self.stamp is None:
+            return
+        because = earliest(self._latest.stamp, self.stamp)
+        assert because is not None
+        for pane in np.unique(times // self._pane_us):
+            self._note(int(pane), because)
+
     def _closed_by(self, times: Times) -> Times:
         """Return the end of the last window that is over at each of `times`."""
         started = (times - (self._of.size_us + self._of.lateness_us)) // self._of.advance_us
@@ -112,6 +135,9 @@ class _TimeWindows(Operator):
     def _merge(self, rows: Rows, times: Times) -> None:
         rows = rows.select(self._columns)
         panes = times // self._pane_us
+        if self.stamp is not None:
+            for pane in np.unique(panes[np.flatnonzero(np.diff(panes, prepend=panes[0] - 1))]):
+                self._note(int(pane), self.stamp)
         if (panes[1:] >= panes[:-1]).all():
             begins = [0, *(np.flatnonzero(np.diff(panes)) + 1).tolist(), len(panes)]
             for begin, end in pairwise(begins):
@@ -136,7 +162,9 @@ class _TimeWindows(Operator):
         if until <= closed:
             return ()
         emitted = [self._window(end) for end in self._ends(closed, until)]
-        self._groups.drop_before((until + self._of.advance_us - self._of.size_us) // self._pane_us)
+        first = (until + self._of.advance_us - self._of.size_us) // self._pane_us
+        self._groups.drop_before(first)
+        self._stamps = {pane: stamp for pane, stamp in self._stamps.items() if pane >= first}
         return emitted
 
     def _ends(self, closed: int, until: int) -> list[int]:

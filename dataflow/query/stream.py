@@ -130,6 +130,7 @@ class Stream:
         deterministic: bool = True,
         state: Schema | None = None,
         key: str | Sequence[str] = (),
+        remembers: Duration | None = None,
         name: str | None = None,
     ) -> Stream:
         """Apply a function of (record batch, state): the state is a map that outlives failures.
@@ -140,12 +141,16 @@ class Stream:
 
         What it does must depend on the rows and the state alone, and not on how rows were cut into batches; else
         say `deterministic=False`. A function that leaves something to chance takes a third argument, a
-        `random.Random`, which draws the same numbers again in a replay.
+        `random.Random`, which draws the same numbers again in a replay. If its state depends on those rows alone
+        that are older than the latest by at most `remembers`, a technique can make the state again from them, as
+        upstream backup does.
         """
         schema, time = self._schema(schema, time)
         kept = None if state is None else as_schema(state)
         keys = (key,) if isinstance(key, str) else tuple(key)
-        return self.query.add_operator(Process(function, schema, time, deterministic, kept, keys), (self,), name)
+        remembers_us = None if remembers is None else microseconds(remembers, "process(remembers)", least=0)
+        process = Process(function, schema, time, deterministic, kept, keys, remembers_us)
+        return self.query.add_operator(process, (self,), name)
 
     # -- where it runs and ends ---------------------------------------------------------------------------------
 

@@ -35,7 +35,19 @@ class Acknowledge:
     upto: Positions
 
 
-Action = TakeCheckpoint | Acknowledge
+@dataclass(frozen=True)
+class TrimByCauses:
+    """Tell producers which of their rows matter no more, once consumers have what those rows caused.
+
+    Consumers must have it at `level`. With `recorded` the controller learns before of the point at which the unit
+    would begin.
+    """
+
+    level: Level
+    recorded: bool
+
+
+Action = TakeCheckpoint | Acknowledge | TrimByCauses
 
 
 class Standby(Enum):
@@ -74,13 +86,24 @@ class Technique(ABC):
     standby: ClassVar[Standby | None] = None
     #: So often a standby is told of what it has to know.
     standby_interval_s: float = 0.0
+    #: True if units note which of their input rows their state depends on, and retain output as long as others'
+    #: states depend on it, which does not hold the unit up.
+    tracks_causes: ClassVar[bool] = False
+    #: True if a unit begins with the oldest rows that its producers have, and not at a position of its own.
+    begins_with_oldest: bool = False
+    #: True if a unit that begins again does not make all rows again that its consumers may ask for.
+    forgets_rows: bool = False
 
     def records_events(self, unit: OperatorClass) -> bool:
         """Return whether a unit of this class records its events for its standby (HA 6)."""
         return False
 
-    def check(self, network: Network, nodes: int) -> None:
-        """Raise InvalidQuery if the query cannot be recovered as promised on so many nodes."""
+    def check_nodes(self, nodes: int) -> None:
+        """Raise InvalidQuery if so many nodes are too few."""
+        return
+
+    def check(self, network: Network) -> None:
+        """Raise InvalidQuery if the technique cannot run a network; the message says what to change."""
         return
 
     @abstractmethod
@@ -94,6 +117,10 @@ class Technique(ABC):
     @abstractmethod
     def lineage(self, incarnation: int) -> int:
         """Return the numbering of a unit's output: the same for all its starts if duplicates can be recognised."""
+
+    def lineage_of(self, unit: OperatorClass, incarnation: int) -> int:
+        """Return the numbering of the output of a unit of this class; `lineage` unless that depends on it."""
+        return self.lineage(incarnation)
 
     @abstractmethod
     def guard(self, unit: str, now_s: float) -> Guard: ...

@@ -12,9 +12,10 @@ from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
-from peacefs.protocol.limits import dataflow_checkpoint_retry_s
+from peacefs.protocol.limits import dataflow_checkpoint_interval_s_max, dataflow_checkpoint_retry_s
 
 from .interface import Acknowledge, Action, Guard, Positions, TakeCheckpoint, Technique
+from .intervals import checked_interval
 
 
 class SGuard(Technique):
@@ -22,7 +23,7 @@ class SGuard(Technique):
     takes_checkpoints: ClassVar[bool] = True
 
     def __init__(self, *, interval_s: float, precise: bool = True) -> None:
-        self._interval_s = interval_s
+        self._interval_s = checked_interval("SGuard", interval_s, longest_s=dataflow_checkpoint_interval_s_max)
         self._precise = precise
 
     def promises(self, network: OperatorClass) -> Recovery:
@@ -35,6 +36,11 @@ class SGuard(Technique):
 
     def lineage(self, incarnation: int) -> int:
         return 0 if self._precise else incarnation
+
+    def lineage_of(self, unit: OperatorClass, incarnation: int) -> int:
+        # An arbitrary unit may make other rows under the same numbers: a consumer would leave out rows that it
+        # has never had.
+        return incarnation if unit is OperatorClass.ARBITRARY else self.lineage(incarnation)
 
     def guard(self, unit: str, now_s: float) -> Guard:
         return _CheckpointGuard(self._interval_s, now_s)

@@ -27,11 +27,13 @@ class StandbyTechnique(Technique):
     def records_events(self, unit: OperatorClass) -> bool:
         return self._precise and unit is OperatorClass.ARBITRARY
 
-    def check(self, network: Network, nodes: int) -> None:
+    def check_nodes(self, nodes: int) -> None:
         if nodes < 2:
             raise InvalidQuery(
                 f"{self.name} wants a second node for each unit, and there is {nodes}: give the host 2 or more"
             )
+
+    def check(self, network: Network) -> None:
         for operator in network.operators if self._precise else ():
             why = operator.specification.unrecorded
             if why is not None:

@@ -14,7 +14,16 @@ from .interface import Accumulator, Cell, Groups, RowQueue, UnitState
 
 
 class OperatorState:
-    def __init__(self, unit: UnitState, operator: str, chance: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        unit: UnitState,
+        operator: str,
+        *,
+        keeps_stamps: bool = False,
+        chance: random.Random | None = None,
+    ) -> None:
+        """`keeps_stamps`: whether an operator is to keep the stamps of rows with them, where it needs to."""
+        self.keeps_stamps = keeps_stamps
         self._unit = unit
         self._operator = operator
         #: Numbers that a replay draws again.

@@ -97,6 +97,8 @@ from .grants import (
 )
 from .handshake import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
 from .names import (
+    AclEntries,
+    ChangeAcl,
     ChangeOwner,
     ChangePermission,
     ChangeQuota,
@@ -108,6 +110,7 @@ from .names import (
     DropSnapshot,
     ExchangePaths,
     FileInfo,
+    GetAclEntries,
     GetFileInfo,
     GetListing,
     GetQuotaSums,
@@ -143,6 +146,7 @@ from .supervision import AgentBeat, AgentCommand, AgentOrders, RunOrder, RunRepo
 __all__ = [
     "PROTOCOL_VERSION",
     "AbandonLease",
+    "AclEntries",
     "AgentBeat",
     "AgentCommand",
     "AgentOrders",
@@ -152,6 +156,7 @@ __all__ = [
     "AskStreams",
     "BalanceDisks",
     "Challenge",
+    "ChangeAcl",
     "ChangeOwner",
     "ChangePermission",
     "ChangeQuota",
@@ -177,6 +182,7 @@ __all__ = [
     "FlushFile",
     "FlushUploads",
     "Flushed",
+    "GetAclEntries",
     "GetFileInfo",
     "GetLayout",
     "GetListing",
@@ -329,6 +335,8 @@ AnyMessage = (
     | QuotaSums
     | GetXAttrs
     | XAttrs
+    | GetAclEntries
+    | AclEntries
     | GetServerSettings
     | ServerSettings
     | NameChanged
@@ -344,6 +352,7 @@ AnyMessage = (
     | ChangeQuota
     | SetXAttr
     | RemoveXAttr
+    | ChangeAcl
     | TruncatePath
     | ConcatFiles
     | OpenForAppend

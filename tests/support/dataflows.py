@@ -79,7 +79,7 @@ def arbitrary() -> Sample:
     """A union whose rows are numbered as they interleave."""
     query = Query("first")
     one, other = query.source("in", SCHEMA, time="at"), query.source("more", SCHEMA, time="at")
-    one.union(other).process(_numbered).unit("second").filter(F.col("value") >= 0).sink("out")
+    one.union(other).process(_numbered, remembers="0s").unit("second").filter(F.col("value") >= 0).sink("out")
     return Sample(query.network(), lambda row: row[2], unit="first")
 
 

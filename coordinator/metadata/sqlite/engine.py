@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 
+from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.metadata.backup import BackupMaker
 from peacefs.coordinator.metadata.engine import Accepted, CheckProgress, Engine, Findings, Progress, Restored
 
@@ -21,8 +22,8 @@ class SqliteEngine(Engine):
 
     file_prefix = STORE_NAME
 
-    def open(self, directory: Path, *, owner: str) -> SqliteMetadata:
-        return SqliteMetadata.open(directory / STORE_NAME, owner=owner)
+    def open(self, directory: Path, *, owner: str, journal: JournalWriter | None = None) -> SqliteMetadata:
+        return SqliteMetadata.open(directory / STORE_NAME, owner=owner, journal=journal)
 
     def in_memory(self, *, cluster_id: str = "in-memory", owner: str = "peacefs") -> SqliteMetadata:
         return SqliteMetadata.in_memory(cluster_id=cluster_id, owner=owner)

@@ -1,0 +1,210 @@
+"""Draw a failure and its recovery on real processes: rows out and their latency around a SIGKILL.
+
+Filter, windows of 200 ms every 10 ms by key, filter, each on a node of its own. The node of the windows is killed
+with SIGKILL. A row of the output is as old as its window's end. The output is compared with that of a run of the
+same rows without a failure: rows that are lost, come again, or say something else.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from peacefs.dataflow import Query
+from peacefs.dataflow import functions as F
+from peacefs.dataflow.hosts import run_events
+from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
+from peacefs.dataflow.hosts.edge_run import RunOptions
+from peacefs.dataflow.hosts.local_processes import LocalProcesses
+from peacefs.dataflow.hosts.seeded import SeededRun
+from peacefs.dataflow.model.stream_type import TIME
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.amnesia import Amnesia
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.sguard import SGuard
+from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
+from peacefs.state.warm import warm
+
+from .report import show
+from .state_pictures import draw
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Techniques by the names under which they are drawn.
+TECHNIQUES: dict[str, Callable[[], Technique]] = {
+    "amnesia": Amnesia,
+    "sguard": lambda: SGuard(interval_s=0.5),
+    "upstream-backup": lambda: UpstreamBackup(precise=True),
+    "upstream-backup-rollback": UpstreamBackup,
+}
+_SCHEMA = pa.schema([("key", pa.string()), ("at", TIME), ("value", pa.int64())])
+_KEYS = 16
+_FEEDS_PER_S = 100
+_ROWS_PER_FEED = 100
+_BIN_MS = 10
+_PATIENT_S = 20.0
+_Row = tuple[Any, ...]
+
+
+@dataclass
+class Failure:
+    """What was seen of one run: times in seconds since the kill."""
+
+    #: (seconds, latency in ms) of each row of the output.
+    seen: list[tuple[float, float]] = field(default_factory=list)
+    noticed_s: float | None = None
+    recovered_s: float | None = None
+    lost: int = 0
+    repeated: int = 0
+    different: int = 0
+
+    @property
+    def again_s(self) -> float:
+        """When the first row came that was made after the kill was noticed."""
+        after = [at for at, _ in self.seen if self.noticed_s is not None and at > self.noticed_s]
+        return min(after, default=float("nan"))
+
+
+def main(*, quick: bool = False, technique: str | None = None) -> None:
+    if technique is not None and technique not in TECHNIQUES:
+        raise SystemExit(f"no technique is called {technique!r}; there are {', '.join(TECHNIQUES)}")
+    warm()
+    found = []
+    for name in [technique] if technique is not None else TECHNIQUES:
+        failure = observe(TECHNIQUES[name](), before_s=1.5, after_s=2.0 if quick else 3.5)
+        before = sorted(late for at, late in failure.seen if -1.0 < at < 0)
+        found.append(
+            {
+                "technique": name,
+                "noticed, s": failure.noticed_s,
+                "recovered, s": failure.recovered_s,
+                "output again, s": failure.again_s,
+                "p50 before, ms": statistics.median(before),
+                "worst, ms": max(late for _, late in failure.seen),
+                "lost": failure.lost,
+                "again": failure.repeated,
+                "different": failure.different,
+            }
+        )
+        draw(f"recovery_{name}", figure_of(name, failure) if find_spec("matplotlib") else None)
+    show("recovery_pictures", "SIGKILL of the node of windows of 200 ms; seconds since the kill", found)
+
+
+def observe(technique: Technique, *, before_s: float, after_s: float) -> Failure:
+    """Run the query, kill a node, and return what was seen."""
+    failure = Failure()
+    placed = threading.Event()
+    fed: list[pa.RecordBatch] = []
+    out: list[tuple[float, pa.RecordBatch]] = []
+    killed_s = float("inf")
+
+    def feed() -> Iterator[pa.RecordBatch]:
+        placed.wait()
+        # Connections are made, and caches filled, in the first second.
+        begun, seconds = time.monotonic(), 1.0 + before_s + after_s
+        for number in range(int(seconds * _FEEDS_PER_S)):
+            time.sleep(max(begun + number / _FEEDS_PER_S - time.monotonic(), 0))
+            fed.append(_rows(number))
+            yield fed[-1]
+
+    def watch(at_s: float, event: run_events.RunEvent) -> None:
+        match event:
+            case run_events.UnitsPlaced():
+                placed.set()
+            case run_events.NodeLost() if at_s > killed_s and failure.noticed_s is None:
+                failure.noticed_s = at_s - killed_s
+            case run_events.RecoveryMeasured("windows") if failure.recovered_s is None:
+                failure.recovered_s = at_s - killed_s
+
+    network = _network()
+    with tempfile.TemporaryDirectory() as directory:
+        host = LocalProcesses(3, DirectoryCheckpoints(Path(directory)), node_timeout_s=_PATIENT_S)
+        options = RunOptions(observer=watch)
+        sinks = {"out": lambda rows: out.append((time.monotonic(), rows))}
+        with host.start(network, technique, {"in": feed()}, sinks, options) as run:
+            placed.wait()
+            time.sleep(1.0 + before_s)
+            node = run.place_of("windows")
+            assert node is not None
+            killed_s = time.monotonic()
+            os.kill(host.pids()[node], signal.SIGKILL)
+            run.wait()
+    for at_s, rows in out:
+        ends = rows.column("window_end").cast(pa.int64()).to_numpy() / 1e6
+        failure.seen += [(at_s - killed_s, (at_s - end) * 1000) for end in ends.tolist()]
+    # At the end of the stream windows are shown before they are over.
+    failure.seen = [(at, late) for at, late in failure.seen if late >= 0]
+    expected = SeededRun(network, Amnesia(), {"in": fed}, seed=1, rows_every_s=0.001).run(until_s=1e6).rows("out")
+    _compare(failure, expected, [row for _, rows in out for row in zip(*rows.to_pydict().values(), strict=True)])
+    return failure
+
+
+def figure_of(name: str, failure: Failure) -> Figure:
+    """Rows out by ten milliseconds, and below them their latency."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    above, below = figure.subplots(2, sharex=True)
+    at = np.array([each for each, _ in failure.seen])
+    late = np.array([each for _, each in failure.seen])
+    width = _BIN_MS / 1000
+    bins = np.arange(max(at.min(), -1.0), at.max() + width, width)
+    above.stairs(np.histogram(at, bins)[0], bins, fill=True)
+    above.set_ylabel(f"rows out in {_BIN_MS} ms")
+    above.set_title(f"{name}: SIGKILL at 0")
+    below.plot(at, late, ".", markersize=2)
+    below.set_yscale("log")
+    below.set_ylabel("latency, ms")
+    below.set_xlabel("seconds since the kill")
+    for axis in (above, below):
+        axis.axvline(0, color="black", linewidth=1, label="killed")
+        for what, when, color in (
+            ("noticed", failure.noticed_s, "tab:orange"),
+            ("caught up", failure.recovered_s, "tab:green"),
+        ):
+            if when is not None:
+                axis.axvline(when, color=color, linewidth=1, linestyle="--", label=what)
+    above.set_xlim(bins[0], bins[-1])
+    above.legend(fontsize="small", loc="upper right")
+    return figure
+
+
+def _network() -> Network:
+    query = Query("three")
+    windows = query.source("in", _SCHEMA, time="at").filter(F.col("value") < 90).unit("windows").key_by("key")
+    counted = windows.window("200ms", every="10ms").aggregate(F.count(), F.sum("value"))
+    counted.unit("last").filter(F.col("count") > 0).sink("out")
+    return query.network()
+
+
+def _rows(number: int) -> pa.RecordBatch:
+    chance = np.random.default_rng(number)
+    now_us = int(time.monotonic() * 1_000_000)
+    arrays = [
+        pa.array([f"key-{key:02}" for key in chance.integers(0, _KEYS, _ROWS_PER_FEED)]),
+        pa.array(np.full(_ROWS_PER_FEED, now_us)).cast(TIME),
+        pa.array(chance.integers(0, 100, _ROWS_PER_FEED)),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def _compare(failure: Failure, expected: Sequence[_Row], observed: Sequence[_Row]) -> None:
+    """Count the windows that are lost, that come again, and rows that no run without a failure has."""
+    windows = Counter((row[0], row[2]) for row in observed)
+    failure.lost = len({(row[0], row[2]) for row in expected} - windows.keys())
+    failure.repeated = sum(count - 1 for count in windows.values())
+    failure.different = len(set(observed) - set(expected))

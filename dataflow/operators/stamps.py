@@ -1,0 +1,105 @@
+"""Stamps of rows that an operator keeps: which are the oldest that its state depends on.
+
+They are not part of its state: a unit that begins with a checkpoint needs them for nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+
+
+def earliest(*stamps: int | None) -> int | None:
+    """Return the lowest of stamps, where None stands for no rows."""
+    return min((stamp for stamp in stamps if stamp is not None), default=None)
+
+
+class TimedStamps:
+    """Rows that matter until a time that is theirs has passed."""
+
+    def __init__(self) -> None:
+        # [stamp, latest time of rows that came with it]; in order of stamps.
+        self._rows: deque[list[int]] = deque()
+
+    def add(self, stamp: int | None, time: int) -> None:
+        if stamp is None:
+            return
+        if self._rows and self._rows[-1][0] == stamp:
+            self._rows[-1][1] = max(self._rows[-1][1], time)
+        else:
+            self._rows.append([stamp, time])
+
+    def drop_until(self, time: int) -> None:
+        while self._rows and self._rows[0][1] <= time:
+            self._rows.popleft()
+
+    @property
+    def oldest(self) -> int | None:
+        return min((stamp for stamp, _ in self._rows), default=None)
+
+
+class CountedStamps:
+    """Rows that leave in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._rows: deque[list[int]] = deque()
+
+    def add(self, stamp: int | None, count: int) -> None:
+        if stamp is None or not count:
+            return
+        if self._rows and self._rows[-1][0] == stamp:
+            self._rows[-1][1] += count
+        else:
+            self._rows.append([stamp, count])
+
+    def drop(self, count: int) -> None:
+        while count and self._rows:
+            gone = min(count, self._rows[0][1])
+            self._rows[0][1] -= gone
+            count -= gone
+            if not self._rows[0][1]:
+                self._rows.popleft()
+
+    @property
+    def oldest(self) -> int | None:
+        return min((stamp for stamp, _ in self._rows), default=None)
+
+
+class KeyedStamps:
+    """The last rows of keys: each is replaced by a later one."""
+
+    def __init__(self) -> None:
+        self._of: dict[Hashable, int] = {}
+        # How many keys have each stamp.
+        self._counts: dict[int, int] = {}
+
+    def replace(self, stamp: int | None, key: Hashable) -> None:
+        if stamp is None:
+            return
+        before = self._of.get(key)
+        if before == stamp:
+            return
+        self._of[key] = stamp
+        self._counts[stamp] = self._counts.get(stamp, 0) + 1
+        if before is not None:
+            self._counts[before] -= 1
+            if not self._counts[before]:
+                del self._counts[before]
+
+    @property
+    def oldest(self) -> int | None:
+        return min(self._counts, default=None)
+
+
+class LatestStamp:
+    """The row with the latest time, on which it depends what is too late."""
+
+    def __init__(self) -> None:
+        self._time: int | None = None
+        self.stamp: int | None = None
+
+    def reach(self, stamp: int | None, time: int) -> None:
+        if stamp is not None and (
+            self._time is None or self.stamp is None or (time, stamp) > (self._time, self.stamp)
+        ):
+            self._time, self.stamp = time, stamp

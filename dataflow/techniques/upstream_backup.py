@@ -1,0 +1,96 @@
+"""Upstream backup: producers keep the rows that their consumers' states depend on (HA, section 5.2).
+
+Nothing is stored. Every interval a unit tells its producers which rows it has (level 0), and which rows matter no
+more to itself and, through it, to those that follow (level 1). After a failure a unit begins empty, asks for the
+oldest rows that its producers have, and makes its state from them again. Consumers get rows again; windows that
+were open at the first of the rows come out wrong for a while.
+
+With `precise` (HA, section 6) the controller holds, for each unit, a position to begin after, the high watermark
+up to which its rows are known to the consumers, and their number. A unit that begins again keeps to itself what it
+makes up to the watermark, and goes on with the numbers.
+
+In the paper a row goes once the next unit but one has received what it caused (`adjacent_failures=False`): less is
+kept, and neighbours that die at about the same time lose rows, which stops the query. Otherwise a row is kept
+until nobody downstream depends on it, and any units may die together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
+from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.query.network import Network
+from peacefs.protocol.errors import InvalidQuery
+from peacefs.protocol.limits import dataflow_acknowledge_interval_s_max
+
+from .interface import Acknowledge, Action, Guard, Positions, Technique, TrimByCauses
+from .intervals import checked_interval
+
+_PROMISED = {
+    OperatorClass.REPEATABLE: Recovery.REPEATING,
+    OperatorClass.CONVERGENT_CAPABLE: Recovery.CONVERGENT,
+    OperatorClass.DETERMINISTIC: Recovery.DIVERGENT,
+    OperatorClass.ARBITRARY: Recovery.DIVERGENT,
+}
+#: The classes whose operators have the same state again when they begin empty early enough.
+_CONVERGING = (OperatorClass.REPEATABLE, OperatorClass.CONVERGENT_CAPABLE)
+
+
+class UpstreamBackup(Technique):
+    name: ClassVar[str] = "upstream-backup"
+    tracks_causes: ClassVar[bool] = True
+
+    def __init__(self, *, interval_s: float = 0.05, precise: bool = False, adjacent_failures: bool = True) -> None:
+        self._interval_s = checked_interval(
+            "UpstreamBackup", interval_s, longest_s=dataflow_acknowledge_interval_s_max
+        )
+        self._precise = precise
+        self.begins_with_oldest = not precise
+        self.forgets_rows = not adjacent_failures
+
+    def promises(self, network: OperatorClass) -> Recovery:
+        return Recovery.PRECISE if self._precise and network in _CONVERGING else _PROMISED[network]
+
+    def check(self, network: Network) -> None:
+        for node in network.operators:
+            if not node.specification.bounds_causes:
+                raise InvalidQuery(
+                    f"upstream backup cannot run {node.name!r}: it is not known which rows its state depends on; "
+                    "say process(..., remembers='10m') if it is rows of the last ten minutes, or use "
+                    "SGuard(interval_s=1)"
+                )
+            if self._precise and node.specification.operator_class not in _CONVERGING:
+                raise InvalidQuery(
+                    f"upstream backup cannot be precise with {node.name!r}, which is "
+                    f"{node.specification.operator_class}: begun empty, it does not come to the state that it "
+                    "had; use SGuard(interval_s=1), or precise=False"
+                )
+
+    def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
+        return frozenset({PRODUCED, *(Mark(Level.SAFE, destination) for destination in destinations)})
+
+    def lineage(self, incarnation: int) -> int:
+        return 0 if self._precise else incarnation
+
+    def guard(self, unit: str, now_s: float) -> Guard:
+        level = Level.RECEIVED if self.forgets_rows else Level.SAFE
+        return _AcknowledgeGuard(self._interval_s, now_s, TrimByCauses(level, recorded=self._precise))
+
+
+class _AcknowledgeGuard(Guard):
+    def __init__(self, interval_s: float, now_s: float, trim: TrimByCauses) -> None:
+        self._interval_s = interval_s
+        self._due_s = now_s + interval_s
+        self._trim = trim
+        self._received: Positions = {}
+
+    def tick(self, now_s: float, positions: Positions) -> Iterable[Action]:
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + self._interval_s
+        if positions != self._received:
+            self._received = positions
+            yield Acknowledge(Level.RECEIVED, positions)
+        yield self._trim
