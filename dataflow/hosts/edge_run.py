@@ -185,6 +185,11 @@ class EdgeRun:
         """Return the node where a unit runs; None while there is none."""
         return self._controller.placement.units[unit].node
 
+    def standby_of(self, unit: str) -> str | None:
+        """Return the node of a unit's standby; None while there is none."""
+        standby = self._controller.placement.units[unit].standby
+        return None if standby is None else standby.node
+
     def session_of(self, unit: str) -> str | None:
         """Return the session of the node where a unit runs, as its launcher named it."""
         node = self.place_of(unit)

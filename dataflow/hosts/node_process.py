@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,8 +69,13 @@ class NodeProcess:
         self._addresses = {EDGE: orders.edge_address}
         schemas = {name: kind.schema for name, kind in orders.network.types.items()}
         self._links = Links(orders.name, orders.token, schemas, self._received, self._broken)
-        standbys = orders.technique.standby is not None
-        self._states = UnitStates(orders.checkpoints, orders.bounds, standbys=standbys)
+        self._states = UnitStates(
+            orders.checkpoints,
+            orders.bounds,
+            orders.network,
+            orders.technique,
+            threads=ThreadPoolExecutor(len(orders.network.units), thread_name_prefix="unit log"),
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._core: NodeCore
         self._edge_is_gone = False

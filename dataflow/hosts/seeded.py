@@ -245,7 +245,9 @@ class SeededRun:
         if name in self._nodes:
             return
         self._starts[name] = self._starts.get(name, 0) + 1
-        states = UnitStates(self._checkpoints, self._bounds, standbys=self._technique.standby is not None)
+        states = UnitStates(
+            self._checkpoints, self._bounds, self._network, self._technique, clock=lambda: self._now_s
+        )
         core = NodeCore(
             name, f"{name}/{self._starts[name]}", self._network, self._technique, states.new, self._bounds
         )
@@ -345,7 +347,7 @@ class SeededRun:
             for (name, _, operator), rows in core.operator_rows.items()
             if name == unit and operator in self._costs.keeps_rows
         )
-        rows = kept + core.produced(unit)
+        rows = kept + sum(core.produced(unit).values())
         new = rows - self._captured.get((unit, incarnation), 0)
         self._captured[unit, incarnation] = rows
         plan = self._network.unit(unit)
