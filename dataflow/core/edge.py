@@ -17,16 +17,15 @@ from .edges import SinkUnit, SourceUnit
 from .effects import Effect
 from .exchange import Exchange
 from .messages import (
-    CheckpointRecorded,
-    CheckpointStored,
+    Ack,
+    Credit,
+    Data,
+    Ended,
     Message,
-    NodeHeartbeat,
     Placement,
-    RestartPointReached,
-    RestartPointRecorded,
+    Subscribe,
+    Subscribed,
     UnitPlacement,
-    UnitRecovered,
-    UnitStopped,
 )
 from .node import Bounds
 
@@ -52,7 +51,7 @@ class EdgeCore:
             )
             for sink in network.sinks
         }
-        self._exchange = Exchange(network, retry_s=bounds.subscribe_retry_s)
+        self._exchange = Exchange(network, technique, retry_s=bounds.subscribe_retry_s)
         self._exchange.participants |= {source.name: source for source in self._sources.values()}
         self._exchange.participants |= {sink.name: sink for sink in self._sinks.values()}
         self._version = 0
@@ -89,18 +88,10 @@ class EdgeCore:
                 if message.version > self._version:
                     self._version = message.version
                     self._exchange.placed(message)
-            case (
-                NodeHeartbeat()
-                | CheckpointStored()
-                | CheckpointRecorded()
-                | RestartPointReached()
-                | RestartPointRecorded()
-                | UnitStopped()
-                | UnitRecovered()
-            ):
-                raise AssertionError(f"{type(message).__name__} is not for the edge")
-            case _:
+            case Subscribe() | Subscribed() | Data() | Ended() | Credit() | Ack():
                 effects += self._exchange.received(node, message)
+            case _:
+                raise AssertionError(f"{type(message).__name__} is not for the edge")
         return effects + list(self._run(now_s))
 
     def disconnected(self, now_s: float, node: str) -> list[Effect]:

@@ -237,7 +237,7 @@ class WindowedState:
 
     # -- commits ----------------------------------------------------------------------------------------------
 
-    def capture(self, sequence: int, edges: Mapping[str, Any]) -> WindowCapture:
+    def capture(self, sequence: int, edges: Mapping[str, Any], *, full: bool = False) -> WindowCapture:
         begun_s = self._clock()
         if self.replay is not None:
             self.replay.settle()
