@@ -163,3 +163,11 @@ class HAOutput:
             if self.ended and not connection.end_sent and self.buffer.peek(consumer) is None:
                 connection.end_sent = True
                 yield connection.node, Ended(self.stream, connection.subscription, self.buffer.produced)
+
+
+def too_much_retained(stream: str, bytes_max: int) -> str:
+    """Say why a query stops whose states depend on more rows than may be kept."""
+    return (
+        f"the rows of {stream!r} that states of its consumers depend on are more than Bounds.retained_bytes_max, "
+        f"{bytes_max:,} bytes: raise it, make windows smaller, or use SGuard"
+    )

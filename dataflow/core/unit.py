@@ -20,7 +20,7 @@ from peacefs.protocol.errors import OperatorFailed
 
 from .causes import UnitCauses
 from .ha_input import HAInput
-from .ha_output import HAOutput
+from .ha_output import HAOutput, too_much_retained
 from .messages import sequence_of
 from .output_buffer import Level
 from .restart_point import InputPoint, RestartPoint
@@ -258,11 +258,7 @@ class HAUnit:
     def _has_room(self) -> bool:
         for stream, output in self.outputs.items():
             if output.buffer.held_bytes > self._retained_bytes_max:
-                raise OperatorFailed(
-                    f"the rows of {stream!r} that states of its consumers depend on are more than "
-                    f"Bounds.retained_bytes_max, {self._retained_bytes_max:,} bytes: raise it, make windows "
-                    "smaller, or use SGuard"
-                )
+                raise OperatorFailed(too_much_retained(stream, self._retained_bytes_max))
         return all(output.has_room(self._buffer_bytes_max) for output in self.outputs.values())
 
 
