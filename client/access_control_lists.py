@@ -6,37 +6,37 @@ from collections.abc import Sequence
 
 from peacefs.protocol.values.acl_entries import AclEntry
 
-from .control.api import CoordinatorApi
+from .control.names import NameApi
 
 
 class AccessControlLists:
     """ACLs of files and directories, as in HDFS. All methods raise classes of `peacefs.protocol.errors`."""
 
-    _api: CoordinatorApi
+    _names: NameApi
 
     def acl(self, path: str) -> list[AclEntry]:
         """Return all entries: those that the permission says, then those of a directory's default ACL.
 
         Raises FileNotFound, AccessDenied.
         """
-        return self._api.acl(path)
+        return self._names.acl(path)
 
     def modify_acl(self, path: str, entries: Sequence[AclEntry]) -> None:
         """Add entries, or replace those that are there. Raises FileNotFound, AccessDenied, InvalidAcl."""
-        self._api.change_acl(path, "MODIFYACLENTRIES", entries)
+        self._names.change_acl(path, "MODIFYACLENTRIES", entries)
 
     def remove_acl_entries(self, path: str, entries: Sequence[AclEntry]) -> None:
         """Remove entries, whatever permission they have. Raises FileNotFound, AccessDenied, InvalidAcl."""
-        self._api.change_acl(path, "REMOVEACLENTRIES", entries)
+        self._names.change_acl(path, "REMOVEACLENTRIES", entries)
 
     def set_acl(self, path: str, entries: Sequence[AclEntry]) -> None:
         """Replace the whole ACL. Raises FileNotFound, AccessDenied, InvalidAcl."""
-        self._api.change_acl(path, "SETACL", entries)
+        self._names.change_acl(path, "SETACL", entries)
 
     def remove_default_acl(self, path: str) -> None:
         """Raises FileNotFound, AccessDenied."""
-        self._api.change_acl(path, "REMOVEDEFAULTACL")
+        self._names.change_acl(path, "REMOVEDEFAULTACL")
 
     def remove_acl(self, path: str) -> None:
         """Leave nothing but the permission. Raises FileNotFound, AccessDenied."""
-        self._api.change_acl(path, "REMOVEACL")
+        self._names.change_acl(path, "REMOVEACL")

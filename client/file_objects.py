@@ -1,9 +1,9 @@
 """Files of the cluster as Python file objects, for reading, writing and appending.
 
-Readers run `file_reader` on the caller's thread. A writer keeps what was written since the last flush: if it fits
-`limits.stream_buffer_bytes`, `hflush` or `close` sends it on the caller's thread; more is sent while it is
-written, by a thread that the object owns and that has ended when `hflush`, `close` or `discard` returns. Both run
-a `file_flusher` on a `ThreadDriver`.
+Readers run `file_reader` on the caller's thread, long reads over the network on threads of the client's too.
+A writer keeps what was written since the last flush: if it fits `limits.stream_buffer_bytes`, `hflush` or `close`
+sends it on the caller's thread; more is sent while it is written, by a thread that the object owns and that has
+ended when `hflush`, `close` or `discard` returns. Writers run a `file_flusher` on a `ThreadDriver`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from peacefs.protocol.limits import (
     checksum_block_bytes,
     chunk_bytes_max,
     packet_bytes,
+    read_ahead_after_bytes,
     shared_descriptors_kept_max,
 )
 from peacefs.protocol.messages import Opened
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
-from .transfer.file_reader import FileReader, read_rest
+from .parallel_reads import ParallelReads, ReadAhead
+from .transfer.file_reader import FileReader, read_rest, read_rest_into
 from .transfer.short_circuit import SharedDescriptors
 
 if TYPE_CHECKING:
@@ -46,12 +48,14 @@ class _RangeReader(io.RawIOBase):
     """Reads on from the position in ranges that double from a packet to a chunk.
 
     So a seek throws little away, a long read asks seldom, and a range that was read to its end leaves its
-    connection for others.
+    connection for others. A long read over the network goes on with ranges that `reads` has read ahead.
     """
 
-    def __init__(self, driver: ThreadDriver, opened: Opened) -> None:
+    def __init__(self, driver: ThreadDriver, opened: Opened, reads: ParallelReads | None) -> None:
         self._driver = driver
         self._opened = opened
+        self._reads = reads
+        self._ahead: ReadAhead | None = None
         self._position = 0
         self._range_bytes = packet_bytes
         self._reader: FileReader | None = None
@@ -98,14 +102,24 @@ class _RangeReader(io.RawIOBase):
 
     def readall(self) -> bytes:
         pieces = []
+        if not self._is_under_way:
+            rest = self.read_at(self._position, self.length - self._position)
+            self._position += len(rest)
+            return rest
         while piece := self._piece or self._next_piece():
             pieces.append(bytes(piece))
             self._position += len(piece)
             self._piece = memoryview(b"")
         return b"".join(pieces)
 
+    @property
+    def _is_under_way(self) -> bool:
+        return bool(self._piece) or self._reader is not None or self._ahead is not None
+
     def _next_piece(self, into: memoryview | None = None) -> memoryview:
         while self._position < self.length:
+            if self._reader is None and (piece := self._next_ahead()) is not None:
+                return piece
             if self._reader is None:
                 token, layout = self._opened.token, self._opened.layout
                 self._reader = FileReader(
@@ -123,8 +137,26 @@ class _RangeReader(io.RawIOBase):
             self._opened, self._reader = self._reader.opened, None
         return memoryview(b"")
 
+    def _next_ahead(self) -> memoryview | None:
+        """The bytes at the position, if they are read ahead."""
+        if self._ahead is None and self._reads is not None and self._range_bytes > read_ahead_after_bytes:
+            self._ahead = self._reads.begin_ahead(self._opened, self._position, self._avoided)
+        if self._ahead is None:
+            return None
+        try:
+            return self._ahead.next_piece()
+        except BaseException:
+            self._leave_ahead()
+            raise
+
+    def _leave_ahead(self) -> None:
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            ahead.close()
+
     def _leave_range(self) -> None:
         self._piece = memoryview(b"")
+        self._leave_ahead()
         if self._reader is not None:
             reader, self._reader = self._reader, None
             self._opened = reader.opened
@@ -138,18 +170,42 @@ class _RangeReader(io.RawIOBase):
 
     def read_at(self, offset: int, length: int) -> bytes:
         opened = self._opened
-        reader = FileReader(opened.token, opened.layout, offset, length, descriptors=self._descriptors)
+        end = min(offset + length, self.length)
+        if self._reads is not None and self._reads.are_worthwhile(opened, offset, end):
+            return self._reads.read(opened, offset, end, self._avoided)
+        reader = FileReader(
+            opened.token,
+            opened.layout,
+            offset,
+            length,
+            descriptors=self._descriptors,
+            avoided=self._avoided,
+        )
         data = self._driver.run(read_rest(reader))
         # When several threads renew at once, one renewal is remembered and the others are made again.
         self._opened = reader.opened
         return data
 
+    def read_into_at(self, offset: int, target: memoryview) -> int:
+        opened = self._opened
+        reader = FileReader(
+            opened.token,
+            opened.layout,
+            offset,
+            len(target),
+            descriptors=self._descriptors,
+            avoided=self._avoided,
+        )
+        count = self._driver.run(read_rest_into(reader, target))
+        self._opened = reader.opened
+        return count
+
 
 class FileSource(io.BufferedReader):
     """A file open for reading, as it was when it was opened. Reads, seeks, iterates over lines."""
 
-    def __init__(self, driver: ThreadDriver, opened: Opened) -> None:
-        self._ranges = _RangeReader(driver, opened)
+    def __init__(self, driver: ThreadDriver, opened: Opened, reads: ParallelReads | None = None) -> None:
+        self._ranges = _RangeReader(driver, opened, reads)
         super().__init__(self._ranges, checksum_block_bytes)
 
     @property
@@ -160,6 +216,10 @@ class FileSource(io.BufferedReader):
     def read_at(self, offset: int, length: int) -> bytes:
         """Up to `length` bytes from `offset` on, wherever the position is; any number of threads at once."""
         return self._ranges.read_at(offset, length)
+
+    def read_into_at(self, offset: int, target: Buffer) -> int:
+        """Fill `target` from `offset` on as far as the file goes, return how many bytes that are; as `read_at`."""
+        return self._ranges.read_into_at(offset, memoryview(target).cast("B"))
 
 
 class FileSink(io.BufferedIOBase):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -13,9 +14,9 @@ from typing import Any, Self
 from peacefs.protocol.errors import BadRequest, FileNotFound
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import new_request_id
-from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
+from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
-from peacefs.protocol.new_file import NewFile
+from peacefs.protocol.new_file import NewFile, block_bytes_notice, possible_block_bytes
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.service.tls import TlsIdentity
@@ -43,6 +44,7 @@ from .control.values import (
 from .directory_snapshots import DirectorySnapshots
 from .extended_attributes import ExtendedAttributes
 from .file_objects import AppendingSink, FileSink, FileSource
+from .parallel_reads import ParallelReads
 from .transfer.file_reader import read_whole
 from .transfer.small_writes import SmallWrites, is_small
 from .transfer.write_grants import GrantClient
@@ -93,6 +95,7 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         self._calls = ControlRpc(where, to_coordinator, retry_policy, source)
         self._names = NameApi(self._calls, self._api.user)
         self._driver = ThreadDriver(self._connections, self._calls.call)
+        self._reads = ParallelReads(self._driver)
         self._grants = GrantClient(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
         self._small_writes = SmallWrites(self._grants)
 
@@ -114,6 +117,7 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
     def close(self) -> None:
         """Closes all connections; files that are still open end with an error."""
         self._calls.close()
+        self._reads.close()
         self._connections.close_all()
         self._driver.close()
         self._api.close()
@@ -130,7 +134,7 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
 
     def open(self, path: str) -> FileSource:
         """Opens a file for reading, as it is now. Raises FileNotFound, PathIsDirectory."""
-        return FileSource(self._driver, self._calls.open(path, self.user))
+        return FileSource(self._driver, self._calls.open(path, self.user), self._reads)
 
     def open_for_writing(
         self,
@@ -146,16 +150,13 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
 
         With `overwrite` it may replace one.
 
-        `replication` None means the cluster's default; `block_bytes` is where the file is cut into chunks, a
-        multiple of 64 KiB up to 64 MiB.
+        `replication` None means the cluster's default; `block_bytes` is where the file is cut into chunks: a
+        multiple of 64 KiB up to 64 MiB, which others become, with a warning.
         Raises FileAlreadyExists, ParentNotDirectory, NoDatanodes, ... now, and again by `close` for what has
         changed in the meantime.
         """
-        if block_bytes % checksum_block_bytes or not 0 < block_bytes <= chunk_bytes_max:
-            raise BadRequest(
-                f"a block size of {block_bytes} bytes is out of range: "
-                f"multiples of {checksum_block_bytes} up to {chunk_bytes_max}"
-            )
+        if block_bytes <= 0:
+            raise BadRequest(f"a block size of {block_bytes} bytes is out of range")
         file = self._new_file(
             path,
             overwrite=overwrite,
@@ -166,7 +167,10 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
             request_id=new_request_id(),
         )
         created = self._calls.create(CreateFile(file))
-        return FileSink(self._driver, created, block_bytes, self._names.new_holder(), self._grants)
+        given = created.block_bytes
+        if (notice := block_bytes_notice(block_bytes, given)) is not None:
+            warnings.warn(f"{path}: {notice}", stacklevel=2)
+        return FileSink(self._driver, created, given, self._names.new_holder(), self._grants)
 
     def open_for_appending(self, path: str) -> FileSink:
         """Begins to extend a file; what is written is part of it when the sink is closed, or with `hflush` before.
@@ -205,17 +209,31 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
     def read(self, path: str) -> bytes:
         """A whole file."""
         opened = self._calls.open(path, self.user)
+        length = opened.layout.length
+        if self._reads.are_worthwhile(opened, 0, length):
+            return self._reads.read(opened, 0, length, set())
         return self._driver.run(read_whole(opened.token, opened.layout))
 
-    def write(self, path: str, data: bytes, *, overwrite: bool = False, replication: int | None = None) -> None:
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        overwrite: bool = False,
+        replication: int | None = None,
+        block_bytes: int = chunk_bytes_max,
+    ) -> None:
         """A whole file in one call, on the caller's thread; the rest as with `open_for_writing`.
 
         Of small files that follow one another each costs the coordinator one call.
         """
-        if is_small(data):
-            self._write_small(data, self._new_file(path, overwrite=overwrite, replication=replication))
+        if is_small(data) and len(data) <= block_bytes == possible_block_bytes(block_bytes):
+            file = self._new_file(path, overwrite=overwrite, replication=replication, block_bytes=block_bytes)
+            self._write_small(data, file)
             return
-        with self.open_for_writing(path, overwrite=overwrite, replication=replication) as sink:
+        with self.open_for_writing(
+            path, overwrite=overwrite, replication=replication, block_bytes=block_bytes
+        ) as sink:
             sink.write(data)
 
     def _write_small(self, data: bytes, file: NewFile) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import random
@@ -14,7 +15,6 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -26,14 +26,8 @@ from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
 from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
-    copy_bytes_per_second,
-    datanode_data_port_default,
-    datanode_http_port_default,
     order_threads,
     reregister_backoff_max_s,
-    reserved_bytes_default,
-    scrub_bytes_per_second,
-    scrub_period_s,
     thread_switch_interval_s,
 )
 from peacefs.protocol.messages import (
@@ -55,7 +49,6 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.secret import (
@@ -75,13 +68,14 @@ from peacefs.protocol.service.process import (
     stop_event,
     when_told_to_reload,
 )
-from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
+from peacefs.protocol.service.tls import TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
 
 from .background import DatanodeTasks
 from .cluster_clock import ClusterClock
 from .control.commands import Orders
-from .control.coordinator_session import CoordinatorLink, Respond
+from .control.coordinator_links import CoordinatorLinks
+from .control.coordinator_session import Respond
 from .control.prover import Prover
 from .control.replicator import Replicator
 from .disks.data_directories import Claimed, claim_directories, cluster_of, rooms_of
@@ -95,6 +89,7 @@ from .gateway.callers import CallerCheck
 from .gateway.local_large_reads import LocalLargeReads
 from .gateway.local_small_reads import LocalSmallReads
 from .gateway.one_time_chunks import OneTimeChunks
+from .options import DatanodeOptions
 from .pipeline.active_streams import StreamsUnderWay
 from .pipeline.chunk_server import ChunkServer
 from .pipeline.dispatch import DataRequests
@@ -105,40 +100,12 @@ from .rate_limiter import CopyBudget
 from .store.chunk_store import ChunkStore
 from .store.interface import ChunkIntake
 from .store.layout import describe
-from .store.replica_changes import Changes
+from .store.replica_changes import SharedChanges
 
 log = logging.getLogger("peacefs.datanode")
 
 #: Makes a slower destination of chunks from the store.
 Pace = Callable[[ChunkIntake], ChunkIntake]
-
-
-@dataclass(frozen=True)
-class DatanodeOptions:
-    """The options of a datanode. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
-
-    directory: Path
-    coordinator: Address
-    host: str = "127.0.0.1"
-    http_port: int = datanode_http_port_default
-    data_port: int = datanode_data_port_default
-    advertise: str | None = None
-    #: Other names by which clients over HTTP reach it.
-    allowed_hosts: tuple[str, ...] = ()
-    rack: str = "/default-rack"
-    secret_file: Path | None = None
-    tls: TlsFiles | None = None
-    #: True if an address beyond loopback may be served without TLS.
-    no_tls: bool = False
-    reserved_bytes: int = reserved_bytes_default
-    #: The longest duration of a round of scrubbing; 0 for no scrubbing.
-    scrub_period_s: float = scrub_period_s
-    scrub_bytes_per_second: float = scrub_bytes_per_second
-    copy_bytes_per_second: float = copy_bytes_per_second
-    #: The directories of chunks, a disk each; none for `directory` itself.
-    data_directories: tuple[Path, ...] = ()
-    ready_fd: int | None = None
-    parent_fd: int | None = None
 
 
 def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
@@ -154,7 +121,8 @@ def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
     secret_file = find_secret_file(options.secret_file)
     require_secret_for(options.host, secret_file)
     addresses = [options.host, options.advertise or options.host]
-    require_tls_for([*addresses, options.coordinator[0]], options.tls, no_tls=options.no_tls)
+    coordinators = [host for host, _port in (options.coordinator, *options.more_coordinators)]
+    require_tls_for([*addresses, *coordinators], options.tls, no_tls=options.no_tls)
     tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
     if secret_file is None:
         raise StartupError(
@@ -184,10 +152,11 @@ async def _learn_cluster(
 ) -> str | None:
     """The cluster that the coordinator belongs to, however long it takes to come up; None when told to stop."""
     me = Identity("", "datanode", "a new datanode", signer)
+    coordinators = itertools.cycle((options.coordinator, *options.more_coordinators))
     while not stop.is_set():
         try:
             connection, peer = await asyncio.to_thread(
-                open_connection, options.coordinator, "the coordinator", me, tls, role=COORDINATOR
+                open_connection, next(coordinators), "the coordinator", me, tls, role=COORDINATOR
             )
             connection.close()
             return peer.cluster
@@ -253,12 +222,18 @@ class Datanode:
         self._served_here = ServedHere()
         # Only to addresses that the coordinator has named: a local socket has a name that its owner has given it.
         self._pool = ConnectionPool(self._me, served_here=self._served_here, local_sockets=False, tls=tls)
-        self._changes = Changes()
+        self._changes = SharedChanges()
         self._samples = LatencySamples()
         self._streams = StreamsUnderWay(self._node)
         self._grants = GrantClient(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
-        self._link = CoordinatorLink(
-            options.coordinator, self._me, directory.credential(), self, self._changes, tls
+        self._link = CoordinatorLinks(
+            (options.coordinator, *options.more_coordinators),
+            self._me,
+            directory.credential(),
+            self,
+            self._changes,
+            directory.epoch_seen,
+            tls,
         )
         self._clock = ClusterClock()
         self._verifier = Verifier(directory.cluster)

@@ -74,6 +74,16 @@ read_packet_bytes: Final = 4 * MIB
 read_piece_bytes: Final = 1 * MIB
 # The disk is asked for so much of a large chunk before a reader gets there.
 readahead_bytes: Final = 4 * MIB
+# What our client reads over the network of so much or more, and several datanodes have, it reads in ranges of this
+# size, so many of one file at once. Who reads on from the same position has as many ranges read ahead. One client
+# has so many threads for both, and keeps so much that was read ahead; what is opened beyond is read without.
+parallel_read_bytes_min: Final = 8 * MIB
+parallel_range_bytes: Final = 4 * MIB
+parallel_ranges_max: Final = 4
+parallel_read_threads: Final = 8
+read_ahead_bytes_max: Final = 64 * MIB
+# Ahead is read for who has read so much without a seek.
+read_ahead_after_bytes: Final = 1 * MIB
 # Readers of shared descriptors wait for the disk with so many threads at most.
 bounded_read_threads: Final = 16
 # An open file keeps so many shared descriptors for its next reads.
@@ -510,6 +520,42 @@ backup_timeout_s: Final = 1800.0
 # A restored store moves its epoch by up to this: restored again, it hardly meets the same numbers.
 restore_epoch_jump_max: Final = 4096
 check_examples_max: Final = 5
+# The journal: a call to one member of etcd is given up after so long, and the next member asked.
+journal_connect_timeout_s: Final = 0.5
+journal_call_timeout_s: Final = 2.0
+# etcd takes requests of 1.5 MiB: a longer entry is cut into parts.
+journal_part_bytes_max: Final = MIB
+# A standby reads so many entries at once, and no more of them when they have so many bytes.
+journal_read_entries: Final = 256
+journal_read_bytes_max: Final = 8 * MIB
+# Nobody else may lead until a leader has been silent for so long; it asks for more time this often.
+leader_lease_s: Final = 2.0
+leader_renew_interval_s: Final = 0.5
+# A leader that was not confirmed for so long answers nobody, until it is.
+leader_silence_max_s: Final = 1.5
+# Before clients are sent to it, a standby looks whether the leader takes connections, at most this often.
+leader_probe_s: Final = 0.2
+leader_probe_timeout_s: Final = 0.5
+# A standby asks this often for entries, and for who leads.
+standby_poll_interval_s: Final = 0.1
+# It asks for an answer to an append again after this pause, and ends when there was none for so long.
+journal_repeat_pause_s: Final = 0.05
+journal_unsure_max_s: Final = 30.0
+# Without a leader a datanode looks this often whether there is one.
+leaderless_retry_s: Final = 0.05
+# Coordinators state how far they have come this often; those that do not are forgotten.
+standing_interval_s: Final = 1.0
+standing_lives_s: Final = 10.0
+# Entries that all coordinators have are trimmed, but for so many bytes; beyond the maximum nothing is changed.
+journal_kept_bytes: Final = 64 * MIB
+journal_bytes_max: Final = 1024 * MIB
+journal_trim_interval_s: Final = 5.0
+# With less room on its disk a leader refuses changes before it appends them, for afterwards it could not.
+journal_disk_room_bytes_min: Final = 32 * MIB
+# While nobody leads, a standby holds requests so long before it has them come again.
+takeover_hold_s: Final = 20.0
+# A standby keeps what was freed so long, for the case that the leader dies before it has had it deleted.
+standby_freed_kept_s: Final = 300.0
 # Answers are kept for whoever repeats a request: longer than a write token lives; when there are more than the
 # number, for the shorter time, which is several times what any client goes on asking.
 request_memory_s: Final = 86_400.0
@@ -844,6 +890,18 @@ dataflow_checkpoint_poll_s: Final = 0.01
 dataflow_checkpoints_kept: Final = 2
 # Checkpoints of one start of a unit.
 dataflow_checkpoints_per_start_max: Final = 1_000_000
+# CEC: rows that may have to be replayed; windows that are checked at a time; lists of footprints that are kept before
+# those are looked for that count no more; and the segments of a unit's log, which are read and trimmed whole.
+cec_replay_rows: Final = 1_000_000
+cec_windows_per_check: Final = 2048
+cec_entries_tidied_min: Final = 256
+cec_segment_bytes: Final = 8 * MIB
+# A unit's log is committed so often.
+cec_commit_s: Final = 0.05
+# What CEC's choice by cost and benefit takes as the cost of a tuple to load, of a row to replay, of a window to check.
+cec_load_tuple_s: Final = 0.5e-6
+cec_replay_row_s: Final = 0.5e-6
+cec_check_window_s: Final = 1e-6
 # For the demo's nodes, whose machine starts JVMs meanwhile.
 dataflow_demo_node_timeout_s: Final = 3.0
 # Starts of a unit under one controller.
@@ -869,6 +927,8 @@ state_generations_max: Final = 8
 state_live_share_min: Final = 0.5
 # One thread writes or reads so much of a checkpoint in one go; pages are released piece by piece.
 state_piece_bytes: Final = 4 * MIB
+# Buffers of a piece; Linux takes 1024 in one call.
+state_piece_buffers_max: Final = 256
 # Memory for clones is asked for ahead in pieces of so many bytes, when so many more frames are used, or an eighth.
 state_reserve_piece_bytes: Final = 16 * MIB
 state_reserve_step_frames: Final = 16

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from .errors import BadRequest
+from .limits import checksum_block_bytes, chunk_bytes_max
+
 
 class NewFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Zero for `replication` or `block_bytes`, which is where the writer cuts chunks, means the cluster's default.
@@ -26,3 +29,24 @@ class NewFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     create_parent: bool = True
     request_id: str = ""
     unmasked: int | None = None
+
+
+def possible_block_bytes(wanted: int) -> int:
+    """Return the block size that a file gets where this one is asked for: whole checksum blocks, within the limit.
+
+    0 asks for the cluster's default. Raises BadRequest.
+    """
+    if wanted < 0:
+        raise BadRequest(f"block size {wanted} is negative")
+    wanted = min(wanted or chunk_bytes_max, chunk_bytes_max)
+    return max(checksum_block_bytes, wanted // checksum_block_bytes * checksum_block_bytes)
+
+
+def block_bytes_notice(wanted: int, given: int) -> str | None:
+    """Return what to tell a user whose file gets another block size than was asked for; None if it does not."""
+    if wanted in (0, given):
+        return None
+    return (
+        f"the block size is {given} bytes in place of {wanted}: "
+        f"multiples of {checksum_block_bytes} up to {chunk_bytes_max} are possible"
+    )

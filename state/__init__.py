@@ -75,3 +75,7 @@ def __getattr__(name: str) -> Any:
                 f"paged state needs {error.name}: pip install 'peacefs[state]'", name=error.name
             ) from None
         raise
+
+
+def __dir__() -> list[str]:
+    return __all__

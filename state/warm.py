@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from peacefs.state import PageManager, UnorderedMap
+from peacefs.state.kernels.checksums import sums_of
 
 _NUMBERS = (
     pa.int64(),
@@ -40,6 +41,7 @@ def warm() -> None:
     named.add_at(names, 1, "value")
     list(named.scan())
     named.remove(names)
+    sums_of(pages.frames.words, np.zeros(1, np.int32))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from support.prepared_starts import prepare, started_anew
 
 pytest_plugins = ("support.cluster_fixtures",)
 
@@ -39,7 +40,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
         config.stash[_classes_shared] = True
         share_classes(cache.mkdir("spark-classes"))
-    return (yield)
+    if item.get_closest_marker("fresh_processes") is None:
+        return (yield)
+    with started_anew():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop() -> Generator[None, Any, Any]:
+    with prepare():
+        return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -9,7 +9,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from peacefs.datanode.service import DatanodeOptions, run
+from peacefs.datanode.options import DatanodeOptions
+from peacefs.datanode.service import run
 from peacefs.datanode.store.interface import ChunkIntake
 from peacefs.protocol.errors import PeacefsError
 

@@ -8,6 +8,7 @@ import typer
 
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import replication_max, transfer_jobs_default, transfer_jobs_max
+from peacefs.protocol.new_file import block_bytes_notice, possible_block_bytes
 
 from .errors import report_error
 from .options import DEFAULT_COORDINATOR, Coordinator, Paths, open_session
@@ -25,6 +26,12 @@ _Resume = Annotated[
 ]
 _Jobs = Annotated[
     int, typer.Option("--jobs", "-j", metavar="N", min=1, max=transfer_jobs_max, help="Files copied at once.")
+]
+_BlockSize = Annotated[
+    str,
+    typer.Option(
+        "--block-size", metavar="BYTES", help="Where files are cut into chunks, up to 64m.", show_default=False
+    ),
 ]
 _TransferJson = Annotated[bool, typer.Option("--json", help="One JSON object a file, and a summary.")]
 
@@ -75,6 +82,7 @@ def put(
     force: _Force = False,
     resume: _Resume = False,
     jobs: _Jobs = transfer_jobs_default,
+    block_size: _BlockSize = "",
     as_json: _TransferJson = False,
     _recursive: _Anyway = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
@@ -83,11 +91,16 @@ def put(
 
     A LOCAL of - is standard input.
     """
+    from .quotas import parse_size
     from .transfers import TransferStyle
     from .upload import put
 
     with open_session("put", coordinator) as session:
-        put(session, sources, target, TransferStyle(force, resume, jobs, as_json))
+        wanted = parse_size(block_size) if block_size else 0
+        given = possible_block_bytes(wanted)
+        if (notice := block_bytes_notice(wanted, given)) is not None:
+            report_error("put", notice)
+        put(session, sources, target, TransferStyle(force, resume, jobs, as_json, given))
 
 
 def get(

@@ -18,7 +18,7 @@ from typing import Self
 
 import msgspec
 
-from peacefs.protocol.limits import transfers_listed_ahead_max
+from peacefs.protocol.limits import chunk_bytes_max, transfers_listed_ahead_max
 
 from .errors import CommandErrors
 from .listing import print_line
@@ -30,13 +30,14 @@ class TransferStyle:
     """The options of `put` and `get`. `force` replaces files, never directories.
 
     `resume` passes over files that are there with the same length and modification time, which copies then get,
-    and replaces others.
+    and replaces others. `block_bytes` is for new files of the cluster.
     """
 
     force: bool = False
     resume: bool = False
     jobs: int = 1
     as_json: bool = False
+    block_bytes: int = chunk_bytes_max
 
 
 class TransferOutcome(Enum):

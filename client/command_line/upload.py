@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from peacefs.client.control.values import FileStatus
+from peacefs.client.file_objects import FileSink
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.limits import fast_lane_bytes_max
 
@@ -82,8 +83,13 @@ class _Upload:
 
     def standard_input(self, place: FilePlace, progress: TransferProgress) -> None:
         progress.name(place.name)
-        with place.files.open_for_writing(place.path, overwrite=self._style.force, make_parents=False) as sink:
+        with self._sink(place, overwrite=self._style.force) as sink:
             copy(sys.stdin.buffer, sink, progress)
+
+    def _sink(self, place: FilePlace, *, overwrite: bool) -> FileSink:
+        return place.files.open_for_writing(
+            place.path, overwrite=overwrite, make_parents=False, block_bytes=self._style.block_bytes
+        )
 
     def _file(self, local: Path, size: int, place: FilePlace, there: FileStatus | None, *, in_tree: bool) -> None:
         def run(progress: TransferProgress) -> TransferOutcome:
@@ -112,11 +118,11 @@ class _Upload:
             data = source.read(fast_lane_bytes_max + 1) if in_tree else b""
             if in_tree and len(data) <= fast_lane_bytes_max:
                 # One call. Its directory has just been made.
-                place.files.write(place.path, data, overwrite=overwrite)
+                place.files.write(place.path, data, overwrite=overwrite, block_bytes=self._style.block_bytes)
                 progress.advance(len(data))
             else:
                 source.seek(0)
-                with place.files.open_for_writing(place.path, overwrite=overwrite, make_parents=False) as sink:
+                with self._sink(place, overwrite=overwrite) as sink:
                     copy(source, sink, progress)
         if self._style.resume:
             place.files.set_times(place.path, modified_ms=modified_ms)

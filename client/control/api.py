@@ -16,7 +16,7 @@ import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
-from peacefs.protocol.ids import new_request_id, show
+from peacefs.protocol.ids import show
 from peacefs.protocol.limits import (
     plan_queue_timeout_s,
     plan_timeout_s,
@@ -24,7 +24,6 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import (
     Allocated,
 )
-from peacefs.protocol.values.acl_entries import AclEntry, AclStatus, acl_text, parse_acl, whole_acl
 from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_chunk_id
 from peacefs.protocol.values.fsck_findings import FsckPage
@@ -92,25 +91,6 @@ class CoordinatorApi:
         parameters |= {"oldsnapshotname": older, "snapshotname": newer}
         answer = self._http.ask("GET", "/webhdfs/v1" + quote(path), params=parameters)
         return self._read(answer, dict[str, SnapshotDiffReport])["SnapshotDiffReport"].diff_list
-
-    # -- access control lists --------------------------------------------------------------------------
-
-    def acl(self, path: str) -> list[AclEntry]:
-        """Return all entries of an ACL. Raises FileNotFound, AccessDenied."""
-        parameters = {"op": "GETACLSTATUS", "user.name": self.user}
-        answer = self._http.ask("GET", "/webhdfs/v1" + quote(path), params=parameters)
-        told = self._read(answer, dict[str, AclStatus])["AclStatus"]
-        return whole_acl(int(told.permission, 8), parse_acl(",".join(told.entries)))
-
-    def change_acl(self, path: str, operation: str, entries: Sequence[AclEntry] = ()) -> None:
-        """Raises FileNotFound, AccessDenied, InvalidAcl."""
-        if operation == "REMOVEACLENTRIES":
-            spec = ",".join(str(entry).rpartition(":")[0] + ":" for entry in entries)
-        else:
-            spec = acl_text(entries)
-        parameters = {"op": operation, "user.name": self.user, "requestid": new_request_id()}
-        parameters |= {"aclspec": spec} if spec else {}
-        self._http.ask("PUT", "/webhdfs/v1" + quote(path), params=parameters)
 
     # -- the network -------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ import msgspec
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import client_answer_timeout_s, copy_timeout_s
 from peacefs.protocol.messages import (
+    AclEntries,
+    ChangeAcl,
     ChangeOwner,
     ChangePermission,
     ChangeQuota,
@@ -27,6 +29,7 @@ from peacefs.protocol.messages import (
     DropSnapshot,
     ExchangePaths,
     FileInfo,
+    GetAclEntries,
     GetFileInfo,
     GetListing,
     GetQuotaSums,
@@ -55,6 +58,7 @@ from peacefs.protocol.messages import (
     TruncatePath,
     XAttrs,
 )
+from peacefs.protocol.values.acl_entries import AclEntry, acl_text, parse_acl, whole_acl
 from peacefs.protocol.values.copied_tree import CopiedTree
 
 from .rpc import ControlRpc
@@ -111,6 +115,11 @@ class NameApi:
     def attributes(self, path: str) -> dict[str, bytes]:
         """Return the extended attributes that we may see. Raises FileNotFound, AccessDenied."""
         return self._calls.ask(GetXAttrs(path, self.user), XAttrs).values
+
+    def acl(self, path: str) -> list[AclEntry]:
+        """Return all entries of an ACL. Raises FileNotFound, AccessDenied."""
+        found = self._calls.ask(GetAclEntries(path, self.user), AclEntries)
+        return whole_acl(found.permission, parse_acl(found.entries))
 
     def trash_minutes(self) -> int:
         """Return how long the cluster keeps what is moved to the trash; 0: it has none."""
@@ -184,6 +193,14 @@ class NameApi:
     def remove_attribute(self, path: str, name: str) -> None:
         """Raises PathError for one that is not there, FileNotFound, AccessDenied."""
         self._change(RemoveXAttr(path, self.user, name=name, request_id=new_request_id()))
+
+    def change_acl(self, path: str, operation: str, entries: Sequence[AclEntry] = ()) -> None:
+        """Raises FileNotFound, AccessDenied, InvalidAcl."""
+        if operation == "REMOVEACLENTRIES":
+            spec = ",".join(str(entry).rpartition(":")[0] + ":" for entry in entries)
+        else:
+            spec = acl_text(entries)
+        self._change(ChangeAcl(path, self.user, operation=operation, spec=spec, request_id=new_request_id()))
 
     # -- files that are there ----------------------------------------------------------------------
 

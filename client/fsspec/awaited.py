@@ -111,9 +111,3 @@ class AwaitedFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     def expand_path(self, path: Any, *args: Any, **kwargs: Any) -> Any:
         return AbstractFileSystem.expand_path(self, path, *args, **kwargs)
-
-    def get_file(self, rpath: str, lpath: Any, *args: Any, **kwargs: Any) -> None:
-        AbstractFileSystem.get_file(self, rpath, lpath, *args, **kwargs)
-
-    def put_file(self, lpath: Any, rpath: str, *args: Any, **kwargs: Any) -> None:
-        AbstractFileSystem.put_file(self, lpath, rpath, *args, **kwargs)

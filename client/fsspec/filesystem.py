@@ -26,13 +26,13 @@ from peacefs.client.transfer.small_writes import is_small
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, ParentNotDirectory, PathIsDirectory
 from peacefs.protocol.limits import coordinator_http_port_default, ranges_read_at_once_max
 
-from .awaited import AwaitedFileSystem
+from .copies import CopyingFileSystem
 from .files import FsspecSink, FsspecSource
 
 _SCHEME = "peace://"
 
 
-class PeaceFsspecFileSystem(AwaitedFileSystem):
+class PeaceFsspecFileSystem(CopyingFileSystem):
     """Storage options: the coordinator's `host` and `port`, which a URL names; `user`; `replication` of new files;
     `tls`, whether all is encrypted, as it is by default with a `ca_file`, the CA to trust.
 

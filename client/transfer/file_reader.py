@@ -139,9 +139,18 @@ def read_rest(reader: FileReader) -> fx.Steps[bytes]:
     buffer.seek(reader.wanted_bytes - 1)
     buffer.write(b"\0")
     with buffer.getbuffer() as room:
-        at = 0
-        while (piece := (yield from reader.next_piece(room[at:]))) is not None:
-            if piece.obj is not room.obj:
-                room[at : at + len(piece)] = piece
-            at += len(piece)
+        yield from read_rest_into(reader, room)
     return buffer.getvalue()
+
+
+def read_rest_into(reader: FileReader, target: memoryview) -> fx.Steps[int]:
+    """Read everything from a reader that has given nothing yet, and return how many bytes that are.
+
+    `target` has room for them.
+    """
+    at = 0
+    while (piece := (yield from reader.next_piece(target[at:]))) is not None:
+        if piece.obj is not target.obj:
+            target[at : at + len(piece)] = piece
+        at += len(piece)
+    return at

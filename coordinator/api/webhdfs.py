@@ -25,6 +25,7 @@ from peacefs.protocol.callers.requests import delegation_of
 from peacefs.protocol.errors import PathError, Unsupported
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import list_page_entries
+from peacefs.protocol.new_file import block_bytes_notice
 from peacefs.protocol.values.trash import home_of, trash_of
 from peacefs.protocol.webhdfs.answers import (
     Answer,
@@ -267,7 +268,10 @@ class WebHdfs:
         file = replace(asked.file, request_id=self._new_request_id())
         ticket = await self._files.writing.create(file, client_host(scope), exclude=asked.exclude, is_shown=True)
         written = WriteFile(asked.path, ticket.token, ticket.allocated.token, header(scope, b"host") or "")
-        return self._redirect(asked, scope, written, ticket)
+        notice = block_bytes_notice(asked.file.block_bytes, ticket.block_bytes)
+        # As RFC 7234 has it: 299 is for warnings of any kind.
+        warning = {} if notice is None else {"warning": f'299 peacefs "{notice}"'}
+        return self._redirect(asked, scope, written, ticket, **warning)
 
     async def _append(self, asked: Append, scope: Scope) -> Answer:
         wanted = AppendFile(asked.path, asked.user, client_host(scope), asked.exclude)
@@ -275,13 +279,15 @@ class WebHdfs:
         extended = ExtendFile(asked.path, ticket.token)
         return self._redirect(asked, scope, extended, ticket)
 
-    def _redirect(self, asked: Redirected, scope: Scope, wanted: Wanted, ticket: _Ticket) -> Answer:
+    def _redirect(self, asked: Redirected, scope: Scope, wanted: Wanted, ticket: _Ticket, **extra: str) -> Answer:
         caller, proxy_pass = caller_of(scope), None
         delegation = delegation_of(scope) if caller is not None and caller.via is Via.DELEGATION else None
         if caller is not None and effective_user_of(scope) is not None:
             proxy_pass = self._files.proxy_pass(caller.user, wanted.token)
         url = location(wanted, scope["scheme"], ticket.http_host, ticket.http_port, delegation, proxy_pass)
-        return json_answer({"Location": url}) if asked.direct else empty_answer(307, location=url)
+        if asked.direct:
+            return json_answer({"Location": url}, 200, **extra)
+        return empty_answer(307, location=url, **extra)
 
     # -- changing ----------------------------------------------------------------------------------
 

@@ -27,9 +27,12 @@ Knows no path, no HDFS, no SQL. The methods are in `topics`; what an engine is b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
+
+from peacefs.coordinator.journal.port import Entry
+from peacefs.protocol.ids import ChunkId
 
 from .model import InodeId
 from .topics.answers import AnswerChanges, AnswerReader
@@ -61,6 +64,22 @@ class RequestOutcome(NamedTuple):
 
     answer: Any
     error: Exception | None
+
+
+class JournalPlace(NamedTuple):
+    """The journal that a store follows, empty for none, and the last of its entries that is in the store."""
+
+    journal: str
+    number: int
+
+
+class Touched(NamedTuple):
+    """The things that entries of the journal changed and of which somebody may keep a picture in memory."""
+
+    #: Chunks that came, went, or have another replication.
+    chunks: Set[ChunkId]
+    #: Other tables, by name.
+    tables: Set[str]
 
 
 class Reader(
@@ -129,6 +148,10 @@ class Metadata(ABC):
     has_room: bool = True
     #: The number of the last commit that is durable.
     tx_durable: int
+    #: The last epoch that was begun, here or by the leader whose journal is followed.
+    epoch: int
+    #: The last entry of the journal that a power cut cannot take from this store.
+    entry_synced: int = 0
 
     @abstractmethod
     def begin_epoch(self, above: int = 0) -> int:
@@ -143,6 +166,22 @@ class Metadata(ABC):
         """Commits that the floor stays where it is, now and after restarts: unknown chunks may be precious.
 
         If commits are missing, that is kept as well until somebody accepts it. Raises MetadataFault, MetadataFull.
+        """
+
+    @abstractmethod
+    def journal_place(self) -> JournalPlace:
+        """Return which journal the store follows, and how far."""
+
+    @abstractmethod
+    def follow(self, journal: str) -> None:
+        """Have a store follow a journal that has no entries yet. Raises MetadataFault, MetadataFull."""
+
+    @abstractmethod
+    def apply(self, entries: Sequence[Entry]) -> Touched:
+        """Make the changes of entries that another coordinator has committed, all or none of them.
+
+        They follow the last one that is in the store. Raises StartupError for those of a newer peacefs,
+        MetadataFault, MetadataFull.
         """
 
     @abstractmethod

@@ -167,4 +167,4 @@ async def create(files: Files, message: CreateFile, host: str | None) -> Created
     ticket = await files.writing.create(
         message.file, host, failed=frozenset(message.exclude), abandoned=message.abandoned
     )
-    return Created(ticket.token, ticket.allocated)
+    return Created(ticket.token, ticket.allocated, ticket.block_bytes)

@@ -16,6 +16,8 @@ from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import concat_sources_max, exchange_pairs_max, list_page_entries
 from peacefs.protocol.messages import (
+    AclEntries,
+    ChangeAcl,
     ChangeOwner,
     ChangePermission,
     ChangeQuota,
@@ -27,6 +29,7 @@ from peacefs.protocol.messages import (
     DropSnapshot,
     ExchangePaths,
     FileInfo,
+    GetAclEntries,
     GetFileInfo,
     GetListing,
     GetQuotaSums,
@@ -57,6 +60,7 @@ from peacefs.protocol.messages import (
     XAttrs,
 )
 from peacefs.protocol.values.account_names import check_account_name
+from peacefs.protocol.values.acl_entries import parse_acl
 
 _PERMISSION_MAX: Final = 0o1777
 _DONE: Final = NameChanged()
@@ -116,6 +120,11 @@ async def _quota_sums(files: Files, asked: GetQuotaSums, _host: str | None) -> Q
 
 async def _xattrs(files: Files, asked: GetXAttrs, _host: str | None) -> XAttrs:
     return XAttrs(await files.attributes.values(asked.path, asked.user))
+
+
+async def _acl_entries(files: Files, asked: GetAclEntries, _host: str | None) -> AclEntries:
+    status = await files.names.status(asked.path, asked.user)
+    return AclEntries(status.permission, status.acl or "")
 
 
 async def _server_settings(files: Files, _asked: GetServerSettings, _host: str | None) -> ServerSettings:
@@ -204,6 +213,27 @@ async def _remove_xattr(files: Files, asked: RemoveXAttr, _host: str | None) -> 
     return _DONE
 
 
+async def _change_acl(files: Files, asked: ChangeAcl, _host: str | None) -> NameChanged:
+    acls, path, user, request_id = files.acls, asked.path, asked.user, asked.request_id
+    spec = tuple(parse_acl(asked.spec, with_permissions=asked.operation != "REMOVEACLENTRIES"))
+    match asked.operation:
+        case "MODIFYACLENTRIES" if spec:
+            await acls.modify_entries(path, user, spec, request_id)
+        case "REMOVEACLENTRIES" if spec:
+            await acls.remove_entries(path, user, spec, request_id)
+        case "MODIFYACLENTRIES" | "REMOVEACLENTRIES":
+            raise BadRequest(f"{asked.operation} names no entries")
+        case "SETACL":
+            await acls.set_acl(path, user, spec, request_id)
+        case "REMOVEDEFAULTACL":
+            await acls.remove_default(path, user, request_id)
+        case "REMOVEACL":
+            await acls.remove_acl(path, user, request_id)
+        case _:
+            raise BadRequest(f"{asked.operation!r} is no operation on ACLs")
+    return _DONE
+
+
 async def _truncate(files: Files, asked: TruncatePath, _host: str | None) -> NameChanged:
     return NameChanged(await files.reshaping.truncate(asked.path, asked.length, asked.user, asked.request_id))
 
@@ -262,6 +292,7 @@ NAME_HANDLERS: Final[Mapping[type[Message], NameHandler]] = {
     GetTreeSums: _tree_sums,
     GetQuotaSums: _quota_sums,
     GetXAttrs: _xattrs,
+    GetAclEntries: _acl_entries,
     GetServerSettings: _server_settings,
     Mkdirs: _mkdirs,
     RenamePath: _rename,
@@ -275,6 +306,7 @@ NAME_HANDLERS: Final[Mapping[type[Message], NameHandler]] = {
     ChangeQuota: _change_quota,
     SetXAttr: _set_xattr,
     RemoveXAttr: _remove_xattr,
+    ChangeAcl: _change_acl,
     TruncatePath: _truncate,
     ConcatFiles: _concat,
     OpenForAppend: _append_to_file,

@@ -149,6 +149,12 @@ class HAOutput:
             if self._log is not None:
                 self._log.drop_before(self.buffer.first_held)
 
+    @property
+    def sent(self) -> int:
+        """Return the number up to which all consumers that are connected were sent rows; 0 if none is."""
+        unsent = [self.buffer.peek(consumer) for consumer in self._connections]
+        return min((self.buffer.produced if batch is None else batch.first - 1 for batch in unsent), default=0)
+
     def due(self) -> Iterator[tuple[str, Data | Ended]]:
         """Yield what can be sent now, and to which node."""
         for consumer, connection in self._connections.items():

@@ -6,6 +6,7 @@ input, the time. It takes no rows while an output has no room: so a slow consume
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
@@ -47,6 +48,7 @@ class HAUnit:
         self._plan = plan
         self._state = state
         self._buffer_bytes_max = buffer_bytes_max
+        self._journal = state.journal
         self._retained_bytes_max = retained_bytes_max
         # What is to be processed before rows leave again; what an earlier start has made of it has left.
         self._replayed: dict[str, InputPoint] = dict(restart.inputs) if restart is not None else {}
@@ -69,7 +71,7 @@ class HAUnit:
                 stream,
                 network.consumers[stream],
                 technique.retention(network.consumers[stream]),
-                lineage=technique.lineage(incarnation),
+                lineage=technique.lineage_of(plan.operator_class, incarnation),
                 drops_for_absent=technique.drops_for_absent,
                 log=state.numbered_rows(f"rows of {stream}", network.types[stream].schema)
                 if technique.takes_checkpoints
@@ -84,16 +86,22 @@ class HAUnit:
                 each.ended = edges.inputs[stream].ended
             for stream, output in self.outputs.items():
                 output.load(edges.outputs[stream])
+        #: Rows that each operator was given since the unit began.
+        self.operator_rows: Counter[str] = Counter()
         if restart is not None:
             for stream, number in restart.outputs.items():
                 self.outputs[stream].begin_after(number)
         tracks = technique.tracks_causes
         self._operators: dict[str, Operator] = {
-            node.name: node.specification.start(
-                node.input_types, OperatorState(state, node.name, keeps_stamps=tracks)
+            node.name: self._watched(
+                node.name,
+                node.specification.start(node.input_types, OperatorState(state, node.name, keeps_stamps=tracks)),
             )
             for node in plan.operators
         }
+        if self._journal is not None:
+            for stream, each in self.inputs.items():
+                each.cuts = self._journal.cuts(stream)
         self._causes = UnitCauses(plan, self._operators, self.inputs) if tracks else None
         # Points that the controller was told of, by number.
         self._unrecorded: dict[int, RestartPoint] = {}
@@ -117,12 +125,20 @@ class HAUnit:
             upto = None if point is None else point.upto.number
             batch = source.next(upto)
             if batch is not None:
+                if self._journal is not None:
+                    if self._journal.holds(stream, batch.first):
+                        continue
+                    self._journal.enter(stream, batch.last)
                 which = f"rows {batch.first} to {batch.last} of {stream!r}"
                 self._publish(self._push(stream, batch.rows, which, self._stamp))
                 source.take(upto)
                 self._go_on()
                 return True
             if source.at_end() and (point is None or point.ended):
+                if self._journal is not None:
+                    if self._journal.holds_end(stream):
+                        continue
+                    self._journal.enter(stream, source.processed.number, ended=True)
                 ended = self._ended()
                 self._publish(self._end(stream, ended))
                 source.ended = True
@@ -151,6 +167,11 @@ class HAUnit:
             for made in self._made(node.name, rows)
         ]
         self._publish(made)
+
+    @property
+    def covered(self) -> Mapping[str, Position]:
+        """How far its inputs are in what is durable: the rows up to there are not needed again."""
+        return self.positions if self._journal is None else self._journal.covered
 
     @property
     def state_bytes(self) -> int:
@@ -196,6 +217,7 @@ class HAUnit:
         """Give rows of a stream to those that read it, and yield what leaves the unit."""
         for node, port in self._plan.readers.get(stream, ()):
             operator = self._operators[node.name]
+            self.operator_rows[node.name] += rows.num_rows
             caused = stamp if self._causes is None else self._causes.enter(node.name, stamp)
             for made in self._call(node.name, which, lambda o=operator, p=port: o.process(p, rows)):
                 yield from self._made(node.name, made, which, caused)
@@ -242,9 +264,11 @@ class HAUnit:
 
     def _publish(self, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
         """Put rows into the outputs once all of them are there: of an event that fails nothing is published."""
-        for stream, rows in list(made):
-            if not self._replayed:
-                self.outputs[stream].emit(rows)
+        ready = list(made)
+        if self._replayed or (self._journal is not None and self._journal.replaying):
+            return
+        for stream, rows in ready:
+            self.outputs[stream].emit(rows)
 
     def _go_on(self) -> None:
         """Let rows leave again once everything was processed that an earlier start had processed."""
@@ -254,6 +278,9 @@ class HAUnit:
         )
         if all(reached):
             self._replayed = {}
+
+    def _watched(self, name: str, operator: Operator) -> Operator:
+        return operator if self._journal is None else self._journal.watch(name, operator)
 
     def _has_room(self) -> bool:
         for stream, output in self.outputs.items():

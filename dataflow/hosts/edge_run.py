@@ -114,6 +114,12 @@ class EdgeRun:
                 raise InvalidQuery(
                     f"{kind} {min(missing)!r} is in the query or in what was given, and not in both"
                 )
+        for name, rows in sources.items():
+            if not isinstance(rows, Iterable):
+                raise InvalidQuery(f"source {name!r} has to be an iterable of record batches, and is {rows!r}")
+        for name, sink in sinks.items():
+            if not callable(sink):
+                raise InvalidQuery(f"sink {name!r} has to be a function of a record batch, and is {sink!r}")
         self._network, self._technique, self._bounds = network, technique, bounds
         self._sources, self._sinks = sources, sinks
         self._launcher, self._checkpoints = launcher, checkpoints
@@ -290,7 +296,16 @@ class EdgeRun:
 
     async def _feed(self, source: str, rows: Iterator[pa.RecordBatch]) -> None:
         """Offer rows while there is room. The iterator may block: it is asked on another thread."""
-        while (batch := await asyncio.to_thread(next, rows, None)) is not None:
+        kind = self._network.types[source]
+        while True:
+            try:
+                given = await asyncio.to_thread(next, rows, None)
+                batch = None if given is None else kind.conform(given)
+            except Exception as error:  # whatever the user's iterator raises
+                self._fail(f"source {source!r} failed: {_reason(error)}")
+                return
+            if batch is None:
+                break
             for first in range(0, batch.num_rows, limits.dataflow_batch_rows_max):
                 while not self._edge.has_room(source):
                     self._room.clear()
@@ -389,4 +404,8 @@ class EdgeRun:
         try:
             self._sinks[sink](rows)
         except Exception as error:  # whatever the user's function raises
-            self._fail(f"sink {sink!r} failed: {type(error).__name__}: {error}")
+            self._fail(f"sink {sink!r} failed: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, PeacefsError) else f"{type(error).__name__}: {error}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 from collections.abc import Callable, Mapping
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from peacefs.dataflow.core.messages import Message
 from peacefs.protocol.errors import ProtocolViolation
 
 from .wire import MessageReader, NodeHello, encode
+
+log = logging.getLogger("peacefs.dataflow")
 
 _HOST = "127.0.0.1"
 _READ_BYTES = 1 << 20
@@ -105,7 +108,9 @@ class Links:
                         return
                     else:
                         self._received(peer, message)
-        except (OSError, ProtocolViolation, asyncio.CancelledError):
+        except ProtocolViolation as error:
+            log.warning("the connection from %s ends: %s", peer, error.message)
+        except (OSError, asyncio.CancelledError):
             pass  # the connection ends, which is told below
         finally:
             writer.close()

@@ -7,7 +7,7 @@ given number, so that a test can place one at every step of a run.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
@@ -49,40 +49,14 @@ from peacefs.protocol.errors import CheckpointCancelled, FileNotFound, QueryFail
 from peacefs.protocol.limits import state_page_bytes_choices
 
 from .checkpoint_store import MemoryCheckpoints, delete, name_of, retain
+from .costs import Costs, Flow, Traffic, VirtualLinks
+from .failures import CutLink, Failure, Hang, Kill, KillRunning
+from .processor import Processor
+from .recovery_clock import RecoveryClock
 from .unit_states import UnitStates
 
 EDGE = "edge"
 _STATE_BYTES = 1 << 28
-
-
-@dataclass(frozen=True)
-class Kill:
-    """A node dies: its memory is gone, and what is on its way from and to it."""
-
-    step: int
-    node: str
-    #: After so long it is there again, empty; never if None.
-    back_after_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Hang:
-    """A node does nothing for a while, and then goes on as if nothing had happened."""
-
-    step: int
-    node: str
-    for_s: float
-
-
-@dataclass(frozen=True)
-class CutLink:
-    """The connection of two nodes breaks: what is on its way is lost, and both learn of it."""
-
-    step: int
-    nodes: tuple[str, str]
-
-
-Failure = Kill | Hang | CutLink
 
 
 @dataclass
@@ -106,6 +80,13 @@ class Outcome:
     source_held_bytes_max: int = 0
     #: The most bytes that waited at any input.
     queued_bytes_max: int = 0
+    #: Of `KillRunning`: the node that died.
+    lost_node: str | None = None
+    #: With costs: seconds from the detection of a death until a unit had recovered, bytes that were counted, and
+    #: those of pages of checkpoints, as they are.
+    recovery_s: Mapping[str, float] = field(default_factory=dict)
+    bytes: Mapping[Flow, int] = field(default_factory=dict)
+    page_bytes: dict[str, int] = field(default_factory=dict)
 
     def rows(self, sink: str) -> list[tuple[object, ...]]:
         return [
@@ -117,6 +98,8 @@ class Outcome:
 class _Host:
     core: NodeCore
     hung_until_s: float = 0.0
+    #: None where processors cost nothing.
+    processor: Processor | None = None
 
 
 class SeededRun:
@@ -128,7 +111,7 @@ class SeededRun:
         *,
         seed: int,
         nodes: int = 3,
-        failures: Iterable[Failure] = (),
+        failures: Iterable[Failure | KillRunning] = (),
         bounds: Bounds | None = None,
         rows_every_s: float = 0.05,
         latency_s: float = 0.002,
@@ -136,8 +119,13 @@ class SeededRun:
         not_now: float = 0.0,
         not_now_until_s: float = float("inf"),
         guarantee: Recovery | None = None,
+        costs: Costs | None = None,
     ) -> None:
-        """`not_now`: the share of checkpoints that are told to come back later, until a time."""
+        """`not_now`: the share of checkpoints that are told to come back later, until a time.
+
+        With `costs` links and processors take the time that they say, and not `latency_s`; bytes are counted, and
+        failures are at a time. Places, and the most that memory held, are not noted then.
+        """
         admit(network, technique, guarantee)
         self._network = network
         self._technique = technique
@@ -145,7 +133,17 @@ class SeededRun:
         self._not_now, self._not_now_until_s = not_now, not_now_until_s
         self._chance = random.Random(seed)
         self._rows_every_s, self._latency_s, self._store_s = rows_every_s, latency_s, store_s
-        self._failures = sorted(failures, key=lambda failure: failure.step)
+        failures = list(failures)
+        self._failures = sorted(
+            (each for each in failures if isinstance(each, Failure)), key=lambda each: each.step
+        )
+        self._deaths = [each for each in failures if isinstance(each, KillRunning)]
+        self._costs = costs
+        self._tick_s = limits.dataflow_tick_s if costs is None else costs.tick_s
+        self._links = VirtualLinks(costs or Costs())
+        self._clock = RecoveryClock(self._links)
+        # Rows that a unit had processed and put out when a checkpoint was captured, by unit and incarnation.
+        self._captured: dict[tuple[str, int], int] = {}
         self._pending = {source: list(batches) for source, batches in rows.items()}
         self._now_s = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -154,7 +152,7 @@ class SeededRun:
         self._connections: dict[frozenset[str], int] = {}
         self._arrivals: dict[tuple[str, str], float] = {}
         self._checkpoints = MemoryCheckpoints()
-        self._states = UnitStates(self._checkpoints, self._bounds)
+        self._states = UnitStates(self._checkpoints, self._bounds, network, technique, clock=lambda: self._now_s)
         self._edge = EdgeCore(network, technique, self._bounds)
         names = [f"node-{number}" for number in range(1, nodes + 1)]
         self._controller = ControllerCore(
@@ -172,12 +170,19 @@ class SeededRun:
 
     # -- the run ------------------------------------------------------------------------------------------
 
-    def run(self, *, until_s: float = 60.0) -> Outcome:
-        """Play the run until every sink has ended. Raises QueryFailed if the query stops or takes longer."""
+    def run(self, *, until_s: float = 60.0, until_recovered: Collection[str] = ()) -> Outcome:
+        """Play the run until every sink has ended. Raises QueryFailed if the query stops or takes longer.
+
+        With `until_recovered` it is enough that these units have been lost and have recovered.
+        """
         self._later(0.0, self._tick_controller)
+        for death in self._deaths:
+            self._at(death.at_s, partial(self._kill_running, death.unit))
         for source in self._network.sources:
             self._later(self._rows_every_s * self._chance.random(), partial(self._feed, source.name))
-        while not self._edge.ended:
+        while not self._edge.ended and not (
+            until_recovered and self._clock.recovery_s.keys() >= set(until_recovered)
+        ):
             if self._failed is not None:
                 raise QueryFailed(self._failed)
             at_s, _, event = heappop(self._events)
@@ -187,8 +192,10 @@ class SeededRun:
             while self._failures and self._failures[0].step <= self.outcome.steps:
                 self._fail(self._failures.pop(0))
             event()
-            self._check()
+            if self._costs is None:
+                self._check()
         self.outcome.seconds = self._now_s
+        self.outcome.recovery_s, self.outcome.bytes = self._clock.recovery_s, self._links.bytes
         return self.outcome
 
     # -- events --------------------------------------------------------------------------------------------
@@ -202,8 +209,13 @@ class SeededRun:
 
     def _step(self, node: str, call: Callable[[], list[Effect]]) -> None:
         self.outcome.steps += 1
-        for effect in call():
+        self._perform_all(node, call())
+
+    def _perform_all(self, node: str, effects: Sequence[Effect]) -> None:
+        for effect in effects:
             self._perform(node, effect)
+        if node in self._nodes and self._clock.waits:
+            self._clock.look(self._now_s, node, self._nodes[node].core, self._controller.placement)
 
     def _on_node(self, name: str, core: NodeCore, call: Callable[[], list[Effect]]) -> None:
         """Call the core of a node, later if the node hangs, and never if it is another one by then."""
@@ -214,7 +226,11 @@ class SeededRun:
             # All at the same instant to the last bit, so that they keep their order.
             self._at(host.hung_until_s, lambda: self._on_node(name, core, call))
             return
-        self._step(name, call)
+        if host.processor is None:
+            self._step(name, call)
+        else:
+            self.outcome.steps += 1
+            host.processor.do(call)
 
     def _start(self, name: str) -> None:
         if name in self._nodes:
@@ -223,22 +239,23 @@ class SeededRun:
         core = NodeCore(
             name, f"{name}/{self._starts[name]}", self._network, self._technique, self._states.new, self._bounds
         )
-        self._nodes[name] = _Host(core)
-        self._later(limits.dataflow_tick_s * self._chance.random(), lambda: self._tick_node(name, core))
+        processor = None
+        if self._costs is not None:
+            processor = Processor(core, self._costs.processing_s, self._later, partial(self._perform_all, name))
+        self._nodes[name] = _Host(core, processor=processor)
+        self._later(self._tick_s * self._chance.random(), lambda: self._tick_node(name, core))
 
     def _tick_node(self, name: str, core: NodeCore) -> None:
         host = self._nodes.get(name)
         if host is None or host.core is not core:
             return
         self._on_node(name, core, lambda: core.tick(self._now_s))
-        self._later(
-            max(limits.dataflow_tick_s, host.hung_until_s - self._now_s), lambda: self._tick_node(name, core)
-        )
+        self._later(max(self._tick_s, host.hung_until_s - self._now_s), lambda: self._tick_node(name, core))
 
     def _tick_controller(self) -> None:
         self._step(CONTROLLER, lambda: self._controller.tick(self._now_s))
         self._step(EDGE, lambda: self._edge.tick(self._now_s))
-        self._later(limits.dataflow_tick_s, self._tick_controller)
+        self._later(self._tick_s, self._tick_controller)
 
     def _feed(self, source: str) -> None:
         pending = self._pending[source]
@@ -258,6 +275,7 @@ class SeededRun:
                 self._send(node, to, message)
             case StoreCheckpoint():
                 core = self._nodes[node].core
+                self._count_checkpoint(node, core, effect.unit, effect.incarnation)
                 self._later(self._store_s * (0.5 + self._chance.random()), lambda: self._store(node, core, effect))
             case LoadCheckpoint():
                 core = self._nodes[node].core
@@ -292,8 +310,27 @@ class SeededRun:
             # The unit has gone on meanwhile; what was captured must be as it was.
             stored = wanted.capture.start().result()
             self.outcome.checkpoints_stored += 1
+            if self._links.counting:
+                known = self.outcome.page_bytes.get(wanted.unit, 0)
+                self.outcome.page_bytes[wanted.unit] = known + stored.bytes_written
             outcome = CheckpointCost(stored.pages_written, stored.pages_referred, stored.bytes_written)
         self._on_node(node, core, lambda: core.stored(wanted.unit, wanted.incarnation, wanted.number, outcome))
+
+    def _count_checkpoint(self, node: str, core: NodeCore, unit: str, incarnation: int) -> None:
+        """Count the bytes of a copy of a unit's state: the rows that came into its operators and its outputs."""
+        if self._costs is None:
+            return
+        kept = sum(
+            rows
+            for (name, _, operator), rows in core.operator_rows.items()
+            if name == unit and operator in self._costs.keeps_rows
+        )
+        rows = kept + sum(core.produced(unit).values())
+        new = rows - self._captured.get((unit, incarnation), 0)
+        self._captured[unit, incarnation] = rows
+        plan = self._network.unit(unit)
+        size = self._costs.checkpoint_bytes(new, len(plan.inputs) + len(plan.outputs))
+        self._links.count(self._now_s, Flow(Traffic.REPLICATION, unit, node, "store"), size)
 
     def _load(self, node: str, core: NodeCore, wanted: LoadCheckpoint) -> None:
         unit, incarnation = wanted.unit, wanted.incarnation
@@ -310,9 +347,13 @@ class SeededRun:
         receiver_host = EDGE if to == CONTROLLER else to
         link = frozenset({sender_host, receiver_host})
         connection = self._connections.get(link, 0)
-        delay_s = 0.0 if len(link) == 1 else self._latency_s * (0.5 + self._chance.random())
-        arrival_s = max(self._now_s + delay_s, self._arrivals.get((sender, to), 0.0))
-        self._arrivals[sender, to] = arrival_s
+        if self._costs is not None:
+            told = CONTROLLER in (sender, to)
+            arrival_s = self._links.send(self._now_s, sender_host, receiver_host, message, told=told)
+        else:
+            delay_s = 0.0 if len(link) == 1 else self._latency_s * (0.5 + self._chance.random())
+            arrival_s = max(self._now_s + delay_s, self._arrivals.get((sender, to), 0.0))
+            self._arrivals[sender, to] = arrival_s
 
         def arrive() -> None:
             if self._connections.get(link, 0) == connection:
@@ -349,7 +390,9 @@ class SeededRun:
     def _fail(self, failure: Failure) -> None:
         match failure:
             case Kill(_, node, back_after_s) if node in self._nodes:
-                del self._nodes[node]
+                host = self._nodes.pop(node)
+                if host.processor is not None:
+                    host.processor.stop()
                 for other in (EDGE, *self._nodes):
                     self._cut(other, node)
                 if back_after_s is not None:
@@ -358,6 +401,21 @@ class SeededRun:
                 self._nodes[node].hung_until_s = self._now_s + for_s
             case CutLink(_, (one, other)):
                 self._cut(one, other)
+
+    def _kill_running(self, unit: str) -> None:
+        """Let the node die that runs a unit; the controller notices after the time that this takes."""
+        node = self._controller.placement.units[unit].node
+        assert node in self._nodes, f"unit {unit!r} does not run"
+        self.outcome.lost_node = node
+        self._links.counting = False
+        self._clock.died(node, self._nodes[node].core, self._controller.placement)
+        self._fail(Kill(self.outcome.steps, node))
+        if self._costs is not None:
+            self._later(self._costs.detection_s, partial(self._notice, node))
+
+    def _notice(self, node: str) -> None:
+        self._clock.detected(self._now_s)
+        self._step(CONTROLLER, lambda: self._controller.node_lost(node))
 
     def _cut(self, one: str, other: str) -> None:
         """Break a connection. Both ends learn of it before they send anything else."""

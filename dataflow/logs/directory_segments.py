@@ -10,7 +10,7 @@ from typing import Self
 
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound
 
-from .segments import SegmentAppend, directory_name, stream_name
+from .segments import SegmentAppend, SegmentFile, directory_name, stream_name
 
 _SUFFIX = ".log"
 _LOCK = ".writer"
@@ -89,7 +89,13 @@ class DirectorySegments:
                 file.seek(offset)
                 return file.read(length)
         except FileNotFoundError:
-            raise FileNotFound(f"segment {segment} of stream {stream!r} is gone: it was trimmed") from None
+            raise _gone(stream, segment) from None
+
+    def open(self, stream: str, segment: int) -> SegmentFile:
+        try:
+            return _OpenFile(os.open(self._path(stream, segment), os.O_RDONLY | os.O_CLOEXEC))
+        except FileNotFoundError:
+            raise _gone(stream, segment) from None
 
     def truncate(self, stream: str, segment: int, length: int) -> None:
         descriptor = os.open(self._path(stream, segment), os.O_WRONLY)
@@ -107,6 +113,27 @@ class DirectorySegments:
 
     def _path(self, stream: str, segment: int) -> Path:
         return self._root / directory_name(stream) / f"{segment:020}{_SUFFIX}"
+
+
+class _OpenFile:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read_into(self, offset: int, target: memoryview) -> int:
+        filled = 0
+        while filled < len(target):
+            count = os.preadv(self._descriptor, [target[filled:]], offset + filled)
+            if not count:
+                break
+            filled += count
+        return filled
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _gone(stream: str, segment: int) -> FileNotFound:
+    return FileNotFound(f"segment {segment} of stream {stream!r} is gone: it was trimmed")
 
 
 def _fsync_directory(path: Path) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.protocol.errors import FileNotFound, LogDamaged
-from peacefs.protocol.limits import stream_log_read_bytes, stream_log_tail_bytes
+from peacefs.protocol.limits import stream_log_read_bytes, stream_log_record_bytes, stream_log_tail_bytes
 
 from .records import (
     Kind,
@@ -25,7 +28,10 @@ from .records import (
     time_column,
     torn_at,
 )
-from .segments import SegmentStore
+from .segments import SegmentFile, SegmentStore
+
+#: Room for a record that a piece cuts: one is at most as long, and a little, unless a batch is longer.
+_HEADROOM: Final = stream_log_record_bytes + stream_log_tail_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,35 +191,22 @@ class LogReader:
 
         The next piece is read while one is decoded. Raises LogDamaged for what is no record and no torn tail.
         """
-        left: list[bytes] = []
-        base = offset
-        for piece in self._pieces(segment, offset, length):
-            left.append(piece)
-            data = memoryview(b"".join(left)) if len(left) > 1 else memoryview(piece)
-            taken = 0
-            for head in committed_records(data):
-                yield head, data, base + head.end
-                taken = head.end
-            base += taken
-            left = [bytes(data[taken:])] if taken < len(data) else []
-        if left:
-            self._require_torn(segment, base, memoryview(left[0]), is_last=is_last)
-
-    def _pieces(self, segment: int, offset: int, length: int) -> Iterator[bytes]:
-        if length - offset <= stream_log_read_bytes:
-            if length > offset:
-                yield self._store.read(self._stream, segment, offset, length - offset)
+        if offset >= length:
             return
-        with ThreadPoolExecutor(1, thread_name_prefix="stream log read ahead") as ahead:
-            coming: Future[bytes] | None = None
-            for at in range(offset, length, stream_log_read_bytes):
-                count = min(stream_log_read_bytes, length - at)
-                following = ahead.submit(self._store.read, self._stream, segment, at, count)
-                if coming is not None:
-                    yield coming.result()
-                coming = following
-            assert coming is not None
-            yield coming.result()
+        base, left = offset, memoryview(b"")
+        with closing(self._store.open(self._stream, segment)) as source:
+            for room in _pieces(source, offset, length):
+                data = _continued(left, room)
+                taken = 0
+                for head in committed_records(data):
+                    if base + head.offset == 0:
+                        # Nobody need read it again for itself.
+                        self._keep_head(segment, data)
+                    yield head, data, base + head.end
+                    taken = head.end
+                base, left = base + taken, data[taken:]
+        if left:
+            self._require_torn(segment, base, left, is_last=is_last)
 
     def _require_torn(self, segment: int, base: int, rest: memoryview, *, is_last: bool) -> None:
         """Raise LogDamaged unless `rest`, the bytes of a segment from `base` on, are a torn tail."""
@@ -240,6 +233,10 @@ class LogReader:
         start = read_head(data, 0)
         if start is not None and start.kind is Kind.SCHEMA and start.end > len(data):
             data = memoryview(self._store.read(self._stream, segment, 0, start.end))
+        return self._keep_head(segment, data)
+
+    def _keep_head(self, segment: int, data: memoryview) -> _Head | None:
+        """Remember what a segment begins with; None if that is no schema."""
         found = read_schema(data)
         if found is None:
             return None
@@ -267,3 +264,36 @@ class LogTail:
             batches.append(batch)
             self._place = place
         return batches
+
+
+def _pieces(source: SegmentFile, offset: int, length: int) -> Iterator[memoryview]:
+    """Yield the bytes of a segment in turn, each piece behind `_HEADROOM` bytes for the rest of the one before.
+
+    The next one is read while one is used.
+    """
+    if length - offset <= stream_log_read_bytes:
+        yield _piece(source, offset, length - offset)
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="stream log read ahead") as ahead:
+        coming: Future[memoryview] | None = None
+        for at in range(offset, length, stream_log_read_bytes):
+            following = ahead.submit(_piece, source, at, min(stream_log_read_bytes, length - at))
+            if coming is not None:
+                yield coming.result()
+            coming = following
+        assert coming is not None
+        yield coming.result()
+
+
+def _piece(source: SegmentFile, offset: int, count: int) -> memoryview:
+    # Not a bytearray, which is filled with zeros first.
+    room = np.empty(_HEADROOM + count, np.uint8).data
+    return room[: _HEADROOM + source.read_into(offset, room[_HEADROOM:])]
+
+
+def _continued(left: memoryview, room: memoryview) -> memoryview:
+    """Return a piece with what is left of the one before it in front: where it is, if there is room."""
+    if len(left) > _HEADROOM:
+        return memoryview(b"".join((left, room[_HEADROOM:])))
+    room[_HEADROOM - len(left) : _HEADROOM] = left
+    return room[_HEADROOM - len(left) :]

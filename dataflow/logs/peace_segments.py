@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
-from peacefs.client.file_objects import FileSink
+from peacefs.client.file_objects import FileSink, FileSource
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, PeacefsError
 from peacefs.protocol.limits import stream_log_flushes_max
 
-from .segments import SegmentAppend, directory_name, stream_name
+from .segments import SegmentAppend, SegmentFile, directory_name, stream_name
 
 _SUFFIX = ".log"
 
@@ -61,7 +61,13 @@ class PeaceSegments:
             with self._files.open(self._path(stream, segment)) as source:
                 return source.read_at(offset, length)
         except FileNotFound:
-            raise FileNotFound(f"segment {segment} of stream {stream!r} is gone: it was trimmed") from None
+            raise _gone(stream, segment) from None
+
+    def open(self, stream: str, segment: int) -> SegmentFile:
+        try:
+            return _OpenFile(self._files.open(self._path(stream, segment)))
+        except FileNotFound:
+            raise _gone(stream, segment) from None
 
     def truncate(self, stream: str, segment: int, length: int) -> None:
         self._close(stream)
@@ -127,3 +133,18 @@ class PeaceSegments:
     def _path(self, stream: str, segment: int | None = None) -> str:
         path = f"{self._directory}/{directory_name(stream)}"
         return path if segment is None else f"{path}/{segment:020}{_SUFFIX}"
+
+
+class _OpenFile:
+    def __init__(self, source: FileSource) -> None:
+        self._source = source
+
+    def read_into(self, offset: int, target: memoryview) -> int:
+        return self._source.read_into_at(offset, target)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def _gone(stream: str, segment: int) -> FileNotFound:
+    return FileNotFound(f"segment {segment} of stream {stream!r} is gone: it was trimmed")

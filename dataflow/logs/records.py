@@ -22,9 +22,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -52,8 +51,10 @@ class Kind(IntEnum):
     EPOCH = 3
 
 
-@dataclass(frozen=True, slots=True)
-class RecordHead:
+_KINDS: Final = tuple(Kind)
+
+
+class RecordHead(NamedTuple):
     """The beginning of a record: where it is, and which rows it has."""
 
     kind: Kind
@@ -117,7 +118,7 @@ def read_head(data: memoryview, offset: int) -> RecordHead | None:
     if magic != _MAGIC or form != _FORMAT or kind > Kind.EPOCH:
         return None
     (checksum,) = _CHECKSUM.unpack_from(data, offset + _HEAD.size)
-    return RecordHead(Kind(kind), offset, payload_bytes, rows, first, earliest, latest, checksum)
+    return RecordHead(_KINDS[kind], offset, payload_bytes, rows, first, earliest, latest, checksum)
 
 
 def is_whole(data: memoryview, head: RecordHead) -> bool:

@@ -18,6 +18,16 @@ class SegmentAppend:
     data: bytes
 
 
+class SegmentFile(Protocol):
+    """A segment that is open for reading. It belongs to one thread at a time."""
+
+    def read_into(self, offset: int, target: memoryview) -> int:
+        """Fill `target` with what is there from `offset` on; return how many bytes that are."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class SegmentStore(Protocol):
     def append_all(self, appends: Sequence[SegmentAppend]) -> None:
         """Append to segments, which begin with the first append, and return when all of it outlives a crash.
@@ -41,6 +51,10 @@ class SegmentStore(Protocol):
 
     def read(self, stream: str, segment: int, offset: int, length: int) -> bytes:
         """Return what is there of a range. Raises FileNotFound if the segment is gone."""
+        ...
+
+    def open(self, stream: str, segment: int) -> SegmentFile:
+        """Open a segment for more reads than one. Raises FileNotFound if it is gone."""
         ...
 
     def truncate(self, stream: str, segment: int, length: int) -> None: ...
@@ -81,11 +95,30 @@ class MemorySegments:
         except KeyError:
             raise _gone(stream, segment) from None
 
+    def open(self, stream: str, segment: int) -> SegmentFile:
+        try:
+            return _OpenBytes(self._segments[stream][segment])
+        except KeyError:
+            raise _gone(stream, segment) from None
+
     def truncate(self, stream: str, segment: int, length: int) -> None:
         del self._segments[stream][segment][length:]
 
     def delete(self, stream: str, segment: int) -> None:
         self._segments.get(stream, {}).pop(segment, None)
+
+
+class _OpenBytes:
+    def __init__(self, data: bytearray) -> None:
+        self._data = data
+
+    def read_into(self, offset: int, target: memoryview) -> int:
+        part = self._data[offset : offset + len(target)]
+        target[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def directory_name(stream: str) -> str:

@@ -40,9 +40,65 @@ class StreamType:
                     f"{purpose} needs a column {column!r}; the stream has {names_of(self.schema.names)}"
                 )
 
+    def conform(self, given: object) -> pa.RecordBatch:
+        """Return rows that a source gave as rows of this type, with the columns in order and of their types.
+
+        A column may have another width of its type (int32 for int64), as long as no value changes. Raises
+        InvalidQuery with the difference.
+        """
+        rows: pa.RecordBatch
+        if isinstance(given, pa.Table):
+            (rows,) = given.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], given.schema)]
+        elif isinstance(given, pa.RecordBatch):
+            rows = given
+        else:
+            raise InvalidQuery(f"rows come as a pyarrow.RecordBatch, and not as {type(given).__name__}")
+        if not rows.schema.equals(self.schema):
+            self._compare_names(rows.schema.names)
+            columns = [_converted(rows.column(field.name), field) for field in self.schema]
+            rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        if rows.column(self.time).null_count:
+            raise InvalidQuery(
+                f"the time column {self.time!r} has nulls: leave such rows out, or give them a time"
+            )
+        return rows
+
+    def _compare_names(self, given: list[str]) -> None:
+        for more, wanted, problem in (
+            (self.schema.names, given, "is missing"),
+            (given, self.schema.names, "is too much"),
+        ):
+            for column in more:
+                if column not in wanted:
+                    raise InvalidQuery(
+                        f"column {column!r} {problem}: the rows have {names_of(given)}, and the stream has "
+                        f"{names_of(self.schema.names)}"
+                    )
+
     def empty(self) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist([], schema=self.schema)
 
 
 def names_of(columns: Iterable[str]) -> str:
     return ", ".join(repr(column) for column in columns)
+
+
+_FAMILIES = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_timestamp,
+    lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind),
+    lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind),
+)
+
+
+def _converted(column: pa.Array, field: pa.Field) -> pa.Array:
+    """Return a column with the type of `field`, from a type of the same family or from nulls alone."""
+    if column.type == field.type:
+        return column
+    if pa.types.is_null(column.type) or any(same(column.type) and same(field.type) for same in _FAMILIES):
+        try:
+            return column.cast(field.type)
+        except pa.ArrowException as error:
+            raise InvalidQuery(f"column {field.name!r} does not fit into {field.type}: {error}") from error
+    raise InvalidQuery(f"column {field.name!r} has type {column.type}: it has to be {field.type}")

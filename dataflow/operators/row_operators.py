@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -31,7 +32,9 @@ class Filter(OperatorSpecification):
         try:
             kind = _evaluate(stream.empty(), [self.predicate], ["keep"]).schema.field("keep").type
         except (pa.ArrowException, TypeError) as error:
-            raise InvalidQuery(f"filter({self.predicate}) cannot be evaluated: {_first_line(error)}") from error
+            raise InvalidQuery(
+                f"filter({self.predicate}) cannot be evaluated: {_reason(error, stream)}"
+            ) from error
         if not pa.types.is_boolean(kind):
             raise InvalidQuery(
                 f"filter({self.predicate}) has type {kind}: a condition is wanted, as in col(...) > 0"
@@ -55,13 +58,12 @@ class Select(OperatorSpecification):
         (stream,) = inputs
         if stream.time not in self.names:
             raise InvalidQuery(
-                f"select leaves the time column {stream.time!r} out of {names_of(self.names)}: add it, since "
-                "every stream has one"
+                f"select leaves out the time column {stream.time!r}: add it, since every stream has one"
             )
         try:
             schema = _evaluate(stream.empty(), self.expressions, self.names).schema
         except (pa.ArrowException, TypeError) as error:
-            raise InvalidQuery(f"select of {names_of(self.names)} fails: {_first_line(error)}") from error
+            raise InvalidQuery(f"select of {names_of(self.names)} fails: {_reason(error, stream)}") from error
         return StreamType(schema, stream.time)
 
     def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
@@ -136,7 +138,11 @@ class _RowByRow(Operator):
 
 
 def describe(stream: StreamType) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in stream.schema) + f", time {stream.time}"
+    return f"{_columns(stream.schema)}, time {stream.time}"
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
 def name_of(function: Callable[..., object]) -> str:
@@ -148,7 +154,9 @@ def checked(made: object, schema: pa.Schema, function: Callable[..., object]) ->
     if not isinstance(made, pa.RecordBatch):
         raise TypeError(f"{name_of(function)} returned {type(made).__name__}: a pyarrow.RecordBatch is wanted")
     if made.schema.names != schema.names or made.schema.types != schema.types:
-        raise TypeError(f"{name_of(function)} returned ({made.schema}) where ({schema}) was promised")
+        raise TypeError(
+            f"{name_of(function)} returned ({_columns(made.schema)}) where ({_columns(schema)}) was promised"
+        )
     return made
 
 
@@ -162,5 +170,14 @@ def _evaluate(rows: Rows, expressions: Sequence[Any], names: Sequence[str]) -> R
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
-def _first_line(error: Exception) -> str:
+_NO_COLUMN = re.compile(r"No match for FieldRef\.Name\((.*?)\) in")
+
+
+def _reason(error: Exception, stream: StreamType) -> str:
+    """Return Arrow's reason in one line. It prints the whole schema for a column that is not there."""
+    missing = _NO_COLUMN.match(str(error))
+    if missing:
+        return f"there is no column {missing[1]!r}; the stream has {names_of(stream.schema.names)}"
+    if "pyarrow._compute.Expression" in str(error):
+        return "each column wants an expression, as col('bytes') * 8 or lit(1)"
     return str(error).splitlines()[0]

@@ -58,6 +58,11 @@ class UnitPlan:
         return found
 
     @property
+    def operator_class(self) -> OperatorClass:
+        """The class of its most general operator."""
+        return most_general(operator.specification.operator_class for operator in self.operators)
+
+    @property
     def wants_time(self) -> bool:
         return any(operator.specification.wants_time for operator in self.operators)
 

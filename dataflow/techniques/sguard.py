@@ -37,6 +37,11 @@ class SGuard(Technique):
     def lineage(self, incarnation: int) -> int:
         return 0 if self._precise else incarnation
 
+    def lineage_of(self, unit: OperatorClass, incarnation: int) -> int:
+        # An arbitrary unit may make other rows under the same numbers: a consumer would leave out rows that it
+        # has never had.
+        return incarnation if unit is OperatorClass.ARBITRARY else self.lineage(incarnation)
+
     def guard(self, unit: str, now_s: float) -> Guard:
         return _CheckpointGuard(self._interval_s, now_s)
 

@@ -17,12 +17,15 @@
     reads        client -> StateReads; coordinator -> ReadsScheduled
     names        client -> GetFileInfo, GetListing, Mkdirs, RenamePath, DeletePath, ...
     supervision  agent -> AgentBeat; coordinator -> AgentOrders
+    coordinators standby -> CopyStore; leader -> StorePart
 
 Every message may be answered by Failure, which carries a code of the error tree. They are all imported from here:
 who sends one need not know which conversation it belongs to.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from .base import Done, Failure, Message
 from .chunks import (
@@ -35,6 +38,7 @@ from .chunks import (
     WriteAck,
     WriteChunk,
 )
+from .coordinators import CopyStore, StorePart
 from .datanodes import (
     BalanceDisks,
     DeleteChunks,
@@ -97,6 +101,8 @@ from .grants import (
 )
 from .handshake import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
 from .names import (
+    AclEntries,
+    ChangeAcl,
     ChangeOwner,
     ChangePermission,
     ChangeQuota,
@@ -108,6 +114,7 @@ from .names import (
     DropSnapshot,
     ExchangePaths,
     FileInfo,
+    GetAclEntries,
     GetFileInfo,
     GetListing,
     GetQuotaSums,
@@ -141,8 +148,10 @@ from .supervision import AgentBeat, AgentCommand, AgentOrders, RunOrder, RunRepo
 
 # fmt: off
 __all__ = [
+    "ORDERS",
     "PROTOCOL_VERSION",
     "AbandonLease",
+    "AclEntries",
     "AgentBeat",
     "AgentCommand",
     "AgentOrders",
@@ -152,6 +161,7 @@ __all__ = [
     "AskStreams",
     "BalanceDisks",
     "Challenge",
+    "ChangeAcl",
     "ChangeOwner",
     "ChangePermission",
     "ChangeQuota",
@@ -162,6 +172,7 @@ __all__ = [
     "Completed",
     "ConcatFiles",
     "CopyPath",
+    "CopyStore",
     "CreateFile",
     "Created",
     "DeleteChunks",
@@ -177,6 +188,7 @@ __all__ = [
     "FlushFile",
     "FlushUploads",
     "Flushed",
+    "GetAclEntries",
     "GetFileInfo",
     "GetLayout",
     "GetListing",
@@ -238,6 +250,7 @@ __all__ = [
     "SnapshotTaken",
     "StateReads",
     "StateWriteSet",
+    "StorePart",
     "StreamEnded",
     "StreamProgress",
     "StreamUnderWay",
@@ -300,6 +313,8 @@ AnyMessage = (
     | Layout
     | ReportCorrupt
     | Done
+    | CopyStore
+    | StorePart
     | ReplicateChunk
     | DeleteChunks
     | VerifyChunks
@@ -329,6 +344,8 @@ AnyMessage = (
     | QuotaSums
     | GetXAttrs
     | XAttrs
+    | GetAclEntries
+    | AclEntries
     | GetServerSettings
     | ServerSettings
     | NameChanged
@@ -344,6 +361,7 @@ AnyMessage = (
     | ChangeQuota
     | SetXAttr
     | RemoveXAttr
+    | ChangeAcl
     | TruncatePath
     | ConcatFiles
     | OpenForAppend
@@ -354,4 +372,9 @@ AnyMessage = (
     | RenameTakenSnapshot
     | DropSnapshot
     | ReturnToSnapshot
+)
+
+#: What a coordinator orders or asks a datanode: each bears the epoch of the leader that does.
+ORDERS: Final = (
+    ReplicateChunk | DeleteChunks | VerifyChunks | ProveReplicas | BalanceDisks | FlushUploads | AskStreams
 )

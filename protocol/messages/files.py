@@ -44,10 +44,11 @@ class Allocated(Message, frozen=True):
 
 
 class Created(Message, frozen=True):
-    """A token to write a file, and its first chunk."""
+    """A token to write a file, its first chunk, and the block size that it gets."""
 
     token: str
     allocated: Allocated
+    block_bytes: int = 0
 
 
 class WrittenChunk(msgspec.Struct, frozen=True, array_like=True):
@@ -123,6 +124,7 @@ class FlushUploads(Message, frozen=True):
 
     uploads: list[str]
     wait_s: float
+    epoch: int = 0
 
 
 class UploadsFlushed(Message, frozen=True):

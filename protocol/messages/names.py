@@ -103,6 +103,17 @@ class XAttrs(Message, frozen=True):
     values: dict[str, bytes]
 
 
+class GetAclEntries(NameCall, frozen=True):
+    """The access control list of a path."""
+
+
+class AclEntries(Message, frozen=True):
+    """The permission, and the entries that it does not say, in Hadoop's text form."""
+
+    permission: int
+    entries: str
+
+
 class GetServerSettings(NameCall, frozen=True):
     """The settings of the cluster that clients go by."""
 
@@ -199,6 +210,13 @@ class RemoveXAttr(NameChange, frozen=True):
     """Remove an extended attribute."""
 
     name: str
+
+
+class ChangeAcl(NameChange, frozen=True):
+    """Change an access control list; `operation` is one of WebHDFS's, `spec` its entries in Hadoop's text form."""
+
+    operation: str
+    spec: str = ""
 
 
 class TruncatePath(NameChange, frozen=True):

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from msgspec import Struct
-
 from peacefs.protocol.errors import BadRequest, IllegalChange
 
 from .account_names import check_account_name
@@ -56,13 +54,6 @@ class AclEntry(NamedTuple):
 def acl_text(entries: Iterable[AclEntry]) -> str:
     """Entries as `parse_acl` reads them."""
     return ",".join(map(str, entries))
-
-
-class AclStatus(Struct):
-    """GETACLSTATUS: the entries that the permission does not say."""
-
-    permission: str
-    entries: list[str]
 
 
 def whole_acl(permission: int, entries: Iterable[AclEntry]) -> list[AclEntry]:

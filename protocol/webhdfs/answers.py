@@ -50,8 +50,9 @@ class JsonStream:
     pieces: AsyncIterator[bytes]
 
 
-def json_answer(value: object, status: int = 200) -> Answer:
-    return Answer(status, _encode_json(value))
+def json_answer(value: object, status: int = 200, **extra: str) -> Answer:
+    """`extra` are further headers, as of `empty_answer`."""
+    return Answer(status, _encode_json(value), _headers_of(extra))
 
 
 def boolean_answer(value: bool) -> Answer:
@@ -60,8 +61,11 @@ def boolean_answer(value: bool) -> Answer:
 
 def empty_answer(status: int = 200, **extra: str) -> Answer:
     """An answer without a body; `extra` are further headers, underscores standing for hyphens."""
-    named = ((name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in extra.items())
-    return Answer(status, extra=tuple(named))
+    return Answer(status, extra=_headers_of(extra))
+
+
+def _headers_of(extra: dict[str, str]) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple((name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in extra.items())
 
 
 def error_answer(error: PeacefsError, status: int | None = None) -> Answer:

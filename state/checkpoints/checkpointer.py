@@ -9,7 +9,6 @@ from contextlib import suppress
 from time import perf_counter
 
 import numpy as np
-from crc32c import crc32c
 from numpy.typing import NDArray
 
 from peacefs.protocol.errors import (
@@ -26,6 +25,7 @@ from peacefs.protocol.limits import (
     state_live_share_min,
     state_turn_poll_s,
 )
+from peacefs.state.kernels.checksums import sums_of
 from peacefs.state.pages.frames import FrameNumbers
 from peacefs.state.pages.manager import PageManager
 from peacefs.state.pages.snapshot import PageSnapshot
@@ -34,9 +34,12 @@ from . import index as indexes
 from .loader import Loaded, Loader
 from .outcome import PreparedCheckpoint, PublishedPages, RunningCheckpoint
 from .reserve import Reserve
+from .standby_thread import StandbyThread
 from .store import CheckpointStore, PendingWrite, WriteRequest
 
 log = logging.getLogger("peacefs.state")
+
+_WRITER = "peacefs-state-checkpoint"
 
 
 class Checkpointer:
@@ -62,6 +65,8 @@ class Checkpointer:
         """With `reserve` memory for clones is asked for ahead: as much as the pages have."""
         if generations_max < 1 or (keep is not None and keep < 1):
             raise BadRequest(f"generations_max is {generations_max} and keep is {keep}: both must be at least 1")
+        if unit in ("", ".", "..") or "/" in unit or "\0" in unit:
+            raise BadRequest(f"{unit!r} cannot name checkpoints: it becomes a part of file names")
         self._pages = pages
         self._store = store
         self._unit = unit
@@ -77,6 +82,7 @@ class Checkpointer:
         self._given_up: PendingWrite | None = None
         self._news = threading.Event()
         self._reserve = Reserve(pages.frames) if reserve else None
+        self._writer: StandbyThread | None = StandbyThread(_WRITER)
 
     @property
     def idle(self) -> bool:
@@ -138,12 +144,10 @@ class Checkpointer:
         self._running = running
         self._pages.frames.wait_for_room = self._wait_for_room
         given_up, self._given_up = self._given_up, None
-        threading.Thread(
-            target=self._write,
-            args=(running, snapshot, self._last, dict(self._stored_counts), given_up, patience_s),
-            name="peacefs-state-checkpoint",
-            daemon=True,
-        ).start()
+        task = (running, snapshot, self._last, dict(self._stored_counts), given_up, patience_s)
+        if self._writer is None:
+            self._writer = StandbyThread(_WRITER)
+        self._writer.put(lambda: self._write(*task))
         return running
 
     def cancel(self, prepared: PreparedCheckpoint) -> None:
@@ -166,13 +170,12 @@ class Checkpointer:
         """Run on a thread of its own, which posts what the manager has to know."""
         pending: PendingWrite | None = None
         try:
-            runs = list(_runs(snapshot.frames))
-            sums = self._sums(runs, snapshot)
+            sums = sums_of(self._pages.frames.words, snapshot.frames)
             referred = [int(each) for each in np.unique(snapshot.kept.stored_in)]
             request = WriteRequest(
                 self._unit,
                 snapshot.sequence,
-                [self._pages.frames.buffer(first, count) for first, count in runs],
+                [self._pages.frames.buffer(first, count) for first, count in _runs(snapshot.frames)],
                 indexes.encode(self._unit, snapshot, sums, stored_counts),
                 referred,
                 source,
@@ -211,17 +214,6 @@ class Checkpointer:
                 if patience_s is not None and away_s > patience_s and pending.cancel():
                     name = f"checkpoint {running.sequence} of {self._unit}"
                     raise CheckpointCancelled(f"{name} was cancelled: its turn is {away_s:.1f} s away") from None
-
-    def _sums(self, runs: list[tuple[int, int]], snapshot: PageSnapshot) -> NDArray[np.uint32]:
-        size = snapshot.page_bytes
-        found = np.empty(len(snapshot.frames), np.uint32)
-        at = 0
-        for first, count in runs:
-            run = self._pages.frames.buffer(first, count)
-            for number in range(count):
-                found[at] = crc32c(run[number * size : (number + 1) * size], gil_release_mode=1)
-                at += 1
-        return found
 
     def _prune(self) -> tuple[int, ...]:
         if self._keep is None:
@@ -308,6 +300,9 @@ class Checkpointer:
             running.cancel()
             with suppress(Exception):
                 running.result()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
         self._pages.settle()
 
 

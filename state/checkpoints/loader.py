@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from crc32c import crc32c
 from numpy.typing import NDArray
 
 from peacefs.protocol.errors import CheckpointDamaged
+from peacefs.state.kernels.checksums import sums_of
 from peacefs.state.kernels.places import WORD_LAYOUT, WORD_PAGE_ID
 from peacefs.state.pages.frames import NOBODY, Words
 from peacefs.state.pages.manager import PageManager
@@ -83,20 +83,26 @@ class Loader:
         try:
             if count:
                 self._store.read_pages(self._unit, index.head.sequence, stored_in, frames.buffer(first, count))
-            for at in np.flatnonzero(ids != NOBODY):
-                self._verify(first + int(at), int(ids[at]), int(sums[at]), stored_in)
+            self._verify(first, ids, sums, stored_in)
         except BaseException:
             self._give_back(first, count)
             raise
         return _Generation(first, stored_in, ids, sums)
 
-    def _verify(self, frame: int, identity: int, checksum: int, stored_in: int) -> None:
-        what = f"page {page_of(identity)} of page set {set_of(identity)}, stored in checkpoint {stored_in},"
-        words = self._pages.frames.words[frame]
-        if crc32c(self._pages.frames.buffer(frame), gil_release_mode=1) != checksum:
-            raise CheckpointDamaged(f"{what} fails its checksum")
-        if words[WORD_PAGE_ID] != identity or int(words[WORD_LAYOUT]) >> 32 != MAGIC >> 32:
-            raise CheckpointDamaged(f"{what} is another page, or none")
+    def _verify(self, first: int, ids: Words, sums: NDArray[np.uint32], stored_in: int) -> None:
+        needed = np.flatnonzero(ids != NOBODY)
+        frames = (first + needed).astype(np.int32)
+        words = self._pages.frames.words
+        rotten = sums_of(words, frames) != sums[needed]
+        for at in needed[rotten][:1]:
+            raise CheckpointDamaged(f"{_named(int(ids[at]), stored_in)} fails its checksum")
+        other = (words[frames, WORD_PAGE_ID] != ids[needed]) | (words[frames, WORD_LAYOUT] >> 32 != MAGIC >> 32)
+        for at in needed[other][:1]:
+            raise CheckpointDamaged(f"{_named(int(ids[at]), stored_in)} is another page, or none")
 
     def _give_back(self, first: int, count: int) -> None:
         self._pages.frames.give_back(np.arange(first, first + count, dtype=np.int32))
+
+
+def _named(identity: int, stored_in: int) -> str:
+    return f"page {page_of(identity)} of page set {set_of(identity)}, stored in checkpoint {stored_in},"

@@ -79,6 +79,11 @@ class Column:
         raise RecordRefused(f"column {self.name} is of type {self.type} and was given {given.dtype}")
 
     def _from_python(self, given: Any) -> Items:
+        # Arrow cuts off the fraction of a Python number without a word.
+        if self.dtype.kind in "iu" and any(isinstance(each, float) and not each.is_integer() for each in given):
+            raise RecordRefused(
+                f"column {self.name} is of type {self.type} and was given a number with a fraction"
+            )
         try:
             return self._from_arrow(pa.array(given, self.type))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:

@@ -133,10 +133,24 @@ def test_a_tree_goes_in_and_comes_out_the_same(run: Run, home: str, tmp_path: Pa
     assert (tmp_path / "copy" / "empty").is_dir()
 
 
+@pytest.mark.fresh_processes
 def test_put_and_cat_are_pipes(run_process: Run, home: str) -> None:
     data = os.urandom(2_500_000)
     assert run_process("put", "-", f"{home}/piped", stdin=data).returncode == 0
     assert run_process("cat", f"{home}/piped", f"{home}/piped").stdout == data + data
+
+
+def test_put_says_that_a_block_size_is_cut_down(run: Run, home: str, tmp_path: Path) -> None:
+    (tmp_path / "local").write_bytes(bytes(100_000))
+    said = run("put", "--block-size", "128m", "local", f"{home}/large")
+    assert (said.returncode, said.stdout) == (0, b"")
+    (line,) = complaints(said)
+    assert line.startswith("peacefs: put: the block size is 67108864 bytes in place of 134217728: ")
+    assert run("stat", "%o", f"{home}/large").stdout == b"67108864\n"
+    assert complaints(run("put", "--block-size", "64k", "local", f"{home}/small")) == []
+    assert run("stat", "%o", f"{home}/small").stdout == b"65536\n"
+    refused = run("put", "--block-size", "much", "local", f"{home}/other")
+    assert refused.returncode != 0 and "no number of bytes" in complaints(refused)[0]
 
 
 def test_put_replaces_only_by_force_and_needs_a_parent(run: Run, home: str, tmp_path: Path) -> None:
@@ -409,6 +423,7 @@ def test_patterns_stand_for_paths_and_those_that_match_nothing_are_complained_of
     assert [entry.name for entry in files.list(f"{home}/1")] == ["_SUCCESS", "part-1"]
 
 
+@pytest.mark.fresh_processes
 def test_an_absent_coordinator_is_one_line_that_says_what_to_do(run_process: Run) -> None:
     outcome = run_process("ls", "/", PEACEFS_COORDINATOR="http://127.0.0.1:1")
     assert outcome.returncode == 1
@@ -433,5 +448,6 @@ def test_a_bad_address_is_one_line(run: Run) -> None:
     assert len(complaints(outcome)) == 1
 
 
+@pytest.mark.fresh_processes
 def test_the_version_is_shown(run_process: Run) -> None:
     assert run_process("--version").stdout.decode() == f"peacefs {peacefs.__version__}\n"

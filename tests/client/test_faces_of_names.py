@@ -14,6 +14,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import list_page_entries
+from peacefs.protocol.values.acl_entries import acl_text, parse_acl
 
 pytestmark = pytest.mark.cluster
 
@@ -128,6 +129,50 @@ CALLS: list[tuple[str, Ours, Theirs]] = [
         lambda fs, d: fs.remove_attribute(f"{d}/file", "user.none"),
         ("PUT", "/file", "REMOVEXATTR&xattr.name=user.none"),
     ),
+    ("acl", lambda fs, d: fs.acl(f"{d}/file"), ("GET", "/file", "GETACLSTATUS")),
+    ("acl of nothing", lambda fs, d: fs.acl(f"{d}/none"), ("GET", "/none", "GETACLSTATUS")),
+    ("acl elsewhere", lambda fs, d: fs.acl(f"{d}/closed/x"), ("GET", "/closed/x", "GETACLSTATUS")),
+    (
+        "acl entries that are added",
+        lambda fs, d: fs.modify_acl(f"{d}/tree", parse_acl("user:bob:rwx,default:group:staff:r-x")),
+        ("PUT", "/tree", "MODIFYACLENTRIES&aclspec=user:bob:rwx,default:group:staff:r-x"),
+    ),
+    (
+        "acl entries of none",
+        lambda fs, d: fs.modify_acl(f"{d}/file", []),
+        ("PUT", "/file", "MODIFYACLENTRIES"),
+    ),
+    (
+        "acl entry that is removed",
+        lambda fs, d: fs.remove_acl_entries(f"{d}/shared", parse_acl("user:bob:---")),
+        ("PUT", "/shared", "REMOVEACLENTRIES&aclspec=user:bob:"),
+    ),
+    (
+        "acl that is replaced",
+        lambda fs, d: fs.set_acl(f"{d}/shared", parse_acl("user::rwx,user:ann:r--,group::---,other::---")),
+        ("PUT", "/shared", "SETACL&aclspec=user::rwx,user:ann:r--,group::---,other::---"),
+    ),
+    (
+        "acl without the owner",
+        lambda fs, d: fs.set_acl(f"{d}/shared", parse_acl("user:ann:r--")),
+        ("PUT", "/shared", "SETACL&aclspec=user:ann:r--"),
+    ),
+    (
+        "default acl of a file",
+        lambda fs, d: fs.modify_acl(f"{d}/file", parse_acl("default:user:ann:r--")),
+        ("PUT", "/file", "MODIFYACLENTRIES&aclspec=default:user:ann:r--"),
+    ),
+    (
+        "default acl that goes",
+        lambda fs, d: fs.remove_default_acl(f"{d}/shared"),
+        ("PUT", "/shared", "REMOVEDEFAULTACL"),
+    ),
+    ("acl that goes", lambda fs, d: fs.remove_acl(f"{d}/shared"), ("PUT", "/shared", "REMOVEACL")),
+    (
+        "acl, by one who may not",
+        lambda fs, d: fs.set_acl(f"{d}/closed", parse_acl("user::rwx,group::---,other::---")),
+        ("PUT", "/closed", "SETACL&aclspec=user::rwx,group::---,other::---"),
+    ),
     ("truncate", lambda fs, d: fs.truncate(f"{d}/file", 1), ("POST", "/file", "TRUNCATE&newlength=1")),
     ("truncate of more", lambda fs, d: fs.truncate(f"{d}/file", 9), ("POST", "/file", "TRUNCATE&newlength=9")),
     ("concat", lambda fs, d: fs.concat(f"{d}/file", [f"{d}/other"]), ("POST", "/file", "CONCAT&sources={}/other")),
@@ -163,6 +208,8 @@ def twins(files: PeaceFileSystem, superuser: PeaceFileSystem) -> tuple[str, str]
         for name, data in (("file", b"seven b"), ("other", b"12"), ("tree/deep/leaf", b"1")):
             files.write(f"{path}/{name}", data)
         superuser.mkdirs(f"{path}/closed", 0o700)
+        files.mkdirs(f"{path}/shared")
+        files.modify_acl(f"{path}/shared", parse_acl("user:bob:rwx,default:user:bob:r--"))
     return paths
 
 
@@ -183,6 +230,7 @@ def seen(files: PeaceFileSystem, top: str) -> list[tuple[object, ...]]:
             entry.group,
             entry.permission,
             entry.replication,
+            acl_text(files.acl(entry.path)),
             entry.modified_ms if entry.modified_ms < 1000 else None,
         )
         for _, directories, found in files.walk(top)

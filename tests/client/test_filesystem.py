@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import io
+import os
 import random
+import re
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -20,7 +23,7 @@ from peacefs.protocol.errors import (
     PathIsDirectory,
     PathIsNotEmptyDirectory,
 )
-from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, stream_buffer_bytes
+from peacefs.protocol.limits import KIB, MIB, checksum_block_bytes, packet_bytes, stream_buffer_bytes
 
 pytestmark = pytest.mark.cluster
 
@@ -88,6 +91,21 @@ def test_reading_seeks_anywhere_and_goes_on_from_there(files: PeaceFileSystem, h
         assert source.read() == data[3:]
         with pytest.raises(ValueError, match="before the beginning"):
             source.seek(-1)
+
+
+def test_ranges_are_read_to_where_they_are_wanted_by_several_threads(files: PeaceFileSystem, home: str) -> None:
+    data = noise(3 * MIB + 17)
+    files.write(f"{home}/large", data)
+    ranges = [(0, 10), (MIB - 5, 10), (5, MIB), (2 * MIB, MIB), (3 * MIB, 100), (len(data), 10), (4 * MIB, 1)]
+    with files.open(f"{home}/large") as source, ThreadPoolExecutor(4) as threads:
+        targets = [bytearray(b"." * length) for _, length in ranges]
+        offsets = [offset for offset, _ in ranges]
+        counts = list(threads.map(source.read_into_at, offsets, targets))
+        for (offset, length), target, count in zip(ranges, targets, counts, strict=True):
+            wanted = data[offset : offset + length]
+            assert count == len(wanted)
+            assert target == wanted + b"." * (length - count)
+        assert source.read(10) == data[:10]
 
 
 def test_lines_are_iterated(files: PeaceFileSystem, home: str) -> None:
@@ -169,7 +187,30 @@ def test_open_that_fails_says_why(files: PeaceFileSystem, home: str) -> None:
     with pytest.raises(ParentNotDirectory):
         files.open_for_writing(f"{home}/file/below")
     with pytest.raises(BadRequest, match="block size"):
-        files.open_for_writing(f"{home}/other", block_bytes=1000)
+        files.open_for_writing(f"{home}/other", block_bytes=0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given"), [(128 * MIB, 64 * MIB), (1000, 64 * KIB), (200 * KIB, 192 * KIB), (MIB, MIB)]
+)
+def test_block_size_that_is_not_possible_is_said_and_becomes_one_that_is(
+    files: PeaceFileSystem, home: str, wanted: int, given: int
+) -> None:
+    data = os.urandom(300 * KIB)
+    for name, write in (
+        ("opened", lambda path: files.open_for_writing(path, block_bytes=wanted)),
+        ("written", lambda path: files.write(path, data, block_bytes=wanted)),
+    ):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            sink = write(f"{home}/{name}")
+            if sink is not None:
+                with sink:
+                    sink.write(data)
+        expected = [] if wanted == given else [f"{given} bytes in place of {wanted}"]
+        assert re.findall(r"\d+ bytes in place of \d+", " ".join(str(each.message) for each in told)) == expected
+        assert files.status(f"{home}/{name}").block_bytes == given
+        assert files.read(f"{home}/{name}") == data
 
 
 def test_names_of_any_kind_survive_the_way_through_url_and_json(files: PeaceFileSystem, home: str) -> None:

@@ -11,7 +11,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from peacefs.client.control.addresses import parse_address
 from peacefs.client.filesystem import PeaceFileSystem
@@ -225,6 +227,44 @@ def test_a_tree_moves_and_is_copied_in_one_step_without_its_data(
     assert fs.ls(f"{home}/deep") == []
     fs.rmdir(f"{home}/deep")
     assert not fs.exists(f"{home}/deep")
+
+
+def test_trees_are_put_and_got_without_a_call_a_file_that_only_asks(
+    fs: Any, shared_cluster: LocalCluster, home: str, tmp_path: Path
+) -> None:
+    def calls() -> dict[str, float]:
+        with httpx.Client(base_url=shared_cluster.http_address) as http:
+            families = text_string_to_metric_families(http.get("/metrics").text)
+        return {
+            sample.labels["operation"]: sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == "peacefs_call_seconds_count"
+        }
+
+    (tmp_path / "tree" / "deep").mkdir(parents=True)
+    contents = {f"tree/deep/{number:02}": b"%d" % number * number for number in range(30)}
+    contents["tree/large"] = os.urandom(3 * MIB)
+    for name, data in contents.items():
+        (tmp_path / name).write_bytes(data)
+    before = calls()
+    fs.put(f"{tmp_path}/tree", f"{home}/", recursive=True)
+    fs.get(f"{home}/tree", f"{tmp_path}/back/", recursive=True)
+    counts = {name: count - before.get(name, 0) for name, count in calls().items()}
+    assert {name: (tmp_path / "back" / name).read_bytes() for name in contents} == contents
+    assert counts.get("GetFileInfo", 0) < 15 and counts.get("Mkdirs", 0) < 15, counts
+
+
+def test_put_that_may_only_create_replaces_nothing(fs: Any, home: str, tmp_path: Path) -> None:
+    for name, data in (("small", b"new"), ("large", os.urandom(3 * MIB))):
+        (tmp_path / name).write_bytes(data)
+        fs.pipe_file(f"{home}/{name}", b"old")
+        with pytest.raises(FileExistsError):
+            fs.put_file(f"{tmp_path}/{name}", f"{home}/{name}", mode="create")
+        assert fs.cat_file(f"{home}/{name}") == b"old"
+    with pytest.raises(FileNotFoundError):
+        fs.get_file(f"{home}/none", f"{tmp_path}/none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_errors_have_pythons_names(fs: Any, home: str, files: PeaceFileSystem) -> None:

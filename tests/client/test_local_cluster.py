@@ -30,6 +30,7 @@ WaitUntil = Callable[..., None]
 HasEnded = Callable[[int], bool]
 
 
+@pytest.mark.fresh_processes
 def test_written_files_are_there_after_the_next_start(
     tmp_path: Path, has_ended: HasEnded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +132,7 @@ def members_of(process: subprocess.Popen[str]) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
+@pytest.mark.fresh_processes
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_up_prints_the_uri_and_stops_cleanly_when_told_to(
     tmp_path: Path, has_ended: HasEnded, ending: signal.Signals
@@ -148,6 +150,7 @@ def test_up_prints_the_uri_and_stops_cleanly_when_told_to(
     assert all(has_ended(pid) for pid in members)
 
 
+@pytest.mark.fresh_processes
 def test_nothing_is_left_of_a_cluster_whose_launcher_was_killed(
     tmp_path: Path, has_ended: HasEnded, wait_until: WaitUntil
 ) -> None:
@@ -190,6 +193,7 @@ class Up:
         return 0
 
 
+@pytest.mark.fresh_processes
 def test_up_starts_what_was_killed_again_and_goes_on_at_the_same_addresses(
     tmp_path: Path, has_ended: HasEnded, wait_until: WaitUntil
 ) -> None:

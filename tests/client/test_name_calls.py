@@ -28,6 +28,7 @@ from peacefs.protocol.messages import (
     TreeSums,
 )
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.values.acl_entries import parse_acl
 
 
 class Recorder:
@@ -107,6 +108,7 @@ CHANGES: list[tuple[Callable[[NameApi], object], Message]] = [
     (lambda api: api.set_quota("/a", 2, None), NameChanged()),
     (lambda api: api.set_attribute("/a", "user.a", b"1"), NameChanged()),
     (lambda api: api.remove_attribute("/a", "user.a"), NameChanged()),
+    (lambda api: api.change_acl("/a", "SETACL", parse_acl("user:bob:r--")), NameChanged()),
     (lambda api: api.truncate("/a", 0), NameChanged()),
     (lambda api: api.concat("/a", ["/b"]), NameChanged()),
     (lambda api: api.allow_snapshots("/a"), NameChanged()),

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -124,3 +125,34 @@ def test_host_wants_every_source_and_sink(tmp_path: Path) -> None:
         LocalProcesses(1, DirectoryCheckpoints(tmp_path)).start(
             repeatable().network, SGuard(interval_s=1), {"in": []}, {}
         )
+
+
+_MORE = pa.record_batch({"n": [1]})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([_MORE], "source 'in' failed: column"),
+        ([1], "source 'in' failed: rows come as a pyarrow.RecordBatch, and not as int"),
+        ((1 / 0 for _ in "x"), "source 'in' failed: ZeroDivisionError"),
+    ],
+)
+def test_rows_of_a_source_that_do_not_fit_stop_the_query(tmp_path: Path, given: object, said: str) -> None:
+    sample = repeatable()
+    host = LocalProcesses(1, DirectoryCheckpoints(tmp_path), node_timeout_s=_PATIENT_S)
+    sources = {"in": cast("list[pa.RecordBatch]", given)}
+    with (
+        host.start(sample.network, SGuard(interval_s=1), sources, {"out": print}) as run,
+        pytest.raises(QueryFailed, match=said),
+    ):
+        run.wait(_PATIENT_S)
+
+
+def test_host_wants_rows_of_sources_and_functions_of_sinks(tmp_path: Path) -> None:
+    network, host = repeatable().network, LocalProcesses(1, DirectoryCheckpoints(tmp_path))
+    nothing = cast("list[pa.RecordBatch]", None)
+    with pytest.raises(InvalidQuery, match="source 'in' has to be an iterable of record batches"):
+        host.start(network, SGuard(interval_s=1), {"in": nothing}, {"out": print})
+    with pytest.raises(InvalidQuery, match="sink 'out' has to be a function of a record batch"):
+        host.start(network, SGuard(interval_s=1), {"in": []}, {"out": nothing})  # type: ignore[dict-item]

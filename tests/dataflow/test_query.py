@@ -79,7 +79,8 @@ def test_class_of_a_query_is_that_of_its_most_general_operator(
 
 
 _MISTAKES: list[tuple[Callable[[Stream, Query], object], str]] = [
-    (lambda s, q: s.filter(F.col("adress") == "a"), "adress"),
+    (lambda s, q: s.filter(F.col("adress") == "a"), "there is no column 'adress'; the stream has"),
+    (lambda s, q: s.with_columns(a=3), "each column wants an expression"),
     (lambda s, q: s.filter(F.col("bytes")), "a condition is wanted"),
     (lambda s, q: s.key_by("adress"), "needs a column 'adress'; the stream has 'address', 'at', 'ok', 'bytes'"),
     (lambda s, q: s.key_by(), "key_by needs a column"),
@@ -90,7 +91,7 @@ _MISTAKES: list[tuple[Callable[[Stream, Query], object], str]] = [
     (lambda s, q: s.window("60s").aggregate(F.sum("address")), "needs a number; the column has type string"),
     (lambda s, q: s.window("60s").aggregate(F.count(), F.count()), "'count' appears more than once"),
     (lambda s, q: s.count_window(0), "have to be 1 or more"),
-    (lambda s, q: s.select("address"), "leaves the time column 'at' out"),
+    (lambda s, q: s.select("address"), "leaves out the time column 'at'"),
     (lambda s, q: s.select("at", "nothing"), "select needs a column 'nothing'"),
     (lambda s, q: s.union(s.select("at")), "union needs streams of one type"),
     (lambda s, q: s.key_by("address").join(s.key_by("ok"), "1s"), "with the same keys"),

@@ -74,6 +74,12 @@ def test_store_appends_reads_and_deletes(store: SegmentStore) -> None:
     assert list(store.segments("a/b")) == [(1, 7), (20, 4)]
     assert list(store.streams()) == ["a/b", "c"]
     assert store.read("a/b", 1, 2, 3) == b"emo"
+    source = store.open("a/b", 1)
+    for offset, count, found in ((2, 3, b"emo"), (0, 4, b"onem"), (4, 100, b"ore"), (7, 1, b"")):
+        target = memoryview(bytearray(b"." * count))
+        assert source.read_into(offset, target) == len(found)
+        assert target[: len(found)] == found
+    source.close()
     store.truncate("a/b", 1, 4)
     assert store.read("a/b", 1, 0, 100) == b"onem"
     store.delete("a/b", 1)
@@ -81,6 +87,8 @@ def test_store_appends_reads_and_deletes(store: SegmentStore) -> None:
     assert list(store.segments("a/b")) == [(20, 4)]
     with pytest.raises(FileNotFound, match="gone"):
         store.read("a/b", 1, 0, 1)
+    with pytest.raises(FileNotFound, match="gone"):
+        store.open("a/b", 1)
     assert list(store.segments("nothing")) == []
 
 

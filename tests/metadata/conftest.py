@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
+from journal.replicated_store import Replica
 from msgspec.structs import replace
 
 from peacefs.coordinator.metadata.group_commit import run_now
@@ -59,6 +60,7 @@ class Space:
 
     def __init__(self, metadata: SqliteMetadata) -> None:
         self.metadata = metadata
+        self.is_altered = False
         self.reader: Reader = metadata.reader()
         self.now_ms = 1_000_000
         # The numbers of chunks and requests begin with the epoch, like the coordinator's.
@@ -71,6 +73,7 @@ class Space:
 
     def sql(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Looks at, or alters, the tables themselves."""
+        self.is_altered |= not statement.lstrip().startswith("SELECT")
         return self.metadata._writer.execute(statement, values).fetchall()
 
     def chunks(self, *lengths: int) -> list[WrittenChunk]:
@@ -242,11 +245,22 @@ def space_in_memory() -> Space:
     return Space(metadata)
 
 
-@pytest.fixture
-def space() -> Iterator[Space]:
-    made = space_in_memory()
+@pytest.fixture(params=["alone", "journal"])
+def space(request: pytest.FixtureRequest) -> Iterator[Space]:
+    """Also with a journal: in the end a standby that follows it has the same rows."""
+    if request.param == "alone":
+        made = space_in_memory()
+        yield made
+        made.metadata.close()
+        return
+    replica = Replica()
+    made = Space(replica.leader)
     yield made
-    made.metadata.close()
+    # Some tests alter tables by hand, behind the journal's back.
+    if not made.is_altered:
+        replica.check_equal()
+    replica.leader.close()
+    replica.standby.close()
 
 
 @pytest.fixture

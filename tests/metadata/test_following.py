@@ -97,6 +97,7 @@ def test_the_floor_that_a_change_raised_and_took_back_is_not_believed(tree: Spac
     assert tree.commit(lambda tx: tx.floor()) == tree.reader.floor() == before + 1
 
 
+@pytest.mark.parametrize("space", ["alone"], indirect=True)
 def test_a_small_file_in_a_deep_directory_is_published_with_few_statements(tree: Space) -> None:
     directory = "/" + "/".join(_DEEP[:12])
     tree.create(f"{directory}/first", 10)

@@ -39,6 +39,7 @@ def test_a_snapshot_shows_everything_as_it_was(grown: Space) -> None:
     grown.check_references()
 
 
+@pytest.mark.parametrize("space", ["alone"], indirect=True)
 def test_taking_one_is_one_row_whatever_the_directory_holds(grown: Space) -> None:
     connection = grown.metadata._writer
     before = connection.total_changes

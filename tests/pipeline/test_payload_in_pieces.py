@@ -15,7 +15,7 @@ from peacefs.protocol.errors import PeerTimeout, PeerUnreachable
 from peacefs.protocol.frames import encode
 from peacefs.protocol.limits import KIB, MIB, checksum_block_bytes, frame_ahead_bytes, packet_bytes
 from peacefs.protocol.messages import Packet
-from peacefs.protocol.runtime import connections
+from peacefs.protocol.runtime import sending_end
 from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.runtime.disk_files import DiskFile
 
@@ -156,7 +156,7 @@ def test_receiver_that_takes_next_to_nothing_is_left_at_the_deadline(pair, store
         return sendfile(out, source, offset, 1000)
 
     monkeypatch.setattr(os, "sendfile", send_next_to_nothing)
-    monkeypatch.setattr(connections, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(sending_end, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     with pytest.raises(PeerTimeout, match="too slowly"):
         theirs.send_file(Packet(0, b""), stored, 0, 10_000, 0.3)
 

@@ -23,11 +23,12 @@ _CROWDED = """
 import functools, pathlib, sys
 from peacefs.coordinator import service
 from peacefs.coordinator.metadata.group_commit import GroupCommit
+from peacefs.coordinator.options import CoordinatorOptions
 
 service.GroupCommit = functools.partial(GroupCommit, queue_max=0)
 directory, ready_fd = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 service.run(
-    service.CoordinatorOptions(directory, port=0, node_port=0, ready_fd=ready_fd, trash_minutes=1)
+    CoordinatorOptions(directory, port=0, node_port=0, ready_fd=ready_fd, trash_minutes=1)
 )
 """
 
@@ -36,12 +37,13 @@ _FORGETFUL = """
 import pathlib, sys
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator import service
+from peacefs.coordinator.options import CoordinatorOptions
 
 def chunk_page(reader, after, limit):
     raise OSError("the page is gone")
 
 namespace.chunk_page = chunk_page
-service.run(service.CoordinatorOptions(pathlib.Path(sys.argv[1]), port=0, node_port=0))
+service.run(CoordinatorOptions(pathlib.Path(sys.argv[1]), port=0, node_port=0))
 """
 
 

@@ -12,7 +12,8 @@ from support.services import start_service
 from typer.testing import CliRunner
 
 from peacefs.command import application
-from peacefs.coordinator.service import CoordinatorOptions, run
+from peacefs.coordinator.options import CoordinatorOptions
+from peacefs.coordinator.service import run
 from peacefs.protocol.errors import StartupError
 
 _TIMEOUT_S = 180

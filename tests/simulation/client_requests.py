@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulation.world import StreamMessage
+from simulation.simulated_network import StreamMessage
 
 from peacefs.protocol.messages import (
     Allocated,

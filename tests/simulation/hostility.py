@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from simulation.metadata_watch import check_sound
 from simulation.private_directory import PrivateDirectory
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.world import Network
+from simulation.simulated_network import Network
 
 _DELAY_S_MAX = 12.0
 #: A failed request may still take effect for so long.

@@ -7,7 +7,8 @@ from random import Random
 
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_datanode import DISKS
-from simulation.world import Network, Node
+from simulation.simulated_network import Network
+from simulation.world import Node
 
 from peacefs.protocol.runtime import effects as fx
 

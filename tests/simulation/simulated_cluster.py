@@ -9,7 +9,8 @@ from simulation.lying_datanode import LyingDatanode
 from simulation.simulated_agent import Drivers, SimulatedAgent
 from simulation.simulated_coordinator import SimulatedCoordinator
 from simulation.simulated_datanode import SimulatedDatanode
-from simulation.world import Network, Node, Task, World
+from simulation.simulated_network import Network
+from simulation.world import Node, Task, World
 
 from peacefs.coordinator.scheduling.policies import POLICY_DEFAULT
 from peacefs.protocol.limits import (

@@ -9,9 +9,10 @@ from random import Random
 
 from simulation.client_requests import OnLink
 from simulation.simulated_gateway import SimulatedGateway
+from simulation.simulated_network import SimulatedConnection
 from simulation.terms import CALL_TIMEOUT_S, HOP_TIMEOUT_S, SIGNER
 from simulation.watched_disks import WatchedDisks
-from simulation.world import SimulatedConnection, World
+from simulation.world import World
 from store.simulated_disk import SimulatedDisk
 
 from peacefs.datanode.cluster_clock import ClusterClock

@@ -11,8 +11,9 @@ from simulation.client_steps import append, append_from, delete, read, write, wr
 from simulation.name_changes import Change
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
+from simulation.simulated_network import Network
 from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S
-from simulation.world import Network, Node
+from simulation.world import Node
 
 from peacefs.client.checkpoint.pages import Pages, Stop
 from peacefs.client.checkpoint.parallel_writer import GrantedParts

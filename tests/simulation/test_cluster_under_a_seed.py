@@ -27,8 +27,8 @@ from simulation.saboteur import Saboteur
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_datanode import DISKS, SimulatedDatanode
+from simulation.simulated_network import Network
 from simulation.terms import CHUNK_BYTES
-from simulation.world import Network
 
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.coordinator.cluster.membership import AdminState

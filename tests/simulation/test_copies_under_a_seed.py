@@ -17,7 +17,7 @@ from simulation.name_changes import Change
 from simulation.saboteur import Saboteur
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.world import Network
+from simulation.simulated_network import Network
 
 from peacefs.protocol.errors import FileNotFound, PeacefsError
 from peacefs.protocol.runtime import effects as fx

@@ -23,7 +23,7 @@ from simulation.private_directory import PrivateDirectory
 from simulation.saboteur import ClockMover, DiskBreaker, MetadataFiller, Saboteur, Separator
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.world import Network
+from simulation.simulated_network import Network
 
 _TRASH_MINUTES = 5
 #: So many of the kinds of requests must have been made at least once.

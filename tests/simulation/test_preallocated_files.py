@@ -16,6 +16,7 @@ from simulation.client_steps import begin_run, change, delete, read, small_write
 from simulation.name_changes import Change
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
+from simulation.simulated_network import Network
 from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, HOP_TIMEOUT_S
 from simulation.test_abandoned_chunks import HeadBreaker, nothing_is_left, run, unknown_replicas
 from simulation.test_restored_metadata import (
@@ -25,7 +26,7 @@ from simulation.test_restored_metadata import (
     held,
     let_pass,
 )
-from simulation.world import Network, Node
+from simulation.world import Node
 
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.chunk_buffer import ChunkBuffer

@@ -19,9 +19,10 @@ from simulation.client_steps import write
 from simulation.saboteur import Saboteur
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
+from simulation.simulated_network import Network
 from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, HOP_TIMEOUT_S
 from simulation.test_flushing_under_a_seed import patiently
-from simulation.world import Network, Node, Task
+from simulation.world import Node, Task
 
 from peacefs.client.checkpoint.reader import ParallelReading
 from peacefs.protocol.errors import PeacefsError

@@ -13,8 +13,9 @@ import pytest
 from simulation.client_steps import read, stated, write
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
+from simulation.simulated_network import Network
 from simulation.terms import CHUNK_BYTES
-from simulation.world import Network, Node
+from simulation.world import Node
 
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.coordinator.scheduling.write_sets import InFlight

@@ -11,7 +11,6 @@ import errno
 import heapq
 import inspect
 import itertools
-from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, field
 from random import Random
@@ -19,14 +18,14 @@ from typing import Any
 
 from simulation.greeting import greet
 from simulation.shared_descriptors import SharedDescriptor, local_address, port_beside
+from simulation.simulated_network import Network, SimulatedConnection, StreamMessage, end_of
 from store.simulated_disk import DISK_EFFECTS, SimulatedDisk
 
 from peacefs.protocol.errors import BadRequest, PeacefsError, PeerRefused, PeerTimeout, PeerUnreachable
-from peacefs.protocol.frames import Frame, FrameReader, encode
+from peacefs.protocol.frames import Frame
 from peacefs.protocol.limits import connect_timeout_s
 from peacefs.protocol.messages import DescriptorShared, Message
 from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.seals import FrameKeys, Opener, Sealer
 
 Steps = Generator[Any, Any, Any] | Coroutine[Any, Any, Any]
 #: Answers a control call of a node: (caller's name, message) -> a coroutine that gives the reply.
@@ -38,59 +37,8 @@ _WALL_CLOCK_STARTS_S = 1_700_000_000.0
 _CLEAN_UP_EFFECTS_MAX = 100
 
 
-class StreamMessage(Message, frozen=True):
-    """Base of what is said on a connection of its own, where nothing comes twice."""
-
-
 class NodeCrashed(BaseException):
     """Thrown into nobody: the type of what ends a participant whose node is gone."""
-
-
-class SimulatedConnection(fx.Connection):
-    """One end of a connection. What it sends goes through real frames, byte for byte."""
-
-    def __init__(self, node: Node, peer: str) -> None:
-        self.node = node
-        self.peer = peer
-        self.other: SimulatedConnection
-        self.address: fx.Address | None = None
-        self.inbox: deque[Frame] = deque()
-        self.reader = FrameReader()
-        self.sealer: Sealer | None = None
-        #: The task that waits for a message, and in which of its turns: it may have given up since.
-        self.receiver: tuple[Task, int] | None = None
-        self.reads_descriptor = False
-        #: So much of a payload the receiver takes with its head, and what it has not taken of it yet.
-        self.payload_max: int | None = None
-        self.rest = b""
-        self.broken = False
-        #: A lost message of a byte stream: nothing arrives any more, and nobody is told.
-        self.stalled = False
-        self.arrives_at_s = 0.0
-        #: Between processes of one host: files come along, each with the message that says so.
-        self.is_local = False
-        self.descriptors: deque[SharedDescriptor] = deque()
-
-    def seal(self, keys: FrameKeys | None) -> None:
-        if keys is not None:
-            self.sealer, self.reader.opener = Sealer(keys.sending), Opener(keys.receiving)
-
-    def wire(self, message: Message, payload: bytes) -> bytes:
-        head = encode(message, len(payload))
-        return head + payload if self.sealer is None else b"".join(self.sealer.seal(head, payload))
-
-    def begin(self, frame: Frame) -> Frame:
-        """Return how much of an arrived frame the receiver takes first."""
-        assert not self.rest, "the payload before has not been received to its end"
-        if self.payload_max is None:
-            return frame
-        taken, self.rest = bytes(frame.payload[: self.payload_max]), bytes(frame.payload[self.payload_max :])
-        return frame._replace(payload=taken, unread=len(self.rest))
-
-    def take(self, count: int) -> bytes:
-        assert 0 < count <= len(self.rest), "more is wanted than the payload has"
-        piece, self.rest = self.rest[:count], self.rest[count:]
-        return piece
 
 
 @dataclass(eq=False)
@@ -129,28 +77,6 @@ class Task:
     is_vital: bool = False
     #: Rises at every resumption, so that a timer of an earlier effect finds itself out of date.
     turn: int = 0
-
-
-@dataclass
-class Network:
-    """The faults that may befall a message, each with a chance of its own.
-
-    A message of a byte stream cannot come twice, nor overtake another: to be lost is to stall its connection, and
-    one that is late holds up those behind it. To be cut is to arrive in part; then the connection breaks.
-    """
-
-    lose: float = 0.0
-    duplicate: float = 0.0
-    delay: float = 0.0
-    delay_s_max: float = 0.0
-    cut: float = 0.0
-    #: The chance that a connecting node is on the host of the other end.
-    one_host: float = 0.0
-    #: Pairs of nodes between which nothing arrives any more, and neither is told.
-    separated: set[frozenset[str]] = field(default_factory=set)
-
-    def separates(self, one: Node, other: Node) -> bool:
-        return frozenset((one.name, other.name)) in self.separated
 
 
 class World:
@@ -294,14 +220,14 @@ class World:
             case fx.Receive() | fx.ReceiveDescriptor():
                 self._receive(task, effect)
             case fx.ReceiveMore():
-                self._later(task, 0.0, _end_of(effect.connection).take(effect.count))
+                self._later(task, 0.0, end_of(effect.connection).take(effect.count))
             case fx.Release():
-                connection = _end_of(effect.connection)
+                connection = end_of(effect.connection)
                 assert connection.address is not None
                 task.node.idle.setdefault(connection.address, []).append(connection)
                 self._later(task, 0.0)
             case fx.Close():
-                self._break(_end_of(effect.connection))
+                self._break(end_of(effect.connection))
                 self._later(task, 0.0)
             case fx.Call():
                 self._call(task, effect)
@@ -426,7 +352,7 @@ class World:
         self._later(task, self._latency_s(), error=PeerUnreachable(f"cannot connect to {effect.name}"))
 
     def _send(self, task: Task, effect: fx.Send) -> None:
-        connection = _end_of(effect.connection)
+        connection = end_of(effect.connection)
         if connection.broken:
             self._later(task, 0.0, error=PeerUnreachable(f"the connection to {connection.peer} broke"))
             return
@@ -455,7 +381,7 @@ class World:
         self._send(task, fx.Send(effect.connection, effect.message, data, effect.timeout_s))
 
     def _send_descriptor(self, task: Task, effect: fx.SendDescriptor) -> None:
-        connection = _end_of(effect.connection)
+        connection = end_of(effect.connection)
         if not connection.is_local:
             self._later(task, 0.0, error=BadRequest("files are shared over local sockets alone"))
             return
@@ -469,7 +395,7 @@ class World:
         self._wake_receiver(connection)
 
     def _receive(self, task: Task, effect: fx.Receive | fx.ReceiveDescriptor) -> None:
-        connection = _end_of(effect.connection)
+        connection = end_of(effect.connection)
         connection.receiver = task, task.turn
         connection.reads_descriptor = isinstance(effect, fx.ReceiveDescriptor)
         connection.payload_max = effect.payload_max if isinstance(effect, fx.Receive) else None
@@ -533,8 +459,3 @@ def _empty_graveyard() -> None:
                 continue  # it ignored that it was closed, and wants an effect
             except Exception:
                 break
-
-
-def _end_of(connection: fx.Connection) -> SimulatedConnection:
-    assert isinstance(connection, SimulatedConnection)
-    return connection

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from support.waiting import wait_until
 
 from peacefs.protocol.errors import (
+    BadRequest,
     CheckpointCancelled,
     CheckpointDamaged,
     FileNotFound,
@@ -360,3 +361,9 @@ def test_load_says_what_is_wrong_in_one_line() -> None:
         Checkpointer(PageManager(memory_bytes_max=1 << 20), store, "unit").load()
     with pytest.raises(PagesExhausted, match="are to be loaded"):
         Checkpointer(manager(count=1), store, "unit").load()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../unit", "a/b"])
+def test_name_that_leads_out_of_the_store_is_refused(name: str) -> None:
+    with pytest.raises(BadRequest, match="cannot name checkpoints"):
+        Checkpointer(manager(), MemoryStore(), name)

@@ -170,6 +170,8 @@ def test_map_refuses_what_it_cannot_hold_before_it_changes_anything() -> None:
         ([1, 2], [1]),
         (["a"], [1]),
         ([2**63], [1]),
+        ([1.5], [1]),
+        ([1], [1.5]),
         (np.array([1.5]), np.array([1])),
         (np.array([[1]]), np.array([1])),
     ):

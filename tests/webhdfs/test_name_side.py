@@ -214,6 +214,16 @@ def test_noredirect_gives_the_url_in_json(names, home):
     assert reply.json["Location"].startswith(f"http://127.0.0.1:9864/webhdfs/v1{home}/f?op=CREATE&token=")
 
 
+@pytest.mark.parametrize("how", [{}, {"noredirect": "true"}])
+def test_create_says_what_a_block_size_becomes(names, home, how):
+    cut = names.ask("PUT", f"{home}/f", "CREATE", blocksize=128 * 1024 * 1024, **how)
+    assert cut.headers["warning"].startswith(
+        '299 peacefs "the block size is 67108864 bytes in place of 134217728: '
+    )
+    for whole in ({}, {"blocksize": 1024 * 1024}):
+        assert "warning" not in names.ask("PUT", f"{home}/f", "CREATE", **whole, **how).headers
+
+
 def test_create_with_a_body_at_the_first_step_is_redirected_without_waiting_for_it(names, home):
     with names.served.connect() as wire:
         wire.sendall(

@@ -174,6 +174,12 @@ _ATTRIBUTES = (
     "CREATE INDEX attribute_kept ON attribute (kept_for) WHERE kept_for IS NOT NULL",
 )
 
+_JOURNAL = (
+    # The journal that the store follows, empty for none, and the last of its entries that is in the store.
+    "INSERT INTO meta (key, value) VALUES ('journal', '')",
+    "INSERT INTO meta (key, value) VALUES ('journal_number', 0)",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST_SCHEMA,
     _DATANODES,
@@ -189,6 +195,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _CREDENTIALS,
     _TOKENS,
     _ATTRIBUTES,
+    _JOURNAL,
 )
 
 

@@ -7,6 +7,7 @@ of their own. Statements are compiled once, by Python's statement cache.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
 import threading
 import time
@@ -14,13 +15,25 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull, RequestOutcome, Transaction
+from peacefs.coordinator.journal.port import Entry, JournalFull
+from peacefs.coordinator.journal.writer import JournalWriter, content_of
+from peacefs.coordinator.metadata.store import (
+    JournalPlace,
+    Metadata,
+    MetadataFault,
+    MetadataFull,
+    RequestOutcome,
+    Touched,
+    Transaction,
+)
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import Numbering, first_of_epoch
-from peacefs.protocol.limits import metadata_log_age_max_s
+from peacefs.protocol.limits import journal_disk_room_bytes_min, metadata_log_age_max_s
 
 from . import file as metadata_file
 from . import lost_commits
+from .changes import NewerEntry, Recorder, TouchedRows, read_changes
+from .changes import apply as apply_changes
 from .commit_record import Acknowledged, CommitRecord
 from .reader import SqliteReader
 from .schema import GC_FLOOR_HELD, GC_FLOOR_HELD_FOR_LOST_COMMITS, fill, migrate
@@ -55,6 +68,7 @@ class SqliteMetadata(Metadata):
         path: Path | None = None,
         place: StorePlace | None = None,
         *,
+        journal: JournalWriter | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -64,19 +78,30 @@ class SqliteMetadata(Metadata):
         self._clock = clock
         self._wall_clock = wall_clock
         self._transaction = SqliteTransaction(writer)
+        #: Each commit is an entry of the journal before it is one here; None where there is no journal.
+        self._journal = journal
+        self._recorder = None if journal is None else Recorder(writer)
+        if self._recorder is not None:
+            self._transaction.record(self._recorder.execute)
         self._guard = threading.Lock()
         self._fault: BaseException | None = None
         self._readers: list[SqliteReader] = []
         #: When the oldest commit that may still be in the log alone was made; None when there is none.
         self._logged_since_s: float | None = clock()
+        self._followed: str = self._transaction.meta("journal")
+        #: The last entry of the journal that is in the store; its commit may be under way.
+        self._entry: int = self._transaction.meta("journal_number")
         self.cluster_id = self._transaction.meta("cluster_id")
         self.tx_durable = self._transaction.tx
-        self._epoch: int = self._transaction.meta("epoch")
+        self.epoch: int = self._transaction.meta("epoch")
+        self.entry_synced: int = 0 if path is not None else self.journal_place().number
         self._record = None if path is None else CommitRecord.open(path, self.cluster_id, self._acknowledged())
 
     @classmethod
-    def open(cls, path: Path, *, owner: str) -> SqliteMetadata:
+    def open(cls, path: Path, *, owner: str, journal: JournalWriter | None = None) -> SqliteMetadata:
         """Opens the store at `path`, or makes one there with an empty root directory that belongs to `owner`.
+
+        With a journal it may lack commits that were acknowledged: they are in the journal.
 
         Raises StartupError, and has changed nothing, when another coordinator has it open, or when the file is
         foreign, damaged, of a newer peacefs, or lacks commits that were acknowledged.
@@ -86,11 +111,13 @@ class SqliteMetadata(Metadata):
             if not path.exists():
                 metadata_file.create(path, owner)
             metadata_file.verify(path)
-            lost_commits.refuse(path)
+            if journal is None:
+                lost_commits.refuse(path)
+                metadata_file.refuse_follower(path)
             place.hold_database()
-            writer = _connect_writer(path)
+            writer = _connect_writer(path, is_journaled=journal is not None)
             try:
-                return cls(writer, path, place)
+                return cls(writer, path, place, journal=journal)
             except BaseException:
                 writer.close()
                 raise
@@ -99,12 +126,14 @@ class SqliteMetadata(Metadata):
             raise
 
     @classmethod
-    def in_memory(cls, *, cluster_id: str = "in-memory", owner: str = "peacefs") -> SqliteMetadata:
+    def in_memory(
+        cls, *, cluster_id: str = "in-memory", owner: str = "peacefs", journal: JournalWriter | None = None
+    ) -> SqliteMetadata:
         """A store that lasts as long as this object. Its readers share the writing connection."""
         writer = _connect(":memory:")
         migrate(writer)
         fill(writer, cluster_id, owner)
-        return cls(writer)
+        return cls(writer, journal=journal)
 
     def begin_epoch(self, above: int = 0) -> int:
         with self._guard:
@@ -112,12 +141,14 @@ class SqliteMetadata(Metadata):
                 self._transaction.begin()
                 last: int = self._transaction.meta("epoch")
                 epoch = max(last, above) + 1
+                if self._journal is not None and epoch != self._journal.epoch:
+                    self._journal.advance(epoch)
                 if epoch > last + 1:
                     self._transaction.move_above(first_of_epoch(epoch))
                 self._transaction.set_meta("epoch", epoch)
                 if self._transaction.numbering is None:
                     self._transaction.discard_unfinished()
-                self._epoch = epoch
+                self.epoch = epoch
             self._transaction.numbering = Numbering(epoch)
         return epoch
 
@@ -135,30 +166,97 @@ class SqliteMetadata(Metadata):
     @contextlib.contextmanager
     def _commit(self) -> Iterator[None]:
         self._refuse_after_fault()
+        has_appended = False
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             changes_before = self._writer.total_changes
             yield
             if self._writer.total_changes == changes_before:
                 self._writer.execute("ROLLBACK")
+                if self._recorder is not None:
+                    self._recorder.cut(0)
                 return
             self._transaction.set_meta("last_tx", self._transaction.tx)
+            has_appended = self._append()
             self._writer.execute("COMMIT")
+            self._committed()
+            self.has_room = True
+        except BaseException as error:
+            is_full = _is_want_of_room(error) or isinstance(error, JournalFull)
+            # What is in the journal was done, whether or not there is room for it here.
+            if is_full and not has_appended and self._take_back():
+                self.has_room = False
+                where = error if isinstance(error, JournalFull) else f"{self._path}: there is no room on its disk"
+                raise MetadataFull(str(where)) from error
+            # Nothing is known of what was under way; no later commit may build upon it.
+            self._fault = error
+            self._take_back()
+            raise MetadataFault(f"the metadata cannot be written: {error!r}") from error
+
+    def _append(self) -> bool:
+        """Have the journal take what was recorded, if there is a journal, and note that in the same commit."""
+        if self._journal is None or self._recorder is None:
+            return False
+        if self._path is not None and shutil.disk_usage(self._path.parent).free < journal_disk_room_bytes_min:
+            raise JournalFull(f"{self._path}: there is no room on its disk")
+        number = self.journal_place().number + 1
+        self._journal.append(number, self._recorder.take(self._transaction.tx, self.epoch))
+        self._note_entry(number)
+        return True
+
+    def _note_entry(self, number: int) -> None:
+        self._writer.execute("UPDATE meta SET value = ? WHERE key = 'journal_number'", (number,))
+        self._entry = number
+
+    def journal_place(self) -> JournalPlace:
+        return JournalPlace(self._followed, self._entry)
+
+    def follow(self, journal: str) -> None:
+        with self._guard, self._applying():
+            self._writer.execute("UPDATE meta SET value = ? WHERE key = 'journal'", (journal,))
+            self._followed = journal
+            self._note_entry(0)
+
+    def apply(self, entries: Sequence[Entry]) -> Touched:
+        touched = TouchedRows()
+        try:
+            changes = [(entry.number, read_changes(content_of(entry))) for entry in entries]
+        except NewerEntry as newer:
+            raise StartupError(str(newer)) from None
+        with self._guard, self._applying():
+            for number, change in changes:
+                expected = self.journal_place().number + 1
+                assert number == expected, f"entry {number} of the journal came where {expected} was to come"
+                apply_changes(self._writer, change, touched)
+                self._note_entry(number)
+        return Touched(touched.chunks, touched.tables)
+
+    @contextlib.contextmanager
+    def _applying(self) -> Iterator[None]:
+        """A commit of changes that are in the journal already, or are about it."""
+        self._refuse_after_fault()
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            yield
+            self._writer.execute("COMMIT")
+            self._transaction.reload()
+            self.epoch = self._transaction.meta("epoch")
             self._committed()
             self.has_room = True
         except BaseException as error:
             if _is_want_of_room(error) and self._take_back():
                 self.has_room = False
                 raise MetadataFull(f"{self._path}: there is no room on its disk") from error
-            # Nothing is known of what was under way; no later commit may build upon it.
             self._fault = error
             self._take_back()
-            raise MetadataFault(f"the metadata cannot be written: {error!r}") from error
+            raise MetadataFault(f"the journal cannot be followed: {error!r}") from error
 
     def _committed(self) -> None:
         """Before anybody hears of a commit: it lies where the path leads, and the record names it."""
         if self._logged_since_s is None:
             self._logged_since_s = self._clock()
+        if self._path is None:
+            self.entry_synced = self._entry
         self._check_place()
         self.tx_durable = self._transaction.tx
         if self._record is not None:
@@ -176,7 +274,7 @@ class SqliteMetadata(Metadata):
             raise
 
     def _acknowledged(self) -> Acknowledged:
-        return Acknowledged(self.tx_durable, self._epoch, int(self._wall_clock() * 1000))
+        return Acknowledged(self.tx_durable, self.epoch, int(self._wall_clock() * 1000))
 
     def tend(self, *, idle: bool) -> None:
         if self._place is None:
@@ -199,6 +297,8 @@ class SqliteMetadata(Metadata):
         """Copies the log into the store, and syncs that; all but what a reader's view still needs from the log."""
         _is_busy, logged, copied = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._logged_since_s = None if copied == logged else self._clock()
+        if copied == logged:
+            self.entry_synced = self._entry
 
     def sync_record(self) -> None:
         if self._record is not None:
@@ -214,10 +314,13 @@ class SqliteMetadata(Metadata):
     def _take_back(self) -> bool:
         """Undoes what was under way, no commit of which is in the log yet. Whether that could be done."""
         self._transaction.forget_all()
+        if self._recorder is not None:
+            self._recorder.cut(0)
         try:
             # Most faults make SQLite do it by itself.
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
+            self._entry = self._transaction.meta("journal_number")
         except sqlite3.Error:
             return False
         return True
@@ -226,12 +329,15 @@ class SqliteMetadata(Metadata):
         execute = self._writer.execute
         self._transaction.begin()
         execute("SAVEPOINT request")
+        mark = 0 if self._recorder is None else self._recorder.mark()
         try:
             outcome = RequestOutcome(request(self._transaction), None)
         except Exception as error:
             if _is_fault_of_the_store(error):
                 raise
             execute("ROLLBACK TO request")
+            if self._recorder is not None:
+                self._recorder.cut(mark)
             self._transaction.forget_request()
             outcome = RequestOutcome(None, error)
         execute("RELEASE request")
@@ -260,11 +366,12 @@ class SqliteMetadata(Metadata):
                 self._place = None
 
 
-def _connect_writer(path: Path) -> sqlite3.Connection:
+def _connect_writer(path: Path, *, is_journaled: bool = False) -> sqlite3.Connection:
     writer = _connect(path)
     try:
         writer.execute("PRAGMA journal_mode = WAL")
-        writer.execute("PRAGMA synchronous = FULL")
+        # What a power cut takes of the log is in the journal; NORMAL keeps the file whole.
+        writer.execute(f"PRAGMA synchronous = {'NORMAL' if is_journaled else 'FULL'}")
         writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         writer.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         migrate(writer)

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import sqlite3
 from collections import deque
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -99,6 +100,17 @@ class SqliteTransaction(SnapshotRows, Transaction):
         self._rights_changes: deque[RightsChange] = deque(maxlen=rights_changes_remembered_max)
         #: Changes after this transaction are remembered.
         self._remembered_since = self.tx
+
+    def record(self, execute: Callable[..., sqlite3.Cursor]) -> None:
+        """Have every statement executed by `execute`, which keeps what changes something."""
+        self._execute = execute
+
+    def reload(self) -> None:
+        """Forget all that is kept in memory: others have changed the store."""
+        self.forget_all()
+        self.forget_places()
+        self._rights_changes.clear()
+        self.tx = self._remembered_since = self.meta("last_tx")
 
     def begin(self) -> None:
         """The next request begins, with a number of its own."""

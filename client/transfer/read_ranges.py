@@ -1,0 +1,112 @@
+"""Cuts a part of a file into ranges that several readers read at once, each from a datanode of its own if it can.
+
+Pure, but for the participant that reads one range.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.messages import ChunkLayout, Layout, Opened
+from peacefs.protocol.runtime import effects as fx
+
+from .file_reader import FileReader
+from .short_circuit import can_be_shared
+
+
+class ReadRange(NamedTuple):
+    """`length` bytes of a chunk from its byte `offset` on, which are the file's from `at` on."""
+
+    chunk_index: int
+    offset: int
+    length: int
+    at: int
+
+
+def cut_ranges(layout: Layout, start: int, end: int, range_bytes: int) -> Iterator[ReadRange]:
+    """Cut the file's bytes from `start` to before `end` at the ends of chunks, and within them at multiples of
+    `range_bytes`."""
+    begin = 0
+    for index, chunk in enumerate(layout.chunks):
+        at, last = max(start, begin), min(end, begin + chunk.length)
+        while at < last:
+            stop = min(begin + (at - begin) // range_bytes * range_bytes + range_bytes, last)
+            yield ReadRange(index, at - begin, stop - at, at)
+            at = stop
+        begin += chunk.length
+
+
+def turned(chunk: ChunkLayout, turn: int) -> ChunkLayout:
+    """Return the chunk with its replicas so many places further, the first ones last."""
+    first = turn % len(chunk.replicas) if chunk.replicas else 0
+    return replace(chunk, replicas=[*chunk.replicas[first:], *chunk.replicas[:first]]) if first else chunk
+
+
+class RangesToRead:
+    """Hands out ranges in the order of the file, and reads them; `stop` ends it early. Thread-safe."""
+
+    def __init__(self, opened: Opened, start: int, end: int, range_bytes: int, avoided: set[NodeId]) -> None:
+        """`avoided` are nodes that failed a reader of the file, which are asked last."""
+        self._token = opened.token
+        self._chunks = list(opened.layout.chunks)
+        self._range_bytes = range_bytes
+        self._avoided = avoided
+        self._lock = threading.Lock()
+        self._ranges = cut_ranges(opened.layout, start, end, range_bytes)
+        self._is_stopped = False
+
+    def next(self) -> ReadRange | None:
+        """The next range that nobody reads yet."""
+        with self._lock:
+            return None if self._is_stopped else next(self._ranges, None)
+
+    def stop(self) -> None:
+        """Hands out no more."""
+        with self._lock:
+            self._is_stopped = True
+
+    def read(self, wanted: ReadRange, room: memoryview) -> fx.Steps[None]:
+        """Read a range into `room`, which is as long. Raises ChunkUnavailable, AccessDenied, ..."""
+        chunk = self._chunks[wanted.chunk_index]
+        # The ranges of one chunk lie on the same datanodes: each asks another first.
+        chunk = turned(chunk, wanted.offset // self._range_bytes)
+        layout = Layout(chunk.length, [chunk])
+        reader = FileReader(self._token, layout, wanted.offset, wanted.length, avoided=self._avoided)
+        while (piece := (yield from reader.next_piece(room))) is not None:
+            if piece.obj is not room.obj:
+                room[: len(piece)] = piece
+            room = room[len(piece) :]
+        (known,) = reader.opened.layout.chunks
+        if known.token != chunk.token:
+            # Renewed, for the ranges that follow; their order of replicas is that of the coordinator.
+            self._token, self._chunks[wanted.chunk_index] = reader.opened.token, known
+
+
+def is_read_locally(layout: Layout, at: int) -> fx.Steps[bool]:
+    """Return whether the chunk at this byte can be read short-circuit from the replica that is asked first."""
+    begin = 0
+    for chunk in layout.chunks:
+        if at < begin + chunk.length:
+            return can_be_shared(chunk) and (yield from _is_on_this_host(chunk))
+        begin += chunk.length
+    return False
+
+
+def _is_on_this_host(chunk: ChunkLayout) -> fx.Steps[bool]:
+    if not chunk.replicas:
+        return False
+    hop = chunk.replicas[0]
+    try:
+        connection = yield from fx.connect(hop.address, hop.node)
+    except PeacefsError:
+        # Who reads will meet the same, and go to another.
+        return False
+    is_local = connection.local_address is not None
+    yield from fx.release(connection)
+    return is_local

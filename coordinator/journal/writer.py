@@ -1,0 +1,104 @@
+"""Appends for the coordinator that leads: what is unsure is repeated until it is known, and never guessed.
+
+Each entry bears how many bytes were appended before it, so that two of them tell how long the journal is.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from peacefs.protocol.limits import journal_bytes_max, journal_repeat_pause_s, journal_unsure_max_s
+
+from .port import Entry, Fenced, Journal, JournalFull, JournalRefused, JournalUnsure
+
+R = TypeVar("R")
+_POSITION = struct.Struct(">Q")
+
+
+def position_of(entry: Entry) -> int:
+    """Return how many bytes were appended before an entry."""
+    return int(_POSITION.unpack_from(entry.data)[0])
+
+
+def content_of(entry: Entry) -> bytes:
+    return entry.data[_POSITION.size :]
+
+
+class JournalWriter:
+    """Belongs to the thread that commits. `epoch` is the one that this coordinator has taken, 0 for none."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+        bytes_max: int = journal_bytes_max,
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._pause = pause
+        self._bytes_max = bytes_max
+        self.epoch = 0
+        #: The bytes that were appended so far, and before the first entry that is kept.
+        self._appended_bytes = 0
+        self._trimmed_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Return how long the journal is."""
+        return self._appended_bytes - self._trimmed_bytes
+
+    def take(self, old: int, epoch: int) -> bool:
+        """Take an epoch. Return whether it is ours. Raises JournalUnsure, JournalRefused."""
+        if not self._journal.take(old, epoch):
+            return False
+        self.epoch = epoch
+        self.measure()
+        return True
+
+    def advance(self, epoch: int) -> None:
+        """Move on to a later epoch than the one that is ours. Raises Fenced."""
+        if not self._repeat(lambda: self._journal.take(self.epoch, epoch)):
+            raise Fenced(f"epoch {self.epoch} is over")
+        self.epoch = epoch
+
+    def measure(self) -> None:
+        """Look at how long the journal is, after it was taken or trimmed. Raises JournalUnsure, JournalRefused."""
+        ends = self._journal.ends()
+        if ends is None:
+            self._appended_bytes = self._trimmed_bytes = 0
+            return
+        first, last = ends
+        self._appended_bytes = max(self._appended_bytes, position_of(last) + len(content_of(last)))
+        self._trimmed_bytes = position_of(first)
+
+    def append(self, number: int, content: bytes) -> None:
+        """Append an entry for good. Raises Fenced, JournalFull, JournalRefused."""
+        if self.size_bytes + len(content) > self._bytes_max:
+            raise JournalFull(
+                f"the journal has {self.size_bytes} bytes, which not all coordinators have read: start those that "
+                "are down, or wait until they are forgotten"
+            )
+        data = _POSITION.pack(self._appended_bytes) + content
+        epoch = self.epoch
+        self._repeat(lambda: self._journal.append(epoch, number, data))
+        self._appended_bytes += len(content)
+
+    def _repeat(self, call: Callable[[], R]) -> R:
+        give_up_s = self._clock() + journal_unsure_max_s
+        is_unsure = False
+        while True:
+            try:
+                return call()
+            except (JournalUnsure, JournalFull) as unsure:
+                if isinstance(unsure, JournalFull) and not is_unsure:
+                    raise
+                # Full by now: the try before, of which nobody heard, may have been in time, or may still come.
+                is_unsure = True
+                if self._clock() >= give_up_s:
+                    raise JournalRefused(f"{unsure}; it is not known whether the last change was made") from None
+                self._pause(journal_repeat_pause_s)

@@ -1,0 +1,119 @@
+"""The closed forms of HA's Table 3 (section 5), and what precise recovery adds (Table 4, section 6).
+
+Averages, for one unit whose node fails. Times are seconds, rates rows a second, sizes bytes; overheads are shares
+of the bytes of the unit's input, so that 1.0 means as much again. Symbols are those of HA's Table 1: `Q` is the
+number of rows that are processed again, `K` the time until the first of them is there, `Delta` the number of rows
+that consumers get once more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class UnitLoad:
+    """A unit, its load and its surroundings. The defaults are those of HA's Table 5."""
+
+    #: lambda: rows a second, of all inputs together.
+    rate: float = 1000.0
+    #: Rows that come out for each that comes in.
+    selectivity: float = 1.0
+    #: p: processor time of an input row, seconds.
+    processing_s: float = 10e-6
+    #: |state|: input rows that the state depends on, on average.
+    state_rows: float = 0.0
+    #: Rows of the state and of queues inside the unit that are new with each input row.
+    state_rows_per_row: float = 0.0
+    inputs: int = 1
+    outputs: int = 1
+    #: M: the interval of checkpoints or acknowledgements.
+    interval_s: float = 0.05
+    #: d: the delay of a link.
+    delay_s: float = 0.005
+    #: r: the time to redirect input streams.
+    redirection_s: float = 0.04
+    bandwidth_bits_s: float = 16e6
+    row_bytes: int = 50
+    number_bytes: int = 8
+
+    @property
+    def rate_out(self) -> float:
+        return self.rate * self.selectivity
+
+
+def first_row_s(load: UnitLoad) -> float:
+    """K = r + d: from the detection of the failure until the first row is there that is processed again."""
+    return load.redirection_s + load.delay_s
+
+
+# -- rows that are processed again, and rows that come out again --------------------------------------------
+
+
+def passive_standby_replayed_rows(load: UnitLoad) -> float:
+    """Q = M lambda / 2: half of an interval, on average, has come in since the last copy."""
+    return load.interval_s * load.rate / 2
+
+
+def upstream_backup_replayed_rows(load: UnitLoad) -> float:
+    """Q = |state| + M lambda + 2 d lambda: the state, half an interval of each level, and what is on the way."""
+    return load.state_rows + load.interval_s * load.rate + 2 * load.delay_s * load.rate
+
+
+def passive_standby_repeated_rows(load: UnitLoad) -> float:
+    """Delta = M lambda_out (5.1): rows of outputs that come again."""
+    return load.interval_s * load.rate_out
+
+
+def upstream_backup_repeated_rows(load: UnitLoad) -> float:
+    """Delta = Q times the selectivity, without the rows that only make the state (5.2)."""
+    return (upstream_backup_replayed_rows(load) - load.state_rows) * load.selectivity
+
+
+def active_standby_repeated_rows(load: UnitLoad) -> float:
+    """Delta = M lambda_out / 2 + 2 d lambda_out (5.3): what the secondary has not trimmed yet."""
+    return (load.interval_s / 2 + 2 * load.delay_s) * load.rate_out
+
+
+# -- recovery time -----------------------------------------------------------------------------------------
+
+
+def passive_standby_recovery_s(load: UnitLoad) -> float:
+    """K + Q p."""
+    return first_row_s(load) + passive_standby_replayed_rows(load) * load.processing_s
+
+
+def upstream_backup_recovery_s(load: UnitLoad) -> float:
+    """K + Q p."""
+    return first_row_s(load) + upstream_backup_replayed_rows(load) * load.processing_s
+
+
+def active_standby_recovery_s(load: UnitLoad, *, precise: bool = False) -> float:
+    """The time to send Delta rows, "negligible" in Table 3; with `precise` r more, to ask downstream (Table 4)."""
+    sending_s = active_standby_repeated_rows(load) * load.row_bytes * 8 / load.bandwidth_bits_s
+    return sending_s + (load.redirection_s if precise else 0.0)
+
+
+# -- bandwidth -----------------------------------------------------------------------------------------------
+
+
+def trimming_share(load: UnitLoad, numbers: int) -> float:
+    """f3(1/M, c): so many numbers of rows for each input and interval, as a share of the input's bytes."""
+    return numbers * load.inputs * load.number_bytes / (load.interval_s * load.rate * load.row_bytes)
+
+
+def passive_standby_bandwidth(load: UnitLoad) -> float:
+    """f1(1/M, C): copies of new rows in state and outputs with a position for each queue, and acknowledgements."""
+    rows = load.state_rows_per_row + load.selectivity
+    positions = load.number_bytes * (load.inputs + load.outputs) / (load.interval_s * load.rate * load.row_bytes)
+    return rows + positions + trimming_share(load, 1)
+
+
+def upstream_backup_bandwidth(load: UnitLoad, *, precise: bool = False) -> float:
+    """f3(1/M, c) with acknowledgements of both levels; if `precise`, a watermark with each row (Table 4)."""
+    return trimming_share(load, 2) + (load.number_bytes / load.row_bytes if precise else 0.0)
+
+
+def active_standby_bandwidth(load: UnitLoad) -> float:
+    """100 % + f3(1/M, c): the input once more, acknowledgements of both nodes, and one to trim the secondary."""
+    return 1.0 + trimming_share(load, 3)

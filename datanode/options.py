@@ -1,0 +1,47 @@
+"""The options of a datanode, with their defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from peacefs.protocol.limits import (
+    copy_bytes_per_second,
+    datanode_data_port_default,
+    datanode_http_port_default,
+    reserved_bytes_default,
+    scrub_bytes_per_second,
+    scrub_period_s,
+)
+from peacefs.protocol.runtime.effects import Address
+from peacefs.protocol.service.tls import TlsFiles
+
+
+@dataclass(frozen=True)
+class DatanodeOptions:
+    """The options of a datanode. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
+
+    directory: Path
+    coordinator: Address
+    host: str = "127.0.0.1"
+    http_port: int = datanode_http_port_default
+    data_port: int = datanode_data_port_default
+    advertise: str | None = None
+    #: Other names by which clients over HTTP reach it.
+    allowed_hosts: tuple[str, ...] = ()
+    rack: str = "/default-rack"
+    secret_file: Path | None = None
+    tls: TlsFiles | None = None
+    #: True if an address beyond loopback may be served without TLS.
+    no_tls: bool = False
+    reserved_bytes: int = reserved_bytes_default
+    #: The longest duration of a round of scrubbing; 0 for no scrubbing.
+    scrub_period_s: float = scrub_period_s
+    scrub_bytes_per_second: float = scrub_bytes_per_second
+    copy_bytes_per_second: float = copy_bytes_per_second
+    #: The directories of chunks, a disk each; none for `directory` itself.
+    data_directories: tuple[Path, ...] = ()
+    #: The other coordinators of the cluster, one of which leads.
+    more_coordinators: tuple[Address, ...] = ()
+    ready_fd: int | None = None
+    parent_fd: int | None = None

@@ -1,0 +1,198 @@
+"""The sending end of a connection: messages, payloads and files as frames, by a blocking socket with deadlines."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+import time
+from collections.abc import Sequence
+
+from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.errors import BadRequest, PeerTimeout, PeerUnreachable
+from peacefs.protocol.frames import encode
+from peacefs.protocol.limits import frame_ahead_bytes, sealed_record_bytes_max
+from peacefs.protocol.messages import Message
+from peacefs.protocol.seals import Sealer
+from peacefs.protocol.service.metrics import frames_sent
+
+from . import effects as fx
+from .disk_files import DiskFile
+from .in_process_payloads import InProcessPayloads
+from .local_sockets import file_for_reading, send_with_file
+from .tls_socket import TlsSocket
+
+# struct timeval, as setsockopt takes it.
+_TIMEVAL = struct.Struct("@ll")
+_TIMEOUT_TOLERANCE = 0.01
+_NOTHING = memoryview(b"")
+# Errors of the socket that `sendfile` reports; anything else concerns the file. (The first: it was closed here.)
+_FAULTS_OF_A_PEER = {
+    errno.EBADF,
+    errno.ENOTCONN,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.ENETDOWN,
+    errno.EHOSTDOWN,
+}
+
+
+class SendingEnd(fx.Connection):
+    """The half of a connection that sends; `connections.SocketConnection` adds the half that receives.
+
+    Deadlines are the kernel's (SO_RCVTIMEO, SO_SNDTIMEO), not Python's: those make a socket non-blocking, and a
+    packet of a MiB then takes a dozen calls and as many turns at the interpreter lock, in place of one.
+    """
+
+    def __init__(self, sock: socket.socket, peer: str) -> None:
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.settimeout(None)
+        self._socket: socket.socket | TlsSocket = sock
+        #: The socket for bytes that are encrypted already.
+        self._wire = sock
+        self._timeouts_s = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
+        self.peer = peer
+        #: The way of large payloads out when the peer is in this process.
+        self._gives: InProcessPayloads | None = None
+        #: Seals everything sent, once the handshake has given keys.
+        self._sealer: Sealer | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether both ends are processes of this host, connected by a local socket."""
+        return self._wire.family == socket.AF_UNIX
+
+    def send(self, message: Message, payload: Bytes, timeout_s: float, tag: int = 0) -> None:
+        frames_sent.inc()
+        head = encode(message, len(payload), tag)
+        if self._gives is not None and len(payload) > frame_ahead_bytes:
+            if not self._gives.give(payload, timeout_s):
+                raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s")
+            payload = b""
+        try:
+            self._limit(socket.SO_SNDTIMEO, timeout_s)
+            self._send_all(self._sealed(head, payload), time.monotonic() + timeout_s)
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    def send_file(self, message: Message, file: DiskFile, offset: int, length: int, timeout_s: float) -> None:
+        """A frame whose payload goes from the page cache to the socket. Raises OSError for a fault of the disk."""
+        frames_sent.inc()
+        head = memoryview(encode(message, length))
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            self._limit(socket.SO_SNDTIMEO, timeout_s)
+            if self._sealer is not None:
+                self._send_file_sealed(self._sealer, head, file, offset, length, timeout_s)
+                return
+            tls = self._socket if isinstance(self._socket, TlsSocket) else None
+            if tls is None:
+                self._send_rest(head[self._wire.send(head, socket.MSG_MORE) :], deadline_s)
+            while length:
+                # The kernel gives every few pages so much time; a call that then ends early has waited in vain.
+                deadline_s = time.monotonic() + timeout_s
+                if tls is None:
+                    sent = os.sendfile(self._wire.fileno(), file.descriptor, offset, length)
+                else:
+                    sent = tls.send_file(head, file.descriptor, offset, length)
+                    head = head[:0]
+                if not sent:
+                    raise OSError(errno.EIO, "the file has become shorter")
+                offset, length = offset + sent, length - sent
+                if length and time.monotonic() >= deadline_s:
+                    raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
+        except OSError as error:
+            if not isinstance(error, ConnectionError | TimeoutError) and error.errno not in _FAULTS_OF_A_PEER:
+                raise
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    def _send_file_sealed(
+        self, sealer: Sealer, head: memoryview, file: DiskFile, offset: int, length: int, timeout_s: float
+    ) -> None:
+        """Send a file over a sealed connection: the bytes come through this process, a record's data at a time."""
+        self._send_all(sealer.seal(head), time.monotonic() + timeout_s)
+        buffer = memoryview(bytearray(min(length, sealed_record_bytes_max)))
+        while length:
+            data = buffer[:length]
+            if os.preadv(file.descriptor, [data], offset) < len(data):
+                raise OSError(errno.EIO, "the file has become shorter")
+            self._send_all(sealer.seal(b"", data), time.monotonic() + timeout_s)
+            offset, length = offset + len(data), length - len(data)
+
+    def send_descriptor(self, message: Message, file: DiskFile, timeout_s: float) -> None:
+        """A frame over a local socket, with which the file comes.
+
+        Raises OSError for a fault of the file, BadRequest where none can come with a frame.
+        """
+        if not self.is_local:
+            raise BadRequest("files are shared over local sockets alone")
+        head = memoryview(b"".join(self._sealed(encode(message, 0))))
+        with file_for_reading(file.descriptor) as descriptor:
+            frames_sent.inc()
+            try:
+                self._limit(socket.SO_SNDTIMEO, timeout_s)
+                sent = send_with_file(self._wire, head, descriptor)
+                self._send_rest(head[sent:], time.monotonic() + timeout_s)
+            except BlockingIOError:
+                raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
+            except OSError as error:
+                raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    def _sealed(self, head: bytes, payload: Bytes = b"") -> Sequence[Bytes]:
+        if self._sealer is not None:
+            return self._sealer.seal(head, payload)
+        return (head, payload) if len(payload) else (head,)
+
+    def _send_all(self, buffers: Sequence[Bytes], deadline_s: float) -> None:
+        sent = self._socket.sendmsg(buffers) if len(buffers) > 1 else self._socket.send(buffers[0])
+        for buffer in buffers:
+            if sent < len(buffer):
+                self._send_rest(memoryview(buffer)[sent:], deadline_s)
+            sent = max(0, sent - len(buffer))
+
+    def _send_rest(self, view: memoryview, deadline_s: float) -> None:
+        while len(view):
+            # A call that sends less than all has waited for as long as it may.
+            if time.monotonic() >= deadline_s:
+                raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
+            view = view[self._socket.send(view) :]
+
+    def send_now(self, message: Message, payload: Bytes) -> memoryview:
+        """Sends what goes without waiting; gives the rest, for `send_rest_now`, before anything else is sent."""
+        assert self._gives is None or len(payload) <= frame_ahead_bytes, (
+            "who sends so much has a thread of its own"
+        )
+        frames_sent.inc()
+        buffers = self._sealed(encode(message, len(payload)), payload)
+        if isinstance(self._socket, TlsSocket):
+            buffers = (self._socket.seal(buffers),)
+        sent = self._send_without_waiting(buffers)
+        return memoryview(b"".join(buffers))[sent:] if sent < sum(map(len, buffers)) else _NOTHING
+
+    def send_rest_now(self, rest: memoryview) -> memoryview:
+        return rest[self._send_without_waiting((rest,)) :]
+
+    def _send_without_waiting(self, buffers: Sequence[Bytes]) -> int:
+        try:
+            return self._wire.sendmsg(buffers, (), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    def _limit(self, option: int, timeout_s: float) -> None:
+        # One that is as good is left as it is: most differ by the time that the step before took.
+        if abs(self._timeouts_s[option] - timeout_s) > timeout_s * _TIMEOUT_TOLERANCE:
+            # Zero would mean no limit to the kernel.
+            seconds, microseconds = divmod(max(int(timeout_s * 1_000_000), 1), 1_000_000)
+            self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(seconds, microseconds))
+            self._timeouts_s[option] = timeout_s
+
+    def gives_to(self, payloads: InProcessPayloads) -> None:
+        self._gives = payloads

@@ -1,0 +1,75 @@
+"""The closed forms of HA's Tables 3 and 4, with the numbers that the paper gives for its own parameters."""
+
+from __future__ import annotations
+
+import pytest
+
+from peacefs.dataflow import closed_forms
+from peacefs.dataflow.closed_forms import UnitLoad
+
+#: HA's Table 5: a filter, and an aggregate over 100 rows that advances by 10.
+FILTER = UnitLoad()
+AGGREGATE = UnitLoad(selectivity=0.1, processing_s=100e-6, state_rows=100, state_rows_per_row=1)
+UNION = UnitLoad(inputs=2)
+
+
+@pytest.mark.parametrize(
+    ("load", "upstream_backup", "active_standby"),
+    [(FILTER, 0.64, 100.96), (AGGREGATE, 0.64, 100.96), (UNION, 1.28, 101.92)],
+    ids=["filter", "aggregate", "union"],
+)
+def test_bandwidth_of_acknowledgements_is_that_of_the_paper(
+    load: UnitLoad, upstream_backup: float, active_standby: float
+) -> None:
+    """Table 6, in percent: two numbers of 8 bytes for each input and 50 rows of 50 bytes, and one more."""
+    assert 100 * closed_forms.upstream_backup_bandwidth(load) == pytest.approx(upstream_backup)
+    assert 100 * closed_forms.active_standby_bandwidth(load) == pytest.approx(active_standby)
+
+
+def test_bandwidth_of_copies_is_that_of_new_rows_and_positions() -> None:
+    # Each row comes out, or comes into the state, of which a tenth comes out; Table 6 says 101.27 and 111.55.
+    assert 100 * closed_forms.passive_standby_bandwidth(FILTER) == pytest.approx(101.27, abs=0.5)
+    assert 100 * closed_forms.passive_standby_bandwidth(AGGREGATE) == pytest.approx(111.55, abs=1)
+
+
+def test_bandwidth_of_precise_upstream_backup_has_a_number_with_each_row() -> None:
+    """HA 7.2: "a little over 16 %"."""
+    assert closed_forms.upstream_backup_bandwidth(AGGREGATE, precise=True) == pytest.approx(0.16 + 0.0064)
+
+
+def test_recovery_begins_when_the_input_is_redirected() -> None:
+    """K = r + d, and then Q rows are processed for p each."""
+    assert closed_forms.first_row_s(FILTER) == pytest.approx(0.045)
+    assert closed_forms.passive_standby_replayed_rows(FILTER) == pytest.approx(25)
+    assert closed_forms.passive_standby_recovery_s(AGGREGATE) == pytest.approx(0.045 + 25 * 100e-6)
+    assert closed_forms.upstream_backup_replayed_rows(FILTER) == pytest.approx(60)
+    assert closed_forms.upstream_backup_replayed_rows(AGGREGATE) == pytest.approx(160)
+    assert closed_forms.upstream_backup_recovery_s(AGGREGATE) == pytest.approx(0.045 + 160 * 100e-6)
+
+
+def test_recovery_of_an_active_standby_is_to_send_what_it_has_not_trimmed() -> None:
+    assert closed_forms.active_standby_repeated_rows(FILTER) == pytest.approx(35)
+    assert closed_forms.active_standby_recovery_s(FILTER) == pytest.approx(35 * 25e-6)
+    assert closed_forms.active_standby_recovery_s(AGGREGATE) == pytest.approx(3.5 * 25e-6)
+    # HA 7.2: precise recovery takes r more.
+    more_s = closed_forms.active_standby_recovery_s(FILTER, precise=True) - 35 * 25e-6
+    assert more_s == pytest.approx(FILTER.redirection_s)
+
+
+def test_rows_that_come_again_are_those_that_were_processed_again() -> None:
+    assert closed_forms.passive_standby_repeated_rows(FILTER) == pytest.approx(50)
+    assert closed_forms.upstream_backup_repeated_rows(FILTER) == pytest.approx(60)
+    assert closed_forms.upstream_backup_repeated_rows(AGGREGATE) == pytest.approx(6)
+
+
+def test_longer_intervals_cost_less_and_recover_later() -> None:
+    from dataclasses import replace
+
+    often, seldom = (replace(AGGREGATE, interval_s=interval_s) for interval_s in (0.025, 0.2))
+    for recovery, bandwidth in (
+        (closed_forms.passive_standby_recovery_s, closed_forms.passive_standby_bandwidth),
+        (closed_forms.upstream_backup_recovery_s, closed_forms.upstream_backup_bandwidth),
+        (closed_forms.active_standby_recovery_s, closed_forms.active_standby_bandwidth),
+    ):
+        assert recovery(often) < recovery(seldom)
+        assert bandwidth(often) > bandwidth(seldom)

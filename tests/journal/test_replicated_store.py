@@ -1,0 +1,204 @@
+"""Commits that are entries of a journal first: what a standby has, and what an old leader can still do."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+from journal.replicated_store import Replica, rows_of
+
+from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer, Mishap
+from peacefs.coordinator.journal.port import Entry, Fenced, JournalRefused
+from peacefs.coordinator.journal.writer import JournalWriter, content_of
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.sqlite.changes import read_changes
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.protocol.errors import StartupError
+
+
+def make_directory(metadata: Metadata, path: str) -> bool:
+    return run_now(metadata, lambda tx: namespace.mkdirs(tx, parse_path(path), "ann", 0o755, 1))
+
+
+def make_directories(metadata: Metadata, count: int) -> None:
+    for number in range(count):
+        make_directory(metadata, f"/{number}")
+
+
+def names(metadata: Metadata) -> list[str]:
+    page = namespace.list_page(metadata.reader(), parse_path("/"), None, 1000)
+    return [entry.name for entry in page.entries]
+
+
+def fate_of(fates: deque[Mishap], call: str) -> Mishap:
+    """The next of these for an append, none for all else."""
+    return fates.popleft() if call == "append" and fates else Mishap.NONE
+
+
+def test_standby_has_what_was_committed_and_nothing_of_what_was_refused() -> None:
+    replica = Replica()
+
+    def refused(tx: object) -> None:
+        namespace.mkdirs(tx, parse_path("/refused"), "ann", 0o755, 1)
+        raise ValueError
+
+    outcomes = replica.leader.commit(
+        [
+            lambda tx: namespace.mkdirs(tx, parse_path("/one"), "ann", 0o755, 1),
+            refused,
+            lambda tx: namespace.mkdirs(tx, parse_path("/two"), "ann", 0o755, 1),
+        ]
+    )
+    assert [outcome.error is None for outcome in outcomes] == [True, False, True]
+    replica.check_equal()
+    assert names(replica.standby) == ["one", "two"]
+
+
+def test_takeover_finds_all_that_was_acknowledged_and_the_old_leader_is_fenced() -> None:
+    replica = Replica()
+    make_directory(replica.leader, "/acknowledged")
+    # Somebody else takes the epoch; only then are the last entries read.
+    successor = JournalWriter(JournalInMemory(replica.server))
+    standby = SqliteMetadata.in_memory(owner="root", journal=successor)
+    assert successor.take(1, 2)
+    with pytest.raises(MetadataFault, match="epoch 1 is over"):
+        make_directory(replica.leader, "/too-late")
+    standby.apply(replica.journal.read(0, 100))
+    assert standby.begin_epoch() == 2
+    make_directory(standby, "/after")
+    assert names(standby) == ["acknowledged", "after"]
+    with pytest.raises(MetadataFault):
+        make_directory(replica.leader, "/later-still")
+
+
+@pytest.mark.parametrize("mishap", [Mishap.LOST, Mishap.ANSWER_LOST])
+def test_append_whose_answer_is_lost_is_repeated_until_it_is_known(mishap: Mishap) -> None:
+    fates: deque[Mishap] = deque()
+    replica = Replica(JournalInMemory(JournalServer(time.monotonic), partial(fate_of, fates)))
+    fates.extend([mishap, mishap])
+    make_directory(replica.leader, "/d")
+    replica.check_equal()
+    assert [entry.number for entry in replica.journal.read(0, 10)] == [1, 2]
+
+
+def test_append_that_arrives_after_a_takeover_changes_nothing() -> None:
+    late: list[Callable[[], None]] = []
+    fates: deque[Mishap] = deque()
+    server = JournalServer(time.monotonic)
+    new = JournalInMemory(server)
+
+    def take_over(seconds: float) -> None:
+        assert new.take(1, 2)
+
+    replica = Replica(JournalInMemory(server, partial(fate_of, fates), late.append), pause=take_over)
+    fates.append(Mishap.LATE)
+    with pytest.raises(MetadataFault, match="epoch 1 is over"):
+        make_directory(replica.leader, "/late")
+    (arrive,) = late
+    arrive()
+    assert [entry.number for entry in new.read(0, 10)] == [1]
+
+
+def test_append_without_an_answer_for_long_ends_the_leader() -> None:
+    now_s = 0.0
+
+    def pause(seconds: float) -> None:
+        nonlocal now_s
+        now_s += 1.0
+
+    silent = False
+    server = JournalServer(time.monotonic)
+    journal = JournalInMemory(server, lambda call: Mishap.LOST if silent else Mishap.NONE)
+    writer = JournalWriter(journal, clock=lambda: now_s, pause=pause)
+    writer.take(0, 1)
+    silent = True
+    with pytest.raises(JournalRefused, match="not known"):
+        writer.append(1, b"entry")
+
+
+def test_full_journal_refuses_a_change_and_takes_the_next_when_there_is_room() -> None:
+    replica = Replica()
+    replica.server.entries_max = 1
+    with pytest.raises(MetadataFull):
+        make_directory(replica.leader, "/refused")
+    replica.server.entries_max = None
+    make_directory(replica.leader, "/taken")
+    replica.check_equal()
+    assert names(replica.standby) == ["taken"]
+
+
+def test_journal_longer_than_its_bound_refuses_changes_until_it_is_trimmed() -> None:
+    journal = JournalInMemory(JournalServer(time.monotonic))
+    writer = JournalWriter(journal, bytes_max=300)
+    metadata = SqliteMetadata.in_memory(journal=writer)
+    writer.take(0, 1)
+    metadata.begin_epoch()
+    with pytest.raises(MetadataFull, match="not all coordinators have read"):
+        make_directories(metadata, 20)
+    last = metadata.journal_place().number
+    journal.trim(last)
+    writer.measure()
+    assert make_directory(metadata, "/again")
+
+
+def test_entry_of_a_newer_peacefs_is_refused() -> None:
+    replica = Replica()
+    (entry,) = replica.journal.read(0, 1)
+    changes = read_changes(content_of(entry))
+    newer = msgspec.structs.replace(changes, schema=changes.schema + 1)
+    data = entry.data[:8] + msgspec.msgpack.encode(newer)
+    with pytest.raises(StartupError, match=r"upgrade this coordinator\. Standbys are upgraded before the leader"):
+        replica.standby.apply([Entry(1, data)])
+    # It is as it was, and takes what it knows.
+    replica.check_equal()
+
+
+def test_store_that_lost_the_end_of_its_log_gets_it_from_the_journal(tmp_path: Path) -> None:
+    """A power cut takes what was not synced, the commit record knows of it, and the journal has it."""
+    server = JournalServer(time.monotonic)
+    writer = JournalWriter(JournalInMemory(server))
+    store = tmp_path / "a" / "metadata.sqlite"
+    store.parent.mkdir()
+    metadata = SqliteMetadata.open(store, owner="root", journal=writer)
+    writer.take(0, 1)
+    metadata.begin_epoch()
+    metadata.tend(idle=True)
+    make_directory(metadata, "/in-the-log-alone")
+    # All but the log, as a power cut leaves it.
+    cut = tmp_path / "b" / "metadata.sqlite"
+    cut.parent.mkdir()
+    for ending in ("", ".commits"):
+        (cut.parent / f"{cut.name}{ending}").write_bytes((store.parent / f"{store.name}{ending}").read_bytes())
+    rows = rows_of(metadata)
+    metadata.close()
+    with pytest.raises(StartupError, match="was acknowledged"):
+        SqliteMetadata.open(cut, owner="root")
+    repaired = SqliteMetadata.open(cut, owner="root", journal=JournalWriter(JournalInMemory(server)))
+    assert names(repaired) == []
+    repaired.apply(JournalInMemory(server).read(repaired.journal_place().number, 100))
+    assert rows_of(repaired) == rows
+    repaired.close()
+
+
+def test_epoch_that_is_moved_by_a_leader_is_the_journals_too() -> None:
+    replica = Replica()
+    assert replica.leader.begin_epoch(41) == 42
+    assert replica.journal.epoch() == 42
+    make_directory(replica.leader, "/d")
+    replica.check_equal()
+
+
+def test_takeover_of_the_same_epoch_is_refused() -> None:
+    replica = Replica()
+    other = JournalWriter(JournalInMemory(replica.server))
+    assert not other.take(0, 1)
+    with pytest.raises(Fenced):
+        JournalInMemory(replica.server).append(1, 2, b"entry")

@@ -1,0 +1,135 @@
+"""Real members of etcd for tests, each a process on loopback with a directory of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from support.waiting import wait_until
+
+from peacefs.coordinator.journal.etcd import EtcdJournal
+from peacefs.coordinator.journal.etcd_gateway import EtcdAccess
+
+#: Where `setup.sh` puts it.
+_OF_SETUP = Path(sys.prefix) / "bin" / "etcd"
+
+
+def etcd_binary() -> str:
+    """Return where etcd is; skip the test where it is not."""
+    found = str(_OF_SETUP) if _OF_SETUP.exists() else shutil.which("etcd")
+    if found is None:
+        pytest.skip("etcd is not here: on Debian `apt-get install etcd-server`, or run `make setup` again")
+    return found
+
+
+class EtcdMember:
+    """One member; `kill`, `pause` and `go_on` are what happens to it."""
+
+    def __init__(self, binary: str, directory: Path, name: str, client_port: int, peer_port: int) -> None:
+        self.name = name
+        self.endpoint = f"127.0.0.1:{client_port}"
+        self.peer_url = f"http://127.0.0.1:{peer_port}"
+        self._binary = binary
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, cluster: str) -> None:
+        arguments = [self._binary, "--name", self.name, "--data-dir", str(self._directory / self.name)]
+        arguments += ["--listen-client-urls", f"http://{self.endpoint}"]
+        arguments += ["--advertise-client-urls", f"http://{self.endpoint}"]
+        arguments += ["--listen-peer-urls", self.peer_url, "--initial-advertise-peer-urls", self.peer_url]
+        arguments += ["--initial-cluster", cluster, "--initial-cluster-state", "new", "--logger", "zap"]
+        with (self._directory / f"{self.name}.log").open("ab") as log:
+            self._process = subprocess.Popen(arguments, stdout=log, stderr=log, env=_environment())
+
+    def is_healthy(self) -> bool:
+        try:
+            answer = httpx.get(f"http://{self.endpoint}/health", timeout=5, trust_env=False)
+        except httpx.HTTPError:
+            return False
+        return answer.is_success and answer.json().get("health") == "true"
+
+    def leads(self) -> bool:
+        answer = httpx.post(
+            f"http://{self.endpoint}/v3/maintenance/status", content=b"{}", timeout=5, trust_env=False
+        )
+        said = answer.json()
+        return bool(said["leader"] == said["header"]["member_id"])
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGCONT)
+
+
+class EtcdMembers:
+    """As many as were asked for."""
+
+    def __init__(self, members: list[EtcdMember]) -> None:
+        self.members = members
+        self.cluster = ",".join(f"{each.name}={each.peer_url}" for each in members)
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(member.endpoint for member in self.members)
+
+    @property
+    def address(self) -> str:
+        """What `--journal` is given."""
+        return f"etcd://{','.join(self.endpoints)}"
+
+    def journal(self, prefix: str = "/peacefs") -> EtcdJournal:
+        return EtcdJournal(EtcdAccess(self.endpoints), prefix)
+
+    def until_healthy(self) -> None:
+        wait_until(lambda: all(member.is_healthy() for member in self.members), "etcd is healthy")
+
+
+@contextmanager
+def etcd_members(directory: Path, count: int = 1) -> Iterator[EtcdMembers]:
+    """Start them, and end them at the end. Skips the test where there is no etcd."""
+    binary = etcd_binary()
+    ports = free_ports(2 * count)
+    members = [
+        EtcdMember(binary, directory, f"member-{at}", ports[2 * at], ports[2 * at + 1]) for at in range(count)
+    ]
+    all_of_it = EtcdMembers(members)
+    try:
+        for member in members:
+            member.start(all_of_it.cluster)
+        all_of_it.until_healthy()
+        yield all_of_it
+    finally:
+        for member in members:
+            member.kill()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nobody listens on at this moment, no two of them the same."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "ETCD_UNSUPPORTED_ARCH": os.uname().machine}

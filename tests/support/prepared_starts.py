@@ -1,0 +1,200 @@
+"""Start `peacefs` by a fork of an interpreter that has imported it already, wherever tests start it.
+
+`prepare` replaces `subprocess.Popen` for the process: what is started as `python -m peacefs ...` or as the
+installed command comes from a fork server of this process, everything else as ever. What a fork cannot have as
+a new process would (another user, other options or variables of the interpreter) is started as ever, too; so is
+everything within `started_anew`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from support import fork_server
+
+_SERVER = Path(fork_server.__file__)
+_INSTALLED = f"{sysconfig.get_path('scripts')}/peacefs"
+#: Variables that nothing reads before the program begins; others change the interpreter, or what it has imported.
+_READ_LATE = (
+    *("PEACEFS_", "PYTEST_", "SPARK_", "PYSPARK_", "HADOOP_", "JAVA_", "XDG_"),
+    *("HOME", "PATH", "PWD", "TMPDIR"),
+)
+_FILE_NAMES = (str, os.PathLike)
+
+_Popen = subprocess.Popen
+
+
+def program_of(command: Any) -> fork_server.Program | None:
+    """Return the program of a command that runs `peacefs` by this interpreter; None for any other."""
+    if isinstance(command, (str, bytes)) or not all(isinstance(word, _FILE_NAMES) for word in command):
+        return None
+    words = [os.fspath(word) for word in command]
+    if words[:1] == [_INSTALLED]:
+        return fork_server.Program(None, words, False)
+    if words[:1] != [sys.executable]:
+        return None
+    options = words[1:2] == ["-P"]
+    if words[1 + options : 3 + options] != ["-m", "peacefs"]:
+        return None
+    return fork_server.Program("peacefs", ["-m", *words[3 + options :]], options)
+
+
+def role_of(program: fork_server.Program) -> str:
+    """Return which fork server has imported what a program will."""
+    chosen = program.arguments[1] if len(program.arguments) > 1 else ""
+    return chosen if chosen in fork_server.PREPARED else "command"
+
+
+class Surroundings(NamedTuple):
+    """The variables and the directory of this process before any test has changed them for a while."""
+
+    environment: dict[str, str]
+    directory: Path
+
+
+class ForkServer:
+    """A fork server of this process, which ends with it."""
+
+    def __init__(self, role: str, surroundings: Surroundings) -> None:
+        self._lock = threading.Lock()
+        self._environment = surroundings.environment
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.process = _Popen(
+                [sys.executable, "-P", str(_SERVER), role, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                env=surroundings.environment,
+                cwd=surroundings.directory,
+                pass_fds=[theirs.fileno()],
+            )
+        told = self._socket.recv(4096)
+        assert told, "the fork server did not begin; its error is above"
+        #: True where a fork can have another's parent.
+        self.is_of_use = told == fork_server.READY
+        if not self.is_of_use:
+            print(f"every process of the tests begins anew, which takes longer: {told.decode()}", file=sys.stderr)
+
+    def can_have(self, environment: dict[str, str]) -> bool:
+        """Return whether these variables would be read as in a new process."""
+        here = self._environment
+        different = {name for name in here.keys() | environment.keys() if here.get(name) != environment.get(name)}
+        return all(name.startswith(_READ_LATE) for name in different)
+
+    def start(self, request: dict[str, Any], descriptors: Sequence[int]) -> int:
+        with self._lock:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
+            pid = int(self._socket.recv(16))
+        if pid < 0:
+            raise OSError(-pid, os.strerror(-pid))
+        return pid
+
+    def stop(self) -> None:
+        self._socket.close()
+        self.process.wait()
+
+
+_servers: dict[str, ForkServer] = {}
+_surroundings: Surroundings | None = None
+_is_off = False
+
+
+class PreparedPopen(_Popen):  # type: ignore[type-arg]
+    """A process, by a fork where that is as good."""
+
+    def _execute_child(self, *given: Any) -> None:
+        asked = inspect.signature(_Popen._execute_child).bind(self, *given).arguments  # type: ignore[attr-defined]
+        if not self._is_forked(asked):
+            super()._execute_child(*given)  # type: ignore[misc]
+
+    def _is_forked(self, asked: dict[str, Any]) -> bool:
+        """Start it if a fork can be it; return whether that was done."""
+        program = program_of(asked["args"])
+        server = None if program is None or _is_off else _server(role_of(program))
+        environment = dict(os.environ if asked["env"] is None else asked["env"])
+        directory = os.fspath(asked["cwd"] or Path.cwd())
+        if (
+            server is None
+            or not server.is_of_use
+            or not server.can_have(environment)
+            or not Path(directory).is_dir()
+            or not asked["close_fds"]
+            or not asked["restore_signals"]
+            or asked["shell"]
+            or asked["executable"] is not None
+            or any(asked[name] is not None for name in ("preexec_fn", "uid", "gid", "gids"))
+        ):
+            return False
+        standard = [ours if ours >= 0 else number for number, ours in enumerate(_standard(asked))]
+        inherited = [each for each in asked["pass_fds"] if each > 2]
+        self.pid = server.start(
+            {
+                "program": program,
+                "environment": environment,
+                "directory": directory,
+                "descriptors": [0, 1, 2, *inherited],
+                "is_session": asked["start_new_session"],
+                "process_group": asked["process_group"],
+                "umask": asked["umask"] if asked["umask"] >= 0 else _umask(),
+                "files_max": resource.getrlimit(resource.RLIMIT_NOFILE),
+            },
+            [*standard, *inherited],
+        )
+        self._child_created = True
+        self._close_pipe_fds(  # type: ignore[attr-defined]
+            *(asked[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite"))
+        )
+        return True
+
+
+def _standard(asked: dict[str, Any]) -> tuple[int, int, int]:
+    return asked["p2cread"], asked["c2pwrite"], asked["errwrite"]
+
+
+def _umask() -> int:
+    """Return what this process takes away from the modes of new files, without changing it for a moment."""
+    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Umask:")]
+    return int(line.split()[1], 8)
+
+
+def _server(role: str) -> ForkServer | None:
+    # Who dies with its parent dies with the thread that has started it.
+    if role not in _servers and _surroundings and threading.current_thread() is threading.main_thread():
+        _servers[role] = ForkServer(role, _surroundings)
+    return _servers.get(role)
+
+
+@contextlib.contextmanager
+def prepare() -> Iterator[None]:
+    """From here on; a fork server begins with the first start that wants it."""
+    global _surroundings
+    _surroundings = Surroundings(dict(os.environ), Path.cwd())
+    subprocess.Popen = PreparedPopen  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        subprocess.Popen = _Popen  # type: ignore[misc]
+        while _servers:
+            _servers.popitem()[1].stop()
+
+
+@contextlib.contextmanager
+def started_anew() -> Iterator[None]:
+    """Every process begins anew meanwhile, as a user's does."""
+    global _is_off
+    before, _is_off = _is_off, True
+    try:
+        yield
+    finally:
+        _is_off = before
