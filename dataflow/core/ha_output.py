@@ -94,7 +94,7 @@ class HAOutput:
         """Return whether the unit may make more: consumers are not too far behind."""
         if self.buffer.held_bytes < backlog_bytes_max:
             return True
-        return self._retains_for_states and self.buffer.unsent_bytes(self._destinations) < backlog_bytes_max
+        return self._retains_for_states and self.buffer.unreceived_bytes(self._destinations) < backlog_bytes_max
 
     def contents(self) -> OutputContents:
         return OutputContents(self.lineage, self.ended, self.buffer.marks())
