@@ -51,7 +51,7 @@ def counting() -> Network:
             UpstreamBackup(),
             Recovery.REPEATING,
             r"gives divergent .* by 'aggregate-1', and repeating is asked for: use SGuard\(interval_s=1\), "
-            r"SGuard\(interval_s=1, precise=False\).*DIVERGENT$",
+            r".*SGuard\(interval_s=1, precise=False\).*DIVERGENT$",
         ),
         (OperatorClass.REPEATABLE, Amnesia(), Recovery.DIVERGENT, r"gap recovery .* use SGuard.*Recovery\.GAP$"),
         (
