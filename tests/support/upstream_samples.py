@@ -7,14 +7,13 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as compute
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.query.stream import Stream
 
-from .dataflows import SCHEMA, Row, Sample, input_rows
+from .dataflows import SCHEMA, input_rows
 
 #: Rows of the other source have a column of another name.
 OTHER = SCHEMA.set(2, pa.field("other", pa.int64()))
@@ -106,22 +105,3 @@ CONVERGING: dict[str, Callable[[], Network]] = {
     "join": _joined,
     "joined windows": _joined_windows,
 }
-
-
-def bits(value: int) -> frozenset[int]:
-    return frozenset(place for place in range(value.bit_length()) if value >> place & 1)
-
-
-def counting_rows() -> Sample:
-    """Windows of rows by key, which say which rows they were made of; the last of them stay incomplete."""
-    query = Query("first")
-    rows = query.source("in", SCHEMA, time="at").with_columns(
-        bit=compute.shift_left(pa.compute.scalar(pa.scalar(1, pa.int64())), F.col("value"))
-    )
-    windows = rows.key_by("key").count_window(2).aggregate(F.sum("bit"))
-    windows.unit("second").filter(F.col("sum_bit") >= 0).sink("out")
-
-    def carries(row: Row) -> frozenset[int]:
-        return frozenset(place for place in bits(row[2]) if place < 40)
-
-    return Sample(query.network(), lambda row: (row[0], row[1]), carries, unit="first")
