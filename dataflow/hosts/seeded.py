@@ -83,8 +83,9 @@ class Outcome:
     copied_bytes_max: int = 0
     #: Units that began again and have caught up.
     recoveries: int = 0
-    #: The most bytes that any output held.
+    #: The most bytes that any output of a node held, and that a source held.
     held_bytes_max: int = 0
+    source_held_bytes_max: int = 0
     #: The most bytes that waited at any input.
     queued_bytes_max: int = 0
     #: Of `KillRunning`: the node that died.
@@ -478,6 +479,7 @@ class SeededRun:
 
     def _check(self) -> None:
         """See that every checkpoint that the controller has recorded is there, and note what is running."""
+        self.outcome.source_held_bytes_max = max(self.outcome.source_held_bytes_max, self._edge.held_bytes)
         for name, host in self._nodes.items():
             self.outcome.held_bytes_max = max(self.outcome.held_bytes_max, host.core.held_bytes)
             self.outcome.queued_bytes_max = max(self.outcome.queued_bytes_max, host.core.queued_bytes)
