@@ -184,13 +184,13 @@ class NodeCore:
             for operator, rows in unit.operator_rows.items()
         }
 
-    def produced(self, unit: str) -> int:
-        """Return how many rows a unit that runs here has put out."""
-        return sum(output.buffer.produced for output in self._units[unit].outputs.values())
+    def produced(self, unit: str) -> Mapping[str, int]:
+        """Return the last row of each output of a unit that runs here."""
+        return {stream: output.buffer.produced for stream, output in self._units[unit].outputs.items()}
 
-    def all_sent(self, unit: str) -> bool:
-        """Return whether the consumers of a unit that runs here were sent all that it has put out."""
-        return self._units[unit].all_sent
+    def sent(self, unit: str) -> Mapping[str, int]:
+        """Return up to which row the consumers of each output of a unit that runs here were sent it."""
+        return {stream: output.sent for stream, output in self._units[unit].outputs.items()}
 
     @property
     def units(self) -> Mapping[str, Mapping[str, Position]]:

@@ -178,11 +178,6 @@ class HAUnit:
         return self._state.memory_bytes
 
     @property
-    def all_sent(self) -> bool:
-        """Return whether consumers of each output are connected, and all of those were sent what there is."""
-        return all(output.all_sent for output in self.outputs.values())
-
-    @property
     def caught_up(self) -> bool:
         """Return whether it has processed all rows that there were when it asked for them."""
         return all(each.caught_up for each in self.inputs.values())

@@ -324,7 +324,7 @@ class SeededRun:
             for (name, _, operator), rows in core.operator_rows.items()
             if name == unit and operator in self._costs.keeps_rows
         )
-        rows = kept + core.produced(unit)
+        rows = kept + sum(core.produced(unit).values())
         new = rows - self._captured.get((unit, incarnation), 0)
         self._captured[unit, incarnation] = rows
         plan = self._network.unit(unit)
