@@ -31,6 +31,7 @@ _ALL = (
     "paged_state",
     "state_latency",
     "dataflow",
+    "cec",
     "recovery_pictures",
     "spark_batches",
 )

@@ -144,6 +144,8 @@ class WindowedState:
             self._number = loaded.detail.place.commit
             self._begin_from(loaded)
         self._seen = loaded.seen if loaded is not None else None
+        #: Control tuples that were read to begin with.
+        self.tuples_read = loaded.tuples if loaded is not None else 0
         self._next_tuple = 1
         #: Commits from the oldest footprint on.
         self._moments = deque([_Moment(start, 1, _rows_of(start.inputs), clock(), contents.marks())])
