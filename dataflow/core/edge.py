@@ -72,6 +72,11 @@ class EdgeCore:
     def has_room(self, source: str) -> bool:
         return self._sources[source].has_room
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the rows of all sources that somebody may still ask for."""
+        return sum(source.held_bytes for source in self._sources.values())
+
     def offer(self, now_s: float, source: str, rows: pa.RecordBatch) -> list[Effect]:
         """Take rows of a source. Offer more only while it has room."""
         self._sources[source].offer(rows)

@@ -77,6 +77,8 @@ class Outcome:
     recoveries: int = 0
     #: The most bytes that any output held.
     held_bytes_max: int = 0
+    #: The most bytes that the sources held.
+    source_bytes_max: int = 0
     #: The most bytes that waited at any input.
     queued_bytes_max: int = 0
     #: Of `KillRunning`: the node that died.
@@ -434,6 +436,7 @@ class SeededRun:
 
     def _check(self) -> None:
         """See that every checkpoint that the controller has recorded is there, and note what is running."""
+        self.outcome.source_bytes_max = max(self.outcome.source_bytes_max, self._edge.held_bytes)
         for name, host in self._nodes.items():
             self.outcome.held_bytes_max = max(self.outcome.held_bytes_max, host.core.held_bytes)
             self.outcome.queued_bytes_max = max(self.outcome.queued_bytes_max, host.core.queued_bytes)
