@@ -235,11 +235,9 @@ def _matches_in_pages(words: Any, table: Any, pages: Any, per_page: int, keys: A
     """Do the same with records that lie behind the headers of pages."""
     found = 0
     for page in pages:
-        frame = words[table[page]]
-        for number in range(keys.shape[0]):
-            key = keys[number]
-            for row in range(per_page):
-                found += frame[HEADER_WORDS + 4 * row] == key
+        found += _matches(
+            words[table[page], HEADER_WORDS : HEADER_WORDS + 4 * per_page].reshape(per_page, 4), keys
+        )
     return found
 
 
