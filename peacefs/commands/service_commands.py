@@ -261,8 +261,8 @@ def run_coordinator(
 def hand_over(coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Have a standby lead in this one's place.
 
-    The coordinator that led ends, to be started again. For an upgrade: the standbys first, then hand over, then the
-    one that led.
+    The coordinator that led ends, to be started again. For an upgrade: the standbys first, then hand over, then
+    the one that led.
     """
     import msgspec
 
