@@ -18,6 +18,7 @@ _ALL = (
     "clients",
     "authentication",
     "restart",
+    "failover",
     "repair",
     "dead_writers",
     "planning",
