@@ -1,7 +1,7 @@
 """A coordinator with many files is killed with -9 and started again: when does it answer, when is it ready?
 
 Its files are of one chunk on three datanodes. The datanodes exist only as connections: the real link of a datanode
-(`CoordinatorLink`), in this process, reporting chunks that it does not have. They share the machine's cores with
+(`CoordinatorLinks`), in this process, reporting chunks that it does not have. They share the machine's cores with
 the coordinator, and come back 0.5 to 5 s after they were cut off, as real ones do. Meanwhile one client asks for
 the status of a file, again and again: its longest wait is what a hold of the event loop costs.
 
@@ -25,8 +25,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from peacefs.datanode.control.coordinator_session import CoordinatorLink, Respond
-from peacefs.datanode.store.replica_changes import Changes
+from peacefs.datanode.control.coordinator_links import CoordinatorLinks
+from peacefs.datanode.control.coordinator_session import Respond
+from peacefs.datanode.store.replica_changes import SharedChanges
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.messages import (
@@ -128,7 +129,9 @@ class _Datanode:
         self._node = node
         self._replicas = replicas
         me = Identity(coordinator.cluster, "datanode", node, Signer(secret))
-        self.link = CoordinatorLink(("127.0.0.1", coordinator.node_port), me, _credential(node), self, Changes())
+        self.link = CoordinatorLinks(
+            [("127.0.0.1", coordinator.node_port)], me, _credential(node), self, SharedChanges(), 0
+        )
 
     def registration(self) -> Register:
         return Register(self._node, "127.0.0.1", 1, "127.0.0.1", 1, "/rack", _USAGE)

@@ -28,9 +28,10 @@ from .background.epoch_floor import EpochService
 from .background.tasks import CoordinatorTasks
 from .cluster.replica_history import ReplicaHistory
 from .core import CoordinatorCore
-from .metadata.epochs import begin_epoch
+from .failover.leadership import Leadership
+from .metadata.epochs import Begun, draw_epoch, epochs_of
 from .metadata.group_commit import Commit
-from .metadata.store import Metadata, MetadataFault, Reader
+from .metadata.store import Metadata, MetadataFault, Reader, Touched
 from .namespace.permissions import Callers
 from .operations.context import OperationContext
 from .operations.files import Files
@@ -38,6 +39,7 @@ from .operations.waiters import Wait, wait_on_loop
 from .rpc.audited_calls import AuditedRpc
 from .rpc.datanode_links import DatanodeLinks
 from .rpc.datanode_service import DatanodeService
+from .rpc.store_copies import MakeCopy
 from .scheduling.policies import POLICY_DEFAULT
 from .supervision.service import SupervisionService
 
@@ -76,6 +78,10 @@ class Surroundings:
     history: ReplicaHistory | None = None
     #: Hears how long the set of each grant had waited, in seconds.
     on_waited: Callable[[float], object] = lambda seconds: None
+    #: Makes copies of the metadata for coordinators that join; without it nobody gets any.
+    make_copy: MakeCopy | None = None
+    #: Says whether this coordinator leads.
+    leadership: Leadership = field(default_factory=Leadership.alone)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +104,7 @@ class Assembly:
     """All parts of a coordinator behind its doors. Run `background` until it ends."""
 
     def __init__(self, around: Surroundings, settings: Settings) -> None:
-        """Begins an epoch, and recalls what was decided in those before.
+        """Stand by; with nobody else who could lead, begin an epoch.
 
         Raises MetadataFull, MetadataFault; BadRequest for a policy that there is not, Unsupported for one that is
         not installed.
@@ -106,7 +112,7 @@ class Assembly:
         now_s = around.monotonic()
         self.core = CoordinatorCore(
             now_s,
-            begin_epoch(around.metadata, now_s, settled_after_s=settings.unreferenced_kept_s),
+            epochs_of(around.metadata, now_s, settled_after_s=settings.unreferenced_kept_s),
             around.rng,
             described=settings.described,
             nonce=around.nonce,
@@ -142,6 +148,8 @@ class Assembly:
             durable_commit=lambda: around.metadata.tx_durable,
             trust=around.trust,
             audited=around.audited,
+            leadership=around.leadership,
+            make_copy=around.make_copy,
         )
         self.background = CoordinatorTasks(
             self.context,
@@ -152,6 +160,33 @@ class Assembly:
             collect_temporary_hours=settings.collect_temporary_hours,
             loading=around.loading,
         )
+        self._around = around
+        self.files.administration.recall()
+        self.files.credentials.recall()
+        if around.leadership.leads:
+            self.lead(draw_epoch(around.metadata))
+        else:
+            around.links.stand_by()
+
+    def lead(self, begun: Begun) -> None:
+        """Lead from now on, in an epoch that was drawn, and recall what was decided in those before."""
+        self.epochs.begin(begun, self.context.monotonic())
+        if self._around.leadership.me is not None:
+            self.core.cluster.await_epoch(begun.epoch)
         self.supervising.recall()
         self.files.administration.recall()
         self.files.credentials.recall()
+        self._around.links.lead(self.epochs.epoch)
+        self.datanodes.lead()
+
+    def changed_elsewhere(self, touched: Touched) -> None:
+        """While standing by: the leader has changed the metadata."""
+        now_s, reader = self.context.monotonic(), self._around.reader
+        for chunk in touched.chunks:
+            self.core.changed_elsewhere(now_s, chunk, reader.chunk(chunk))
+        if "credential" in touched.tables:
+            self.files.credentials.recall()
+
+    def stand_by(self) -> None:
+        """Time passes while another one leads."""
+        self.context.perform(self.core.stand_by(self.context.monotonic()))

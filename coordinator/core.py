@@ -171,6 +171,22 @@ class CoordinatorCore:
         """Other chunks hold the bytes of these now; readers may go on by the layout that they have."""
         return self.freed(now_s, excess) if (excess := self._replaced.add(now_s, records)) else []
 
+    def changed_elsewhere(self, now_s: float, chunk: ChunkId, record: ChunkRecord | None) -> None:
+        """While standing by: the leader has added, changed or, without a record, freed a chunk."""
+        known = self.cluster.chunks.get(chunk)
+        if record is None:
+            if known is not None:
+                # What the leader orders is not ordered here.
+                self.cluster.freed(now_s, [ChunkRecord(chunk, known.version, known.length, known.replication, ())])
+        elif known is None:
+            self.cluster.published([record])
+        else:
+            self.cluster.load([record])
+
+    def stand_by(self, now_s: float) -> list[Command]:
+        """Time passes while another coordinator leads."""
+        return [*self.cluster.stand_by(now_s)]
+
     # -- datanodes -----------------------------------------------------------------------------------
 
     def register(self, now_s: float, registration: Register) -> None:

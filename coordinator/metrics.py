@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from peacefs.protocol.service.metrics import CountElsewhere, registry
+from peacefs.protocol.values.cluster_status import FailoverStatus
 from peacefs.protocol.values.supervised_queries import QueryPhase
 
 from .api.admission import Admission
@@ -139,6 +140,25 @@ def watch_state(
         "peacefs_metadata_room_bytes",
         "Room left on the metadata's file system; without any nothing can be changed",
         metadata_room,
+    )
+
+
+def watch_failover(status: Callable[[], FailoverStatus | None]) -> None:
+    """The same for a coordinator with standbys; one by itself leads, and lacks nothing. Once a process."""
+
+    def of(value: Callable[[FailoverStatus], float], alone: float) -> float:
+        return alone if (now := status()) is None else value(now)
+
+    _gauge("peacefs_leads", "1 when this coordinator leads", lambda: of(lambda now: now.leads, 1))
+    _gauge(
+        "peacefs_journal_lag_entries",
+        "Commits of the leader that this coordinator has still to apply",
+        lambda: of(lambda now: now.lag, 0),
+    )
+    _gauge(
+        "peacefs_journal_bytes",
+        "Size of the journal that coordinators share, as its leader knows it",
+        lambda: of(lambda now: now.journal_bytes, 0),
     )
 
 

@@ -17,6 +17,7 @@ from peacefs.protocol.secret import is_loopback
 from peacefs.protocol.service.tls import TlsFiles
 from peacefs.protocol.values.authentication import AuthenticationMode
 
+from .journal.address import JournalOptions
 from .scheduling.policies import POLICY_DEFAULT
 
 
@@ -65,6 +66,8 @@ class CoordinatorOptions:
     unreferenced_kept_s: float = unreferenced_chunk_kept_s
     #: The way in which callers authenticate; None: by trusted names on loopback, by tokens elsewhere.
     authentication: AuthenticationMode | None = None
+    #: The journal that coordinators share of which one leads; None for a coordinator by itself.
+    journal: JournalOptions | None = None
 
     @property
     def asks_for_tokens(self) -> bool:

@@ -45,6 +45,7 @@ from peacefs.protocol.service.loop_watchdog import LoopWatchdog
 from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event, when_told_to_reload
 from peacefs.protocol.service.tls import TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
+from peacefs.protocol.values.cluster_status import FailoverStatus
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
 
@@ -59,6 +60,7 @@ from .api.rest.balancer import add_balancer_routes, add_disk_balance_route
 from .api.rest.checkpoints import add_checkpoint_look_routes, add_checkpoint_routes
 from .api.rest.common import superusers_only
 from .api.rest.credentials import add_credential_routes
+from .api.rest.failover import add_failover_routes
 from .api.rest.metadata import add_metadata_routes
 from .api.rest.network import add_reload_route
 from .api.rest.oauth import add_token_endpoint
@@ -70,14 +72,21 @@ from .authentication.proxy_users import ProxyRule, ProxyUsers
 from .authentication.proxy_users_file import read_proxy_users, reload_proxy_users
 from .authentication.service import WhoIsWho, who_is_who
 from .background.runner import TaskRunner, nothing_is_garbage
+from .failover.door import HttpDoor
+from .failover.leadership import Leadership
+from .failover.process import FailoverProcess
+from .journal.port import Member
 from .metadata.engines import ENGINE
+from .metadata.epochs import Begun
 from .metadata.group_commit import GroupCommit
-from .metadata.store import Metadata, MetadataFault, MetadataFull, Transaction
+from .metadata.store import Metadata, MetadataFault, MetadataFull, Touched, Transaction
+from .metadata.token_records import TOKEN_TABLES
 from .metrics import (
     commit_seconds,
     grant_waited_seconds,
     watch,
     watch_audit,
+    watch_failover,
     watch_schedule,
     watch_state,
     watch_supervision,
@@ -114,16 +123,34 @@ def run(options: CoordinatorOptions) -> None:
     described = _described_network(options.topology)
     rules = read_proxy_users(options.proxy_users)
     _make_directory(options.directory)
-    metadata = ENGINE.open(options.directory, owner=getpass.getuser())
+    failover = _failover_of(options)
+    metadata: Metadata | None = None
+    kept = options.directory / SECRET_NAME
+    if failover is None:
+        metadata = ENGINE.open(options.directory, owner=getpass.getuser())
     try:
-        kept = options.directory / SECRET_NAME
         signer = Signer(*(read_secrets(secret_file) if secret_file else read_or_make_secrets(kept)))
+        if metadata is None:
+            assert failover is not None
+            metadata = failover.join(ENGINE, options.directory, getpass.getuser(), signer, tls)
         reload = partial(read_again, signer, secret_file or kept)
-        uvloop.run(_serve(options, metadata, signer, described, rules, tls, reload))
+        uvloop.run(_serve(options, metadata, signer, described, rules, tls, reload, failover))
     except (MetadataFull, MetadataFault) as fault:
         raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
     finally:
-        metadata.close()
+        if metadata is not None:
+            metadata.close()
+        if failover is not None:
+            failover.close()
+
+
+def _failover_of(options: CoordinatorOptions) -> FailoverProcess | None:
+    """Raises StartupError."""
+    if options.journal is None:
+        return None
+    host = options.advertise or options.host
+    me = Member(f"{host}:{options.port}", f"{host}:{options.node_port}")
+    return FailoverProcess(options.journal, me, no_tls=options.no_tls)
 
 
 async def _serve(
@@ -134,9 +161,10 @@ async def _serve(
     rules: Mapping[str, ProxyRule],
     tls: TlsIdentity | None,
     reload: Callable[[], None],
+    failover: FailoverProcess | None,
 ) -> None:
     """On the event loop, to which all parts belong from their beginning."""
-    await Coordinator(options, metadata, signer, described, rules, tls).serve(reload)
+    await Coordinator(options, metadata, signer, described, rules, tls, failover).serve(reload)
 
 
 def _described_network(file: Path | None) -> Topology | None:
@@ -165,8 +193,11 @@ class Coordinator:
         described: Topology | None,
         proxy_rules: Mapping[str, ProxyRule],
         tls: TlsIdentity | None = None,
+        failover: FailoverProcess | None = None,
     ) -> None:
         self._tls = tls
+        self._failover = failover
+        self._leadership = Leadership.alone() if failover is None else failover.leadership
         self._options = options
         self._metadata = metadata
         self._signer = signer
@@ -207,6 +238,8 @@ class Coordinator:
                 token_of=self._mint if self._who is not None else None,
                 address=lambda: self._address,
                 on_waited=grant_waited_seconds().observe,
+                make_copy=None if failover is None else partial(ENGINE.exact_copy, options.directory),
+                leadership=self._leadership,
             ),
             Settings(
                 callers=callers,
@@ -231,8 +264,10 @@ class Coordinator:
             parts.files,
             authenticate=self._authenticator.of_client if self._authenticator is not None else None,
             audited=audited,
+            door=None if failover is None else failover.door.pass_through,
         )
         self._tasks = TaskRunner()
+        self._stop: asyncio.Event
 
     async def serve(self, reload: Callable[[], None]) -> None:
         """Until a signal, or the parent's death; `reload` at each SIGHUP.
@@ -240,12 +275,12 @@ class Coordinator:
         Raises SystemExit when its own work has failed.
         """
         options = self._options
-        stop = stop_event(options.parent_fd)
+        stop = self._stop = stop_event(options.parent_fd)
         when_told_to_reload(reload)
         when_told_to_reload(partial(reload_proxy_users, options.proxy_users, self._proxy_users))
         if self._audit is not None:
             when_told_to_reload(self._audit.reopen)
-        if self._who is not None:
+        if self._who is not None and self._leadership.leads:
             await self._who.tokens.begin()
         local_socket = listen_for_administrators(options.directory)
         sock = listen(options.host, options.port)
@@ -268,6 +303,10 @@ class Coordinator:
             when_told_to_reload(self._tls.reload)
         serving = asyncio.gather(server.serve(sockets=[sock]), local_server.serve(sockets=[local_socket.listener]))
         self._tasks.start(self._background(), on_failure=stop.set)
+        if self._failover is not None:
+            me = Member(self._address, f"{self._advertised}:{node_port}")
+            keeping = self._failover.keep(me, self._metadata, self, self._stop_at_once)
+            self._tasks.start([("following the journal", keeping)], on_failure=stop.set)
         self._announce(http_port, node_port)
         await stop.wait()
         server.should_exit = local_server.should_exit = True
@@ -288,11 +327,36 @@ class Coordinator:
 
     def _background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """The tasks of every coordinator, and those that belong to a process with a loop, files and tokens."""
-        yield from self._parts.background.all()
+        yield from self._parts.background.of_any()
         yield "watching the loop", LoopWatchdog().watch()
         yield "keeping the commit record", self._keep_record()
+        if self._leadership.leads:
+            yield from self._of_leader()
+
+    def _of_leader(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        yield from self._parts.background.of_leader()
         if self._who is not None:
             yield "forgetting tokens", self._who.tokens.keep_tidy()
+
+    # -- what the failover sees -----------------------------------------------------------------------
+
+    def changed(self, touched: Touched) -> None:
+        self._parts.changed_elsewhere(touched)
+        if self._who is not None and not touched.tables.isdisjoint(TOKEN_TABLES):
+            self._who.tokens.book.recall(self._reader.token_records())
+
+    def tick(self) -> None:
+        self._parts.stand_by()
+
+    @property
+    def is_warm(self) -> bool:
+        return self._parts.core.cluster.is_loaded
+
+    def lead(self, begun: Begun) -> None:
+        self._parts.lead(begun)
+        self._tasks.start(self._of_leader(), on_failure=self._stop.set)
+        if self._who is not None:
+            self._tasks.start([("beginning tokens", self._who.tokens.begin())], on_failure=self._stop.set)
 
     async def _keep_record(self) -> None:
         while True:
@@ -311,10 +375,12 @@ class Coordinator:
             gc_floor_held=self._reader.gc_floor_held,
             lacks_commits=self._reader.lacks_commits,
             metadata_room=partial(ENGINE.room_bytes, options.directory),
+            failover=self._failover_status,
         )
         for_superusers = superusers_only(self._parts.files.callers)
         backup = ENGINE.online_backup(options.directory)
         add_metadata_routes(rest, backup, self._parts.epochs, for_superusers)
+        add_failover_routes(rest, None if self._failover is None else self._hand_over, for_superusers)
         add_reload_route(rest, self._reload_topology, self._parts.core.cluster, for_superusers)
         add_balancer_routes(rest, self._parts.core.cluster, for_superusers)
         add_disk_balance_route(rest, self._nodes.ask, for_superusers)
@@ -335,6 +401,8 @@ class Coordinator:
         app: App = BrowserGuard(self._authenticated(rest, for_superusers), names)
         if self._audit is not None:
             app = AuditedRequests(app, self._audit, self._signer)
+        if self._failover is not None:
+            app = HttpDoor(app, self._failover.door, self._leadership)
         admission = Admission(app)
         watch_audit(self._audit)
         watch(self._parts.core.cluster, self._commits, admission, self._parts.files.temporary_files)
@@ -346,9 +414,17 @@ class Coordinator:
             self._reader.lacks_commits,
             lambda: self._parts.context.held,
         )
+        watch_failover(self._failover_status)
         watch_schedule(self._parts.files.schedule, self._parts.files.recovery)
         watch_supervision(self._parts.core.supervision)
         return admission
+
+    def _failover_status(self) -> FailoverStatus | None:
+        return None if self._failover is None else self._failover.status()
+
+    async def _hand_over(self) -> str | None:
+        assert self._failover is not None
+        return await self._failover.hand_over(self._stop.set)
 
     def _own_address(self, http_port: int) -> str:
         """Return the address for processes on this machine; over TLS by the name that the certificate is for."""
@@ -413,6 +489,8 @@ class Coordinator:
         )
 
     async def _commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
+        if not self._leadership.leads:
+            self._leadership.refuse_standby()
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         submitted = self._commits.submit(change, in_any_case=in_any_case)
         submitted.add_done_callback(partial(_hand_on, answered))

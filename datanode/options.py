@@ -41,5 +41,7 @@ class DatanodeOptions:
     copy_bytes_per_second: float = copy_bytes_per_second
     #: The directories of chunks, a disk each; none for `directory` itself.
     data_directories: tuple[Path, ...] = ()
+    #: The other coordinators of the cluster, one of which leads.
+    more_coordinators: tuple[Address, ...] = ()
     ready_fd: int | None = None
     parent_fd: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import random
@@ -73,7 +74,8 @@ from peacefs.protocol.tokens import Signer
 from .background import DatanodeTasks
 from .cluster_clock import ClusterClock
 from .control.commands import Orders
-from .control.coordinator_session import CoordinatorLink, Respond
+from .control.coordinator_links import CoordinatorLinks
+from .control.coordinator_session import Respond
 from .control.prover import Prover
 from .control.replicator import Replicator
 from .disks.data_directories import Claimed, claim_directories, cluster_of, rooms_of
@@ -98,7 +100,7 @@ from .rate_limiter import CopyBudget
 from .store.chunk_store import ChunkStore
 from .store.interface import ChunkIntake
 from .store.layout import describe
-from .store.replica_changes import Changes
+from .store.replica_changes import SharedChanges
 
 log = logging.getLogger("peacefs.datanode")
 
@@ -119,7 +121,8 @@ def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
     secret_file = find_secret_file(options.secret_file)
     require_secret_for(options.host, secret_file)
     addresses = [options.host, options.advertise or options.host]
-    require_tls_for([*addresses, options.coordinator[0]], options.tls, no_tls=options.no_tls)
+    coordinators = [host for host, _port in (options.coordinator, *options.more_coordinators)]
+    require_tls_for([*addresses, *coordinators], options.tls, no_tls=options.no_tls)
     tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
     if secret_file is None:
         raise StartupError(
@@ -149,10 +152,11 @@ async def _learn_cluster(
 ) -> str | None:
     """The cluster that the coordinator belongs to, however long it takes to come up; None when told to stop."""
     me = Identity("", "datanode", "a new datanode", signer)
+    coordinators = itertools.cycle((options.coordinator, *options.more_coordinators))
     while not stop.is_set():
         try:
             connection, peer = await asyncio.to_thread(
-                open_connection, options.coordinator, "the coordinator", me, tls, role=COORDINATOR
+                open_connection, next(coordinators), "the coordinator", me, tls, role=COORDINATOR
             )
             connection.close()
             return peer.cluster
@@ -218,12 +222,18 @@ class Datanode:
         self._served_here = ServedHere()
         # Only to addresses that the coordinator has named: a local socket has a name that its owner has given it.
         self._pool = ConnectionPool(self._me, served_here=self._served_here, local_sockets=False, tls=tls)
-        self._changes = Changes()
+        self._changes = SharedChanges()
         self._samples = LatencySamples()
         self._streams = StreamsUnderWay(self._node)
         self._grants = GrantClient(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
-        self._link = CoordinatorLink(
-            options.coordinator, self._me, directory.credential(), self, self._changes, tls
+        self._link = CoordinatorLinks(
+            (options.coordinator, *options.more_coordinators),
+            self._me,
+            directory.credential(),
+            self,
+            self._changes,
+            directory.epoch_seen,
+            tls,
         )
         self._clock = ClusterClock()
         self._verifier = Verifier(directory.cluster)

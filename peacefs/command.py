@@ -45,8 +45,9 @@ def demo(
     raise typer.Exit(run_demo(DemoOptions(input=log, directory=directory, keep=keep, json=as_json)))
 
 
-for _command in (coordinator, datanode, agent, supervise, demo, simulate, plan):
+for _command in (datanode, agent, supervise, demo, simulate, plan):
     application.command()(_command)
+application.add_typer(coordinator, name="coordinator")
 application.add_typer(certificates, name="certificates")
 application.add_typer(metadata, name="metadata")
 application.add_typer(checkpoint, name="checkpoint")

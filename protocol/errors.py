@@ -35,6 +35,7 @@
     ├── ServiceUnready               403  org.apache.hadoop.ipc.RetriableException     (try again)
     │   ├── SafeMode                 403  org.apache.hadoop.hdfs.server.namenode.SafeModeException
     │   ├── Overloaded               403  org.apache.hadoop.ipc.RetriableException
+    │   ├── Standby                  403  org.apache.hadoop.ipc.StandbyException
     │   └── GrantLapsed              403  org.apache.hadoop.ipc.RetriableException
     ├── NoDatanodes                  403  java.io.IOException                          (try again)
     ├── ChunkUnavailable             403  org.apache.hadoop.hdfs.BlockMissingException (try again)
@@ -283,6 +284,12 @@ class ServiceUnready(PeacefsError):
     http_status = 403
     hadoop_class = "org.apache.hadoop.ipc.RetriableException"
     retriable = True
+
+
+class Standby(ServiceUnready):
+    """This coordinator stands by while another one leads: ask that one."""
+
+    hadoop_class = "org.apache.hadoop.ipc.StandbyException"
 
 
 class SafeMode(ServiceUnready):

@@ -533,11 +533,16 @@ leader_lease_s: Final = 2.0
 leader_renew_interval_s: Final = 0.5
 # A leader that was not confirmed for so long answers nobody, until it is.
 leader_silence_max_s: Final = 1.5
+# Before clients are sent to it, a standby looks whether the leader takes connections, at most this often.
+leader_probe_s: Final = 0.2
+leader_probe_timeout_s: Final = 0.5
 # A standby asks this often for entries, and for who leads.
 standby_poll_interval_s: Final = 0.1
 # It asks for an answer to an append again after this pause, and ends when there was none for so long.
 journal_repeat_pause_s: Final = 0.05
 journal_unsure_max_s: Final = 30.0
+# Without a leader a datanode looks this often whether there is one.
+leaderless_retry_s: Final = 0.05
 # Coordinators state how far they have come this often; those that do not are forgotten.
 standing_interval_s: Final = 1.0
 standing_lives_s: Final = 10.0
@@ -885,6 +890,18 @@ dataflow_checkpoint_poll_s: Final = 0.01
 dataflow_checkpoints_kept: Final = 2
 # Checkpoints of one start of a unit.
 dataflow_checkpoints_per_start_max: Final = 1_000_000
+# CEC: rows that may have to be replayed; windows checked at a time; lists of footprints that are kept before
+# those are looked for that count no more; and the segments of a unit's log, which are read and trimmed whole.
+cec_replay_rows: Final = 1_000_000
+cec_windows_per_check: Final = 2048
+cec_entries_tidied_min: Final = 256
+cec_segment_bytes: Final = 8 * MIB
+# A unit's log is committed so often.
+cec_commit_s: Final = 0.05
+# CEC's choice by cost and benefit: the cost of a tuple to load, of a row to replay, of a window to check.
+cec_load_tuple_s: Final = 0.5e-6
+cec_replay_row_s: Final = 0.5e-6
+cec_check_window_s: Final = 1e-6
 # For the demo's nodes, whose machine starts JVMs meanwhile.
 dataflow_demo_node_timeout_s: Final = 3.0
 # Starts of a unit under one controller.

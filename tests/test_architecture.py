@@ -76,7 +76,8 @@ def test_a_module_says_what_it_is_for(source: Path) -> None:
 def test_pure_cores_have_no_clock_and_no_chance_of_their_own() -> None:
     folders = ["coordinator/cluster", "coordinator/scheduling", "peace"]
     folders += [
-        f"dataflow/{folder}" for folder in ("core", "model", "operators", "query", "techniques", "unit_state")
+        f"dataflow/{folder}"
+        for folder in ("core", "model", "operators", "query", "techniques", "unit_state", "window_checkpoints")
     ]
     cores = [path for folder in folders for path in (_ROOT / folder).rglob("*.py")]
     cores += [_ROOT / "coordinator/metadata/epochs.py", _ROOT / "coordinator/supervision/core.py"]

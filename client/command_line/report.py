@@ -40,6 +40,18 @@ def report(coordinator: str, *, as_json: bool) -> None:
         print_line(line)
 
 
+def _failover_lines(failover: dict[str, Any] | None) -> Iterator[str]:
+    """Format who leads, where coordinators share a journal."""
+    if failover is None:
+        return
+    leader, entries = failover["leader"] or "none at this moment", failover["journal_entries"]
+    yield f"Leader: {leader}; the journal has {human_size(failover['journal_bytes'])}B, up to entry {entries}"
+    for each in failover["coordinators"]:
+        if not each["leads"]:
+            state = "ready to lead" if each["is_warm"] else "not ready to lead yet"
+            yield f"Standby {each['address']}: {each['lag']} entries behind, {state}"
+
+
 def report_lines(status: dict[str, Any]) -> Iterator[str]:
     """Format it for people."""
     datanodes, chunks = status["datanodes"], status["chunks"]
@@ -51,6 +63,7 @@ def report_lines(status: dict[str, Any]) -> Iterator[str]:
     )
     readiness = "ready" if status["ready"] else "waiting for its datanodes"
     yield f"Cluster {status['cluster']} at {status['address']}, epoch {status['epoch']}: {readiness}"
+    yield from _failover_lines(status.get("failover"))
     yield f"Capacity: {_size(capacity)}"
     yield f"Used: {_size(used)} {_percent(used, capacity)}"
     yield f"Available: {_size(available)}"

@@ -37,6 +37,12 @@ class CredentialBook:
         self.revoked: dict[str, RevokedToken] = {}
         self.clients: dict[str, OAuthClient] = {}
         self.delegations: dict[int, DelegationRecord] = {}
+        self.recall(recorded)
+
+    def recall(self, recorded: TokenRecords) -> None:
+        """At a start, and when another coordinator has changed them."""
+        for known in (self.keys, self.issued, self.revoked, self.clients, self.delegations):
+            known.clear()
         everything: list[TokenRecord] = [*recorded.keys, *recorded.issued, *recorded.revoked, *recorded.clients]
         for each in (*everything, *recorded.delegations):
             self._take_in(each)

@@ -8,7 +8,7 @@ from typing import NoReturn, TypeVar
 
 from peacefs.coordinator.cluster.unreferenced_chunks import UnreferencedCounts
 from peacefs.coordinator.core import CoordinatorCore
-from peacefs.coordinator.metadata.epochs import accept
+from peacefs.coordinator.metadata.epochs import Begun, accept
 from peacefs.coordinator.metadata.group_commit import Commit, no_room
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull, Reader, Transaction
 from peacefs.protocol.errors import ServiceUnready
@@ -43,7 +43,12 @@ class EpochService:
         self._commit = commit
         self._on_fault = on_fault
         #: True while commits are missing and nobody has accepted their loss: nothing may be changed then.
-        self.lacks_commits = reader.lacks_commits()
+        self.lacks_commits = False
+
+    def begin(self, begun: Begun, now_s: float) -> None:
+        """Lead from now on, in an epoch that was drawn."""
+        self._epochs.begin(begun.epoch, now_s, found_tx=begun.found_tx, floor=begun.floor)
+        self.lacks_commits = self._reader.lacks_commits()
         if self.lacks_commits:
             log.error("commits of this metadata are missing. %s", _ADVICE)
 

@@ -71,7 +71,15 @@ class CoordinatorTasks:
 
     def all(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Each task with its name, to be run until the coordinator ends."""
+        yield from self.of_any()
+        yield from self.of_leader()
+
+    def of_any(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """The tasks of every coordinator, whether it leads or stands by."""
         yield "loading chunks", self._load_chunks()
+
+    def of_leader(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """The tasks that begin when it leads."""
         yield "ticking", self._keep_ticking()
         yield "preparing the trash", self._prepare_trash()
         for periodic in self._periodic():

@@ -17,6 +17,7 @@ from peacefs.protocol.limits import (
     garbage_chunks_per_tick,
     lost_replicas_per_turn,
     proof_nonce_bytes,
+    standby_freed_kept_s,
 )
 from peacefs.protocol.messages import (
     Heartbeat,
@@ -106,6 +107,9 @@ class Cluster:
         self.transient = TransientChunks()
         self.replicas = ReplicaLookup(self.chunks, self.transient, self.repair)
         self._ticked_s = now_s
+        #: The highest epoch that each datanode has heard, and the one that all have to before surplus replicas go.
+        self._epochs_heard: dict[NodeId, int] = {}
+        self._epoch_awaited = 0
         self._has_room = has_room
         #: The pipelines of grants in flight.
         self.granted_pipelines = granted_pipelines
@@ -197,6 +201,8 @@ class Cluster:
         """A sign of life, with what changed since the last."""
         if not self.members.heard(now_s, node_id, beat.usage):
             return [Order(node_id, ReportAgain())]
+        # It remembers the highest across its restarts.
+        self._epochs_heard[node_id] = max(beat.epoch, self._epochs_heard.get(node_id, 0))
         self.slow_peers.tell(node_id, beat.samples)
         self.members.tell_disks(node_id, beat.disks)
         orders = self._take_in(now_s, node_id, beat.added, self._note)
@@ -379,13 +385,47 @@ class Cluster:
             ticked.questions = self.possession.take_questions(now_s)
         return ticked
 
+    def await_epoch(self, epoch: int) -> None:
+        """Drop no surplus replica before every datanode that is not dead has heard this epoch.
+
+        Until then the leader before may still be obeyed, which may be dropping the others.
+        """
+        self._epoch_awaited = epoch
+
+    @property
+    def awaits_epoch(self) -> bool:
+        """Return whether a datanode may still obey the leader before."""
+        if self._epoch_awaited and all(
+            self._epochs_heard.get(node.id, 0) >= self._epoch_awaited
+            for node in self.members.all()
+            if node.state is not State.DEAD
+        ):
+            self._epoch_awaited = 0
+        return self._epoch_awaited > 0
+
+    def stand_by(self, now_s: float) -> list[Transition]:
+        """The tick of a coordinator that does not lead: who is there, and nothing that orders anything.
+
+        What was freed is kept for longer than the leader takes to have it deleted.
+        """
+        transitions = self.members.tick(now_s)
+        self._ticked_s = now_s
+        for transition in transitions:
+            if transition.after is State.DEAD:
+                self.replicas_lost_total += self._lose(now_s, transition.node)
+        self.chunks.remove_lost(lost_replicas_per_turn)
+        self._drop_unconfirmed(now_s)
+        self.transient.take_due(now_s - standby_freed_kept_s)
+        self.ready(now_s)
+        return transitions
+
     def _clean_up(self, now_s: float, garbage: Garbage) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
         for node, replica in list(self.chunks.unreferenced.below(garbage, garbage_chunks_per_tick)):
             doomed.setdefault(node, []).append(replica)
             self.chunks.remove_replica(node, replica.chunk)
             self._note(now_s, ReplicaEvent.GARBAGE, replica.chunk, node)
-        for drop in list(self._proven_drops(now_s)):
+        for drop in [] if self.awaits_epoch else list(self._proven_drops(now_s)):
             self.repair.drop_ordered(now_s, drop.chunk, drop.node)
             doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
             self.chunks.remove_replica(drop.node, drop.chunk, ReplicaEvent.EXCESS)

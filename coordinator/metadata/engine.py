@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from peacefs.coordinator.journal.writer import JournalWriter
 
@@ -75,6 +75,28 @@ class Engine(ABC):
         Raises StartupError, and has changed nothing, when another coordinator has it open, or when it is foreign,
         damaged, of a newer peacefs, or lacks commits that were acknowledged.
         """
+
+    @abstractmethod
+    def exists(self, directory: Path) -> bool:
+        """Return whether there is a store in a directory."""
+
+    @abstractmethod
+    def exact_copy(self, directory: Path) -> BinaryIO:
+        """Return a file that has no name, with the store of a directory as it is, for a coordinator that joins.
+
+        Raises PeacefsError.
+        """
+
+    @abstractmethod
+    def staged_store(self, directory: Path) -> AbstractContextManager[Path]:
+        """Yield a path to write an exact copy to; it is checked, and becomes the store of a directory afterwards.
+
+        A store that was there is set aside. Raises StartupError, PeacefsError.
+        """
+
+    @abstractmethod
+    def leave_journal(self, directory: Path) -> bool:
+        """Have the store of a directory follow no journal any more; return whether it did. Raises StartupError."""
 
     @abstractmethod
     def in_memory(self, *, cluster_id: str = "in-memory", owner: str = "peacefs") -> Metadata:

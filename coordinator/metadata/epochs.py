@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
@@ -60,6 +61,15 @@ class Epochs:
         self._accepted: set[NodeId] = set()
         self._is_needed = is_needed
         self.garbage = Garbage(floor, is_needed)
+
+    def begin(self, epoch: int, now_s: float, *, found_tx: int, floor: ChunkId) -> None:
+        """Lead from now on, in an epoch that is committed; `found_tx` is the last commit of those before us."""
+        self.numbering.epoch = epoch
+        self.numbering.drawn = 0
+        self._found_tx = found_tx
+        self._advanced_s = now_s
+        self._accepted.clear()
+        self.garbage = Garbage(floor, self._is_needed, self.garbage.round + 1)
 
     def shown(self, node: NodeId, epoch_seen: int, commit_seen: int = 0) -> HoldFloor | None:
         """A datanode shows what it has seen. None when that is nothing new, and it may be told our epoch."""
@@ -107,23 +117,41 @@ class Epochs:
         self.garbage = Garbage(floor, self._is_needed, self.garbage.round + 1)
 
 
-def begin_epoch(metadata: Metadata, now_s: float, *, settled_after_s: float = unreferenced_chunk_kept_s) -> Epochs:
-    """Draw the number of another epoch, durably. Raises MetadataFull, MetadataFault."""
-    found_tx = metadata.tx_durable
-    numbering = Numbering(metadata.begin_epoch())
+def epochs_of(metadata: Metadata, now_s: float, *, settled_after_s: float = unreferenced_chunk_kept_s) -> Epochs:
+    """Return the epochs of a coordinator that leads in none yet."""
     reader = metadata.reader()
 
     def is_needed(chunk: ChunkId) -> bool:
         return reader.is_kept(chunk) or reader.chunk(chunk) is not None
 
-    return Epochs(
-        numbering,
-        now_s,
-        found_tx=found_tx,
-        floor=reader.floor(),
-        is_needed=is_needed,
-        settled_after_s=settled_after_s,
-    )
+    return Epochs(Numbering(0), now_s, is_needed=is_needed, settled_after_s=settled_after_s)
+
+
+class Begun(NamedTuple):
+    """An epoch that was drawn, durably, and what the metadata was before."""
+
+    epoch: int
+    found_tx: int
+    floor: ChunkId
+
+
+def draw_epoch(metadata: Metadata, above: int = 0) -> Begun:
+    """Draw the number of another epoch, durably. Raises MetadataFull, MetadataFault."""
+    found_tx = metadata.tx_durable
+    epoch = metadata.begin_epoch(above)
+    reader = metadata.reader()
+    return Begun(epoch, found_tx, reader.floor())
+
+
+def begin_epoch(metadata: Metadata, now_s: float, *, settled_after_s: float = unreferenced_chunk_kept_s) -> Epochs:
+    """Draw an epoch, durably, and return the epochs of the coordinator that leads in it.
+
+    Raises MetadataFull, MetadataFault.
+    """
+    epochs = epochs_of(metadata, now_s, settled_after_s=settled_after_s)
+    begun = draw_epoch(metadata)
+    epochs.begin(begun.epoch, now_s, found_tx=begun.found_tx, floor=begun.floor)
+    return epochs
 
 
 def accept(epochs: Epochs, metadata: Metadata, node: NodeId, epoch_seen: int, commit_seen: int = 0) -> bool:

@@ -148,6 +148,10 @@ class Metadata(ABC):
     has_room: bool = True
     #: The number of the last commit that is durable.
     tx_durable: int
+    #: The last epoch that was begun, here or by the leader whose journal is followed.
+    epoch: int
+    #: The last entry of the journal that a power cut cannot take from this store.
+    entry_synced: int = 0
 
     @abstractmethod
     def begin_epoch(self, above: int = 0) -> int:

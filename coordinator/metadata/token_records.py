@@ -6,6 +6,10 @@ No private key and no token is among them: a backup of the metadata lets nobody 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+#: The names of what is recorded, as `Touched.tables` has them.
+TOKEN_TABLES: Final = frozenset({"token_key", "issued_token", "revoked_token", "oauth_client", "delegation_token"})
 
 
 @dataclass(frozen=True, slots=True)

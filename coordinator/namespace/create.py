@@ -19,7 +19,7 @@ from .paths import NamespacePath, check_creatable, check_name_length, parse_path
 from .quotas import charge, check_room, usage_of_file
 from .reclaim import discard
 from .resolution import ResolvedPath, check_not_full, existing_inode, find_place, follow
-from .retry_cache import RequestKey, reserve_reply
+from .retry_cache import RequestKey, cached_reply, reserve_reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,15 @@ def complete_file(tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk]
     tx.touch(parent.inode, now_ms)
     added = _add_chunks(tx, inode, file, chunks)
     return Publication(length, added, discard(tx, replaced) if replaced else [])
+
+
+def is_another_body(reader: Reader, file: NewFile, chunks: Sequence[WrittenChunk]) -> bool:
+    """Return whether the file was published under its request id with other data than these chunks hold."""
+    try:
+        cached_reply(reader, _request_key(file, parse_path(file.path), chunks))
+    except BadRequest:
+        return True
+    return False
 
 
 def check_not_garbage(reader: Reader, path: object, chunks: Sequence[WrittenChunk]) -> None:

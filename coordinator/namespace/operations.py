@@ -46,6 +46,7 @@ from .create import (
     check_create,
     check_replication,
     complete_file,
+    is_another_body,
     keep_chunks,
 )
 from .directories import make_directories, only_mode_bits
@@ -83,6 +84,7 @@ __all__ = [
     "count_tree",
     "delete",
     "existing_file",
+    "is_another_body",
     "is_repeated_concat",
     "keep_chunks",
     "layout",

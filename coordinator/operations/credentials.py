@@ -24,7 +24,8 @@ class Credentials:
         self._enrolled = context.reader.enrolments()
 
     def recall(self) -> None:
-        """At a start: what was revoked before stays so."""
+        """At a start, and when another coordinator has changed it: what was revoked before stays so."""
+        self._enrolled = self._ctx.reader.enrolments()
         for node, enrolment in self._enrolled.items():
             if enrolment.revoked_ms is not None:
                 self._ctx.cluster.revoke(node)

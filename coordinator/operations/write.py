@@ -22,6 +22,7 @@ from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,
     ChunkUnavailable,
+    FileAlreadyExists,
     NoDatanodes,
     PeacefsError,
     ServiceUnready,
@@ -174,8 +175,7 @@ class WriteOperations:
             if isinstance(token, FileLease):
                 publication = await self._append.complete(token, wanted.chunks, wanted.replaced)
             else:
-                file = token.file
-                publication = await self._ctx.commit(lambda tx: self._publish(tx, file, wanted.chunks))
+                publication = await self._publish_body(token, wanted.chunks)
                 self._ctx.under_construction.end(token.request_id)
             self._take_in(token.path, token.replication, wanted.chunks, publication)
         if isinstance(token, FileLease):
@@ -224,7 +224,13 @@ class WriteOperations:
             if isinstance(token, FileLease):
                 renewed, publication = await self._append.flush(token, wanted, link)
             else:
-                renewed, publication = await self._publish_open(token, wanted, link)
+                try:
+                    renewed, publication = await self._publish_open(token, token.file, wanted, link)
+                except BadRequest:
+                    file = self._file_of_resent_body(token, wanted.chunks)
+                    if file is None:
+                        raise
+                    renewed, publication = await self._publish_open(token, file, wanted, link)
             self._take_in(token.path, token.replication, wanted.chunks, publication)
         lease = self._ctx.signer.verify(renewed, FileLease, self._ctx.wall_clock())
         try:
@@ -234,14 +240,43 @@ class WriteOperations:
             return Flushed(renewed, publication.length)
         return Flushed(renewed, publication.length, allocated)
 
+    async def _publish_body(self, token: FileWrite, chunks: Sequence[WrittenChunk]) -> namespace.Publication:
+        try:
+            return await self._ctx.commit(lambda tx: self._publish(tx, token.file, chunks))
+        except BadRequest:
+            file = self._file_of_resent_body(token, chunks)
+            if file is None:
+                raise
+            return await self._ctx.commit(lambda tx: self._publish(tx, file, chunks))
+
+    def _file_of_resent_body(self, token: FileWrite, chunks: Sequence[WrittenChunk]) -> NewFile | None:
+        """Return the file of a body that was sent to the URL of one that has come already, in part or whole.
+
+        It ends as in HDFS a CREATE that a datanode is sent again: as that of another creator, who may replace what
+        is there with `overwrite` alone. None for any other. Raises AlreadyBeingCreated, FileAlreadyExists.
+        """
+        if not token.may_appear:
+            return None
+        file, path = token.file, parse_path(token.path)
+        with self._ctx.reader.view():
+            if not namespace.is_another_body(self._ctx.reader, file, chunks):
+                return None
+            if not file.overwrite:
+                self._check_not_under_construction(path, file.user)
+                if follow(self._ctx.reader, path).is_whole:
+                    raise FileAlreadyExists(f"{path} already exists")
+        # The same for its gateway, which may ask again, and another for the body of any other.
+        which = show(chunks[0].chunk) if chunks else "empty"
+        return replace(file, request_id=f"{file.request_id}-{which}")
+
     async def _publish_open(
-        self, token: FileWrite, wanted: FlushFile, link: NodeId | None
+        self, token: FileWrite, described: NewFile, wanted: FlushFile, link: NodeId | None
     ) -> tuple[str, namespace.Publication]:
         path, drawn = parse_path(token.path), Lease(self._ctx.numbering.next(), wanted.holder)
-        file = replace(token.file, overwrite=False) if wanted.unless_there else token.file
+        file = replace(described, overwrite=False) if wanted.unless_there else described
 
         def change(tx: Transaction) -> tuple[namespace.Publication, InodeId, Lease]:
-            before = tx.answer(token.request_id) is not None
+            before = tx.answer(file.request_id) is not None
             publication = self._publish(tx, file, wanted.chunks)
             return publication, *namespace.lease_published(tx, path, drawn, before=before)
 

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, cast
 
 from peacefs.coordinator.operations.files import Files
@@ -58,8 +58,13 @@ class ClientLinks:
         clock: Callable[[], float] = time.monotonic,
         authenticate: Callable[[str], Caller] | None = None,
         audited: AuditedRpc | None = None,
+        door: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Without `authenticate`, which raises Unauthenticated, names are believed."""
+        """Without `authenticate`, which raises Unauthenticated, names are believed.
+
+        `door` lets a call through when this coordinator may answer, and raises Standby or ServiceUnready.
+        """
+        self.door = door
         self.me = me
         self.authenticate = authenticate
         self.files = files
@@ -256,15 +261,23 @@ class ClientLink(asyncio.Protocol):
     async def _answer(self, message: Message, tag: int) -> None:
         assert self._peer is not None
         try:
-            links = self._links
-            reply = await answer(
-                links.files, message, self._host, self._peer.name, caller=self._who, audited=links.audited
-            )
-            self._write(reply, tag)
+            self._write(await self._reply_to(message), tag)
         finally:
             self._answering = False
             self._links.ended(self)
         self._work()
+
+    async def _reply_to(self, message: Message) -> Message:
+        assert self._peer is not None
+        links = self._links
+        if links.door is not None:
+            try:
+                await links.door()
+            except PeacefsError as refusal:
+                return Failure(refusal.code, refusal.message)
+        return await answer(
+            links.files, message, self._host, self._peer.name, caller=self._who, audited=links.audited
+        )
 
     def _who(self) -> Caller | None:
         """Return the caller as of now: a token may have expired since the last call. Raises Unauthenticated."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.messages import Failure, Message
+from peacefs.protocol.messages import ORDERS, Failure, Message
 
 
 class DatanodeLink(Protocol):
@@ -59,6 +61,20 @@ class DatanodeLinks:
 
     def __init__(self) -> None:
         self._links: dict[NodeId, DatanodeLink] = {}
+        #: The epoch that orders bear; None while another coordinator leads, and nothing is ordered.
+        self._epoch: Callable[[], int] | None = lambda: 0
+
+    def stand_by(self) -> None:
+        """Order nothing, until `lead`: what is sent is lost, and what is asked fails."""
+        self._epoch = None
+
+    def lead(self, epoch: Callable[[], int]) -> None:
+        """Have orders bear this epoch from now on."""
+        self._epoch = epoch
+
+    def _stamped(self, message: Message) -> Message:
+        assert self._epoch is not None
+        return replace(message, epoch=self._epoch()) if isinstance(message, ORDERS) else message
 
     def get(self, node: NodeId) -> DatanodeLink | None:
         """Return the link of a datanode that is connected."""
@@ -83,16 +99,18 @@ class DatanodeLinks:
     def send(self, node: NodeId, message: Message) -> None:
         """Send a message. A datanode that is away gets none: its next report settles what it should do."""
         link = self._links.get(node)
-        if link is not None:
-            link.write(message)
+        if link is not None and self._epoch is not None:
+            link.write(self._stamped(message))
 
     def ask(self, node: NodeId, message: Message, answered: Callable[[Message], None]) -> None:
         """Send a message, and call `answered` once, with the reply or a Failure."""
         link = self._links.get(node)
         if link is None:
             answered(Failure("PeerUnreachable", f"{node} is not connected"))
+        elif self._epoch is None:
+            answered(Failure("Standby", "another coordinator leads"))
         else:
-            link.ask(message, answered)
+            link.ask(self._stamped(message), answered)
 
     def hang_up(self, node: NodeId) -> None:
         """End the session of a datanode; it may come again if it is let in."""

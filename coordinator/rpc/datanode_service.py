@@ -5,21 +5,26 @@ Knows no socket and no event loop: the service brings messages from connections,
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.core import Command
+from peacefs.coordinator.failover.leadership import Leadership
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.supervision.service import SupervisionService
-from peacefs.protocol.errors import NodeIdTaken, Overloaded, PeacefsError, ProtocolViolation
+from peacefs.protocol.errors import NodeIdTaken, PeacefsError, ProtocolViolation, ServiceUnready, Standby
+from peacefs.protocol.handshake import COORDINATOR
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import suspect_after_s
 from peacefs.protocol.messages import (
     AgentBeat,
+    CopyStore,
     Done,
     Failure,
     Heartbeat,
@@ -35,6 +40,7 @@ from peacefs.protocol.messages import (
 from .audited_calls import AuditedRpc
 from .datanode_links import DatanodeLink, DatanodeLinks
 from .dispatch import CALLS_OF_DATANODES, answer
+from .store_copies import MakeCopy, StoreCopies
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -69,6 +75,8 @@ class DatanodeService:
         durable_commit: Callable[[], int] = lambda: 0,
         trust: Callable[[], Trust] = Trust,
         audited: AuditedRpc | None = None,
+        leadership: Leadership | None = None,
+        make_copy: MakeCopy | None = None,
     ) -> None:
         """`spawn` runs a request that may wait, or raises Overloaded. `durable_commit` gives the last commit.
 
@@ -84,6 +92,8 @@ class DatanodeService:
         self._durable_commit = durable_commit
         self._trust = trust
         self._audited = audited
+        self._leadership = leadership or Leadership.alone()
+        self._copies = StoreCopies(make_copy)
         #: Links on which datanodes wait to be registered, with what they said.
         self._to_register: dict[DatanodeLink, tuple[Register, int]] = {}
         self._sessions: dict[DatanodeLink, _Session] = {}
@@ -95,7 +105,9 @@ class DatanodeService:
 
     def received(self, link: DatanodeLink, message: Message, tag: int) -> None:
         """A message that is no answer has come over a link. Raises what the link is to be closed with."""
-        if link.role == "agent" or isinstance(message, AgentBeat):
+        if link.role == COORDINATOR:
+            self._give_copy(link, message, tag)
+        elif link.role == "agent" or isinstance(message, AgentBeat):
             self._hear_agent(link, message, tag)
         elif isinstance(message, Heartbeat):
             self._heartbeat(link, message, tag)
@@ -111,6 +123,7 @@ class DatanodeService:
     def closed(self, link: DatanodeLink) -> None:
         """A connection has ended."""
         self._links.closed(link)
+        self._copies.closed(link)
         self._to_register.pop(link, None)
         self._sessions.pop(link, None)
 
@@ -144,10 +157,12 @@ class DatanodeService:
         if message.node != link.name:
             raise ProtocolViolation(f"{link.name} registers as {message.node}")
         if not self._files.credentials.is_enrolled(message, link.transcript):
+            self._leadership.refuse_standby()
             self._spawn(self._enrol(link, message, tag))
             return
         self._check_alone(message)
-        self._epochs.seen(message.node, message.epoch_seen, message.commit_seen)
+        if self._leadership.leads:
+            self._epochs.seen(message.node, message.epoch_seen, message.commit_seen)
         self._core.register(self._at.monotonic(), message)
         self._links.registered(link)
         log.info(
@@ -158,7 +173,20 @@ class DatanodeService:
             message.rack,
         )
         session = self._sessions[link] = _Session(message, self._trust())
-        link.write(Registered(self._epochs.epoch(), self._at.wall_clock(), session.trust), tag)
+        leads = self._leadership.leads
+        epoch = self._epochs.epoch() if leads else self._leadership.epoch
+        link.write(Registered(epoch, self._at.wall_clock(), session.trust, leads), tag)
+
+    def lead(self) -> None:
+        """Tell the datanodes that are here that this coordinator leads now, by what they showed when they came."""
+        for link, session in list(self._sessions.items()):
+            if not self._links.speaks_for_datanode(link):
+                continue
+            shown = session.registration
+            self._epochs.seen(shown.node, min(shown.epoch_seen, self._epochs.epoch() - 1), shown.commit_seen)
+            link.write(
+                HeartbeatAck(self._epochs.epoch(), self._at.wall_clock(), self._durable_commit(), None, True)
+            )
 
     async def _enrol(self, link: DatanodeLink, message: Register, tag: int) -> None:
         """The first registration under an id, which the cluster secret allows: it gets the id."""
@@ -188,22 +216,30 @@ class DatanodeService:
         if not self._links.speaks_for_datanode(link):
             link.write(ReportAgain(), tag)
             return
-        self._perform(self._core.report(self._at.monotonic(), link.name, message))
+        self._perform(self._core.report(self._at.monotonic(), link.name, message), link)
         link.write(Done(), tag)
 
     def _heartbeat(self, link: DatanodeLink, message: Heartbeat, tag: int) -> None:
         if not self._links.speaks_for_datanode(link):
             link.write(ReportAgain(), tag)
             return
-        self._perform(self._core.heartbeat(self._at.monotonic(), link.name, message))
+        self._perform(self._core.heartbeat(self._at.monotonic(), link.name, message), link)
+        if message.streams is not None and self._leadership.leads:
+            self._core.scheduling.registered(self._at.monotonic(), link.name, message.streams)
         session, trust = self._sessions[link], self._trust()
         changed, session.trust = None if trust is session.trust else trust, trust
-        ack = HeartbeatAck(self._epochs.epoch(), self._at.wall_clock(), self._durable_commit(), changed)
+        leads = self._leadership.leads
+        # The number of a commit is for the leader to say.
+        epoch, commit = (self._epochs.epoch(), self._durable_commit()) if leads else (self._leadership.epoch, 0)
+        ack = HeartbeatAck(epoch, self._at.wall_clock(), commit, changed, leads)
         link.write(ack, tag)
 
-    def _perform(self, commands: list[Command]) -> None:
-        if commands:
+    def _perform(self, commands: list[Command], link: DatanodeLink) -> None:
+        if commands and self._leadership.leads:
             self._at.perform(commands)
+        elif any(isinstance(command, Order) and isinstance(command.message, ReportAgain) for command in commands):
+            # It says nothing about who leads, so that a standby may ask for it as well.
+            link.write(ReportAgain())
 
     # -- calls ---------------------------------------------------------------------------------------
 
@@ -211,19 +247,38 @@ class DatanodeService:
         if not self._links.speaks_for_datanode(link):
             raise ProtocolViolation(f"{link.name} asks before it has registered")
         try:
+            self._leadership.refuse_standby()
             host = self._sessions[link].registration.data_host
             self._spawn(self._answer_call(link, message, tag, host))
-        except Overloaded as error:
+        except ServiceUnready as error:
             link.write(Failure(error.code, error.message), tag)
 
     async def _answer_call(self, link: DatanodeLink, message: Message, tag: int, host: str) -> None:
         reply = await answer(self._files, message, host, link.name, link=link.name, audited=self._audited)
         _reply_late(link, reply, tag)
 
+    def _give_copy(self, link: DatanodeLink, message: Message, tag: int) -> None:
+        """Another coordinator copies the metadata, and says nothing else."""
+        if not isinstance(message, CopyStore):
+            raise ProtocolViolation(f"{type(message).__name__} is nothing for a coordinator to say")
+        self._spawn(self._answer_copy(link, message, tag))
+
+    async def _answer_copy(self, link: DatanodeLink, message: CopyStore, tag: int) -> None:
+        try:
+            reply: Message = await asyncio.to_thread(self._copies.part, link, message.offset)
+        except PeacefsError as error:
+            reply = Failure(error.code, error.message)
+        if link.is_closing():
+            self._copies.closed(link)
+        _reply_late(link, reply, tag)
+
     def _hear_agent(self, link: DatanodeLink, message: Message, tag: int) -> None:
         """An agent speaks of the queries that it runs and of nothing else, and under its own name."""
         if link.role != "agent" or not isinstance(message, AgentBeat) or message.agent != link.name:
             raise ProtocolViolation(f"{type(message).__name__} is nothing for {link.role} {link.name} to say")
+        if not self._leadership.leads:
+            link.write(Failure(Standby.__name__, "this coordinator stands by, another one leads"), tag)
+            return
         self._spawn(self._answer_agent(link, message, tag))
 
     async def _answer_agent(self, link: DatanodeLink, beat: AgentBeat, tag: int) -> None:

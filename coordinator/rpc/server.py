@@ -118,11 +118,10 @@ class NodeServer:
         """Ask a datanode and return its immediate answer. Raises BadRequest if it is not connected, PeerTimeout,
         its Failure.
         """
-        link = self._links.get(node)
-        if link is None:
+        if self._links.get(node) is None:
             raise BadRequest(f"no datanode {node} is connected")
         answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        link.ask(message, lambda reply: None if answered.done() else answered.set_result(reply))
+        self._links.ask(node, message, lambda reply: None if answered.done() else answered.set_result(reply))
         try:
             reply = await asyncio.wait_for(answered, control_call_timeout_s)
         except TimeoutError:

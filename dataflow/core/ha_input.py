@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterator, Sequence
 
 from peacefs.dataflow.model.batches import START, Batch, Position
 from peacefs.protocol.errors import ProtocolViolation
@@ -34,6 +36,8 @@ class HAInput:
         self._replay_until: int | None = None
         #: True once the unit was told that the stream has ended.
         self.ended = False
+        #: Rows after which batches are cut, in order.
+        self.cuts: Sequence[int] = ()
         #: Rows that the producer had no longer when they were asked for.
         self.lost = 0
 
@@ -81,7 +85,8 @@ class HAInput:
         if fresh is None:
             return False
         self._received = Position(lineage, fresh.last)
-        self._queue.append((lineage, fresh))
+        for part in _cut(fresh, self.cuts):
+            self._queue.append((lineage, part))
         return True
 
     def accept_end(self, message: Ended) -> None:
@@ -136,3 +141,17 @@ class HAInput:
     @property
     def _subscription(self) -> Subscription:
         return Subscription(self._consumer, self._incarnation, self._attempt)
+
+
+def _cut(batch: Batch, cuts: Sequence[int]) -> Iterator[Batch]:
+    """Yield a batch in pieces, none of which has rows on both sides of a cut."""
+    rest: Batch | None = batch
+    for number in cuts[bisect_left(cuts, batch.first) :]:
+        if rest is None or number >= rest.last:
+            break
+        part = rest.between(rest.first, number)
+        if part is not None:
+            yield part
+        rest = rest.after(number)
+    if rest is not None:
+        yield rest

@@ -150,9 +150,10 @@ class HAOutput:
                 self._log.drop_before(self.buffer.first_held)
 
     @property
-    def all_sent(self) -> bool:
-        """Return whether consumers are connected, and all of those were sent what there is."""
-        return bool(self._connections) and all(self.buffer.peek(each) is None for each in self._connections)
+    def sent(self) -> int:
+        """Return the number up to which all consumers that are connected were sent rows; 0 if none is."""
+        unsent = [self.buffer.peek(consumer) for consumer in self._connections]
+        return min((self.buffer.produced if batch is None else batch.first - 1 for batch in unsent), default=0)
 
     def due(self) -> Iterator[tuple[str, Data | Ended]]:
         """Yield what can be sent now, and to which node."""

@@ -14,6 +14,7 @@ from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import (
     Acknowledge,
+    AcknowledgeCovered,
     Action,
     Guard,
     TakeCheckpoint,
@@ -135,6 +136,8 @@ class NodeCore:
         if isinstance(outcome, PeacefsError):
             self._guards[unit].failed(number)
             return []
+        if self._technique.loads_itself:
+            return list(self._act(running, self._guards[unit].recorded(number)))
         return [SendMessage(CONTROLLER, CheckpointStored(unit, incarnation, number, outcome))]
 
     def loaded(self, now_s: float, unit: str, incarnation: int, state: UnitState) -> list[Effect]:
@@ -181,13 +184,13 @@ class NodeCore:
             for operator, rows in unit.operator_rows.items()
         }
 
-    def produced(self, unit: str) -> int:
-        """Return how many rows a unit that runs here has put out."""
-        return sum(output.buffer.produced for output in self._units[unit].outputs.values())
+    def produced(self, unit: str) -> Mapping[str, int]:
+        """Return the last row of each output of a unit that runs here."""
+        return {stream: output.buffer.produced for stream, output in self._units[unit].outputs.items()}
 
-    def all_sent(self, unit: str) -> bool:
-        """Return whether the consumers of a unit that runs here were sent all that it has put out."""
-        return self._units[unit].all_sent
+    def sent(self, unit: str) -> Mapping[str, int]:
+        """Return up to which row the consumers of each output of a unit that runs here were sent it."""
+        return {stream: output.sent for stream, output in self._units[unit].outputs.items()}
 
     @property
     def units(self) -> Mapping[str, Mapping[str, Position]]:
@@ -214,11 +217,11 @@ class NodeCore:
             if name in self._units or self._loading.get(name) == where.incarnation:
                 continue
             self._placed_s[name] = now_s
-            if where.checkpoint is None:
+            if where.checkpoint is None and not self._technique.loads_itself:
                 yield from self._start(now_s, name, where.incarnation, self._new_state(name))
             else:
                 self._loading[name] = where.incarnation
-                yield LoadCheckpoint(name, where.incarnation, where.checkpoint)
+                yield LoadCheckpoint(name, where.incarnation, where.checkpoint or (where.incarnation, 0))
 
     def _start(self, now_s: float, name: str, incarnation: int, state: UnitState) -> Iterator[Effect]:
         unit = HAUnit(
@@ -264,6 +267,8 @@ class NodeCore:
                     for stream, position in upto.items():
                         ack = unit.inputs[stream].acknowledge(level, position)
                         yield from self._exchange.to_producer(stream, [ack])
+                case AcknowledgeCovered(level):
+                    yield from self._act(unit, [Acknowledge(level, unit.covered)])
 
     def _run(self, now_s: float) -> Iterator[Effect]:
         """Do all that can be done now: ask for rows, process, send."""

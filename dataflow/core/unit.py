@@ -48,6 +48,7 @@ class HAUnit:
         self._plan = plan
         self._state = state
         self._buffer_bytes_max = buffer_bytes_max
+        self._journal = state.journal
         self._retained_bytes_max = retained_bytes_max
         # What is to be processed before rows leave again; what an earlier start has made of it has left.
         self._replayed: dict[str, InputPoint] = dict(restart.inputs) if restart is not None else {}
@@ -92,11 +93,15 @@ class HAUnit:
                 self.outputs[stream].begin_after(number)
         tracks = technique.tracks_causes
         self._operators: dict[str, Operator] = {
-            node.name: node.specification.start(
-                node.input_types, OperatorState(state, node.name, keeps_stamps=tracks)
+            node.name: self._watched(
+                node.name,
+                node.specification.start(node.input_types, OperatorState(state, node.name, keeps_stamps=tracks)),
             )
             for node in plan.operators
         }
+        if self._journal is not None:
+            for stream, each in self.inputs.items():
+                each.cuts = self._journal.cuts(stream)
         self._causes = UnitCauses(plan, self._operators, self.inputs) if tracks else None
         # Points that the controller was told of, by number.
         self._unrecorded: dict[int, RestartPoint] = {}
@@ -120,12 +125,20 @@ class HAUnit:
             upto = None if point is None else point.upto.number
             batch = source.next(upto)
             if batch is not None:
+                if self._journal is not None:
+                    if self._journal.holds(stream, batch.first):
+                        continue
+                    self._journal.enter(stream, batch.last)
                 which = f"rows {batch.first} to {batch.last} of {stream!r}"
                 self._publish(self._push(stream, batch.rows, which, self._stamp))
                 source.take(upto)
                 self._go_on()
                 return True
             if source.at_end() and (point is None or point.ended):
+                if self._journal is not None:
+                    if self._journal.holds_end(stream):
+                        continue
+                    self._journal.enter(stream, source.processed.number, ended=True)
                 ended = self._ended()
                 self._publish(self._end(stream, ended))
                 source.ended = True
@@ -156,13 +169,13 @@ class HAUnit:
         self._publish(made)
 
     @property
-    def state_bytes(self) -> int:
-        return self._state.memory_bytes
+    def covered(self) -> Mapping[str, Position]:
+        """How far its inputs are in what is durable: the rows up to there are not needed again."""
+        return self.positions if self._journal is None else self._journal.covered
 
     @property
-    def all_sent(self) -> bool:
-        """Return whether consumers of each output are connected, and all of those were sent what there is."""
-        return all(output.all_sent for output in self.outputs.values())
+    def state_bytes(self) -> int:
+        return self._state.memory_bytes
 
     @property
     def caught_up(self) -> bool:
@@ -251,9 +264,11 @@ class HAUnit:
 
     def _publish(self, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
         """Put rows into the outputs once all of them are there: of an event that fails nothing is published."""
-        for stream, rows in list(made):
-            if not self._replayed:
-                self.outputs[stream].emit(rows)
+        ready = list(made)
+        if self._replayed or (self._journal is not None and self._journal.replaying):
+            return
+        for stream, rows in ready:
+            self.outputs[stream].emit(rows)
 
     def _go_on(self) -> None:
         """Let rows leave again once everything was processed that an earlier start had processed."""
@@ -263,6 +278,9 @@ class HAUnit:
         )
         if all(reached):
             self._replayed = {}
+
+    def _watched(self, name: str, operator: Operator) -> Operator:
+        return operator if self._journal is None else self._journal.watch(name, operator)
 
     def _has_room(self) -> bool:
         for stream, output in self.outputs.items():

@@ -14,11 +14,15 @@ from typing import Protocol
 from urllib.parse import quote
 
 from peacefs.dataflow.core.messages import CheckpointId, sequence_of
+from peacefs.dataflow.logs.directory_segments import DirectorySegments
+from peacefs.dataflow.logs.segments import MemorySegments, SegmentStore
 from peacefs.state.checkpoints.directory_store import DirectoryStore
 from peacefs.state.checkpoints.memory_store import MemoryStore
 from peacefs.state.checkpoints.store import CheckpointStore as PageStore
 
 RECORD = "query.json"
+#: The directory of units' logs, beside the checkpoints.
+LOGS = "logs"
 
 
 class UnitCheckpoints(Protocol):
@@ -26,6 +30,10 @@ class UnitCheckpoints(Protocol):
 
     def pages(self) -> PageStore:
         """Return where pages go to, by `name_of` a unit and `sequence_of` a checkpoint."""
+        ...
+
+    def segments(self) -> SegmentStore:
+        """Return where the logs of units go to."""
         ...
 
     def record(self, record: bytes) -> None:
@@ -66,10 +74,14 @@ def retain(store: UnitCheckpoints, unit: str, oldest: CheckpointId) -> None:
 class MemoryCheckpoints:
     def __init__(self) -> None:
         self._pages = MemoryStore()
+        self._segments = MemorySegments()
         self._record: bytes | None = None
 
     def pages(self) -> PageStore:
         return self._pages
+
+    def segments(self) -> MemorySegments:
+        return self._segments
 
     def record(self, record: bytes) -> None:
         self._record = record
@@ -92,6 +104,9 @@ class DirectoryCheckpoints:
 
     def pages(self) -> PageStore:
         return DirectoryStore(self._root)
+
+    def segments(self) -> SegmentStore:
+        return DirectorySegments(self._root / LOGS)
 
     def record(self, record: bytes) -> None:
         self._root.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from peacefs.dataflow.core.messages import Ack, Data, Message, Subscribe
+from peacefs.dataflow.core.messages import Ack, Data, Message, RestartPointReached, Subscribe
 from peacefs.protocol import limits
 
 
@@ -66,6 +66,10 @@ class Costs:
                 return Traffic.DATA, message.stream, message.batch.rows.num_rows * self.row_bytes
             case Ack():
                 return Traffic.ACKNOWLEDGEMENT, message.stream, self.number_bytes
+            case RestartPointReached():
+                # Where each input begins and how far it is, and the number that each output goes on with.
+                numbers = 2 * len(message.point.inputs) + len(message.point.outputs)
+                return Traffic.REPLICATION, message.unit, numbers * self.number_bytes
         return Traffic.CONTROL, type(message).__name__, self.number_bytes
 
     def checkpoint_bytes(self, rows: int, positions: int) -> int:
@@ -82,6 +86,8 @@ class VirtualLinks:
         self._arrived_s: dict[tuple[str, str], float] = {}
         self.bytes: Counter[Flow] = Counter()
         self.counting = True
+        #: After the first failure: when the rows of a stream up to which number had left a host.
+        self.rows_left: dict[tuple[str, str], list[tuple[int, float]]] = {}
 
     def send(self, now_s: float, sender: str, receiver: str, message: Message, *, told: bool) -> float:
         """Return when a message arrives. `told`: the controller says it or is told, which takes no time.
@@ -96,6 +102,8 @@ class VirtualLinks:
         else:
             sent_s = max(now_s, self._free_s.get(way, 0.0)) + size * 8 / self._costs.bandwidth_bits_s
             self._free_s[way] = sent_s
+            if isinstance(message, Data) and not self.counting:
+                self.rows_left.setdefault((sender, message.stream), []).append((message.batch.last, sent_s))
             asks = isinstance(message, Subscribe)
             arrival_s = sent_s + (self._costs.redirection_s if asks else self._costs.delay_s)
         arrival_s = max(arrival_s, self._arrived_s.get(way, 0.0))
@@ -106,6 +114,7 @@ class VirtualLinks:
         if self.counting and now_s >= self._costs.counted_from_s and flow.sender != flow.receiver:
             self.bytes[flow] += size
 
-    def idle_s(self, sender: str) -> float:
-        """Return when all that a host has sent so far has left it."""
-        return max((at for (host, _), at in self._free_s.items() if host == sender), default=0.0)
+    def left_s(self, sender: str, stream: str, number: int) -> float:
+        """Return when a row of a stream had left a host, after a failure; 0 if it did not send it."""
+        left = self.rows_left.get((sender, stream), ())
+        return min((at_s for last, at_s in left if last >= number), default=0.0)

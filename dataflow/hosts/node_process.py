@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +60,13 @@ class NodeProcess:
         self._addresses = {EDGE: orders.edge_address}
         schemas = {name: kind.schema for name, kind in orders.network.types.items()}
         self._links = Links(orders.name, orders.token, schemas, self._received, self._broken)
-        self._states = UnitStates(orders.checkpoints, orders.bounds)
+        self._states = UnitStates(
+            orders.checkpoints,
+            orders.bounds,
+            orders.network,
+            orders.technique,
+            threads=ThreadPoolExecutor(len(orders.network.units), thread_name_prefix="unit log"),
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._core: NodeCore
         self._edge_is_gone = False

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.dataflow.core.messages import CheckpointId, sequence_of
+from peacefs.dataflow.logs.peace_segments import PeaceSegments
+from peacefs.dataflow.logs.segments import SegmentStore
 from peacefs.protocol.errors import FileNotFound
 from peacefs.state.checkpoints.peace_store import PeaceStore
 from peacefs.state.checkpoints.store import CheckpointStore as PageStore
 
-from .checkpoint_store import RECORD, name_of
+from .checkpoint_store import LOGS, RECORD, name_of
 
 
 @dataclass
@@ -28,6 +30,9 @@ class PeaceCheckpoints:
 
     def pages(self) -> PageStore:
         return PeaceStore(self._connected(), root=self.directory)
+
+    def segments(self) -> SegmentStore:
+        return PeaceSegments(self._connected(), f"{self.directory}/{LOGS}")
 
     def record(self, record: bytes) -> None:
         files = self._connected()

@@ -151,7 +151,7 @@ class SeededRun:
         self._connections: dict[frozenset[str], int] = {}
         self._arrivals: dict[tuple[str, str], float] = {}
         self._checkpoints = MemoryCheckpoints()
-        self._states = UnitStates(self._checkpoints, self._bounds)
+        self._states = UnitStates(self._checkpoints, self._bounds, network, technique, clock=lambda: self._now_s)
         self._edge = EdgeCore(network, technique, self._bounds)
         names = [f"node-{number}" for number in range(1, nodes + 1)]
         self._controller = ControllerCore(
@@ -324,7 +324,7 @@ class SeededRun:
             for (name, _, operator), rows in core.operator_rows.items()
             if name == unit and operator in self._costs.keeps_rows
         )
-        rows = kept + core.produced(unit)
+        rows = kept + sum(core.produced(unit).values())
         new = rows - self._captured.get((unit, incarnation), 0)
         self._captured[unit, incarnation] = rows
         plan = self._network.unit(unit)

@@ -1,10 +1,21 @@
-"""States of units on one node: made empty, or loaded from their checkpoints."""
+"""States of units on one node: made empty, or loaded from their checkpoints or their logs."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+
 from peacefs.dataflow.core.messages import CheckpointId, sequence_of
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.logs.unit_log import UnitLogWriter, read_unit_log
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.cec import CEC, windows_of
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.unit_state.interface import UnitState
 from peacefs.dataflow.unit_state.paged_state import PagedState
+from peacefs.dataflow.window_checkpoints.windowed_state import WindowedState
+from peacefs.protocol.errors import CheckpointDamaged, DiskFault, FileNotFound, LogDamaged
 from peacefs.state.checkpoints.checkpointer import Checkpointer
 from peacefs.state.pages.manager import PageManager
 
@@ -12,19 +23,61 @@ from .checkpoint_store import UnitCheckpoints, name_of
 
 
 class UnitStates:
-    def __init__(self, checkpoints: UnitCheckpoints, bounds: Bounds) -> None:
-        self._checkpoints = checkpoints
-        self._bounds = bounds
+    def __init__(
+        self,
+        checkpoints: UnitCheckpoints,
+        bounds: Bounds,
+        network: Network | None = None,
+        technique: Technique | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        threads: Executor | None = None,
+    ) -> None:
+        """`network` and `technique` are for units that load themselves.
 
-    def new(self, unit: str) -> PagedState:
+        `threads`: where logs are written; without them whoever has a commit does.
+        """
+        self._checkpoints, self._bounds = checkpoints, bounds
+        self._network, self._technique = network, technique
+        self._clock, self._threads = clock, threads
+
+    def new(self, unit: str) -> UnitState:
         """Return the state of a unit that begins without a checkpoint."""
         return PagedState(*self._open(unit))
 
-    def load(self, unit: str, checkpoint: CheckpointId) -> PagedState:
+    def load(self, unit: str, checkpoint: CheckpointId) -> UnitState:
         """Read a checkpoint, on any thread. Raises CheckpointDamaged, FileNotFound, and what the store raises."""
+        if isinstance(self._technique, CEC):
+            return self._windowed(unit, checkpoint, self._technique)
         pages, checkpointer = self._open(unit)
         checkpointer.load(sequence_of(checkpoint))
         return PagedState(pages, checkpointer)
+
+    def _windowed(self, unit: str, begins: CheckpointId, technique: CEC) -> WindowedState:
+        """Read the log of a unit. `begins` has the incarnation of the start that is to come."""
+        assert self._network is not None
+        store, name = self._checkpoints.segments(), name_of(unit)
+        try:
+            loaded = read_unit_log(store, name, begins)
+        except LogDamaged as rotten:
+            raise CheckpointDamaged(rotten.message) from None
+        except FileNotFound as gone:
+            # A writer that was taken for dead has trimmed its log meanwhile: another look finds what it has now.
+            raise DiskFault(gone.message) from None
+        plan = self._network.unit(unit)
+        operator, contents = windows_of(plan)
+        return WindowedState(
+            PagedState(*self._open(unit)),
+            UnitLogWriter(store, name, begins[0], self._threads),
+            contents,
+            operator,
+            plan.inputs,
+            self._network.types[plan.outputs[0]],
+            technique.choice,
+            technique.times,
+            self._clock,
+            loaded,
+        )
 
     def _open(self, unit: str) -> tuple[PageManager, Checkpointer]:
         pages = PageManager(page_bytes=self._bounds.page_bytes, memory_bytes_max=self._bounds.state_bytes_max)

@@ -12,6 +12,7 @@ from peacefs.dataflow.query.network import Network
 from peacefs.protocol.errors import InvalidQuery
 
 from .amnesia import Amnesia
+from .cec import CEC
 from .interface import Technique
 from .sguard import SGuard
 from .upstream_backup import UpstreamBackup
@@ -19,6 +20,7 @@ from .upstream_backup import UpstreamBackup
 #: Techniques as users write them, for those whose own gives less than they want.
 ALTERNATIVES: Mapping[str, Callable[[], Technique]] = {
     "SGuard(interval_s=1)": lambda: SGuard(interval_s=1),
+    "CEC()": CEC,
     "SGuard(interval_s=1, precise=False)": lambda: SGuard(interval_s=1, precise=False),
     "UpstreamBackup(precise=True)": lambda: UpstreamBackup(precise=True),
     "UpstreamBackup()": UpstreamBackup,

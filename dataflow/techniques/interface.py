@@ -35,6 +35,13 @@ class Acknowledge:
 
 
 @dataclass(frozen=True)
+class AcknowledgeCovered:
+    """Tell producers up to where the unit's own log has what it needs."""
+
+    level: Level
+
+
+@dataclass(frozen=True)
 class TrimByCauses:
     """Tell producers which of their rows matter no more, once consumers have what those rows caused.
 
@@ -46,7 +53,7 @@ class TrimByCauses:
     recorded: bool
 
 
-Action = TakeCheckpoint | Acknowledge | TrimByCauses
+Action = TakeCheckpoint | Acknowledge | AcknowledgeCovered | TrimByCauses
 
 
 class Guard:
@@ -70,6 +77,8 @@ class Technique(ABC):
     drops_for_absent: ClassVar[bool] = False
     #: True if units take checkpoints, so that their state must hold the rows of their outputs, too.
     takes_checkpoints: ClassVar[bool] = False
+    #: True if each unit has a log of its own, which says what it begins with: no controller records that.
+    loads_itself: ClassVar[bool] = False
     #: True if rows may be lost; otherwise a unit that finds rows lost stops the query.
     tolerates_gaps: ClassVar[bool] = False
     #: True if units note which of their input rows their state depends on, and retain output as long as others'

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
 
+from peacefs.dataflow.model.batches import Position
 from peacefs.state.checkpoints.outcome import RunningCheckpoint
 from peacefs.state.structures.unordered_map import UnorderedMap
+
+if TYPE_CHECKING:
+    from peacefs.dataflow.operators.interface import Operator
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,14 @@ class Groups(Protocol):
         """Add rows, with key columns and those that are aggregated, to a bucket. Nulls are no values."""
         ...
 
+    def put(self, bucket: int, rows: pa.RecordBatch) -> None:
+        """Replace the accumulators of keys of a bucket, each once. Null stands for no values."""
+        ...
+
+    def size(self, bucket: int) -> int:
+        """Return how many keys a bucket has."""
+        ...
+
     def buckets(self) -> Sequence[int]:
         """Return the buckets that have rows, in order."""
         ...
@@ -113,6 +125,38 @@ class StateCapture(Protocol):
         ...
 
 
+class UnitJournal(Protocol):
+    """The part of a state that follows what its unit processes, since it logs windows one by one."""
+
+    @property
+    def replaying(self) -> bool:
+        """True while rows come that were processed before: what they give was put out then."""
+        ...
+
+    @property
+    def covered(self) -> Mapping[str, Position]:
+        """The places of the inputs up to which no row is needed, whatever fails."""
+        ...
+
+    def watch(self, name: str, operator: Operator) -> Operator:
+        """Return what runs in the place of an operator."""
+        ...
+
+    def cuts(self, stream: str) -> Sequence[int]:
+        """Return the rows of an input after which its batches are to be cut."""
+        ...
+
+    def holds(self, stream: str, number: int) -> bool:
+        """Return whether a row of an input has to wait for rows of others."""
+        ...
+
+    def holds_end(self, stream: str) -> bool: ...
+
+    def enter(self, stream: str, number: int, *, ended: bool = False) -> None:
+        """Learn that rows of an input up to a number are processed now, or its end."""
+        ...
+
+
 class UnitState(Protocol):
     """All structures of one HA unit. Names begin with the operator's."""
 
@@ -135,6 +179,9 @@ class UnitState(Protocol):
     def capture(self, sequence: int, edges: Mapping[str, Any]) -> StateCapture:
         """Return the state of this moment, with the unit's edges. Short, since the unit stands still meanwhile."""
         ...
+
+    @property
+    def journal(self) -> UnitJournal | None: ...
 
     @property
     def memory_bytes(self) -> int:

@@ -59,6 +59,14 @@ class PagedGroups:
         for nulls, part in self._by_nulls(rows):
             self._bucket(bucket, nulls).add(part)
 
+    def put(self, bucket: int, rows: pa.RecordBatch) -> None:
+        self._scanned.pop(bucket, None)
+        for nulls, part in self._by_nulls(rows):
+            self._bucket(bucket, nulls).put(part)
+
+    def size(self, bucket: int) -> int:
+        return sum(len(part) for part in self._buckets.get(bucket, {}).values())
+
     def buckets(self) -> Sequence[int]:
         return sorted(self._buckets)
 
@@ -172,6 +180,29 @@ class _Bucket:
                 each.name: (_change_of(each), _filled(combined.column(each.name), each)) for each in self._computed
             }
             self._numbers.aggregate(self._keys_of(combined), changes)
+
+    def put(self, rows: pa.RecordBatch) -> None:
+        """Replace the accumulators of keys."""
+        keys = self._keys_of(rows)
+        numbers: dict[str, Any] = {}
+        for each in self._computed:
+            if each.name.startswith(_VALUES):
+                # Whether there is a value is all that is asked of the number of values.
+                kept = next(
+                    one for one in self._accumulators if one.operation in _OF_VALUES and one.column == each.column
+                )
+                numbers[each.name] = rows.column(kept.name).is_valid().cast(pa.int64())
+            elif each.operation == "last":
+                numbers[each.name] = rows.column(each.name).fill_null(_some(each.type))
+            else:
+                numbers[each.name] = _filled(rows.column(each.name), each)
+        self._numbers.upsert(keys, numbers)
+        if self._others is not None:
+            others = {each.name: rows.column(each.name).fill_null(_some(each.type)) for each in self._other}
+            self._others.upsert(keys, others)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
     def scan(self) -> pa.Table:
         parts = [pa.Table.from_batches([batch]) for batch in self._numbers.scan()]

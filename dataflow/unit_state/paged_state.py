@@ -100,6 +100,11 @@ class PagedState:
 
     # -- checkpoints ------------------------------------------------------------------------------------------
 
+    @property
+    def journal(self) -> None:
+        """Pages are loaded as they were: no row is processed again in part."""
+        return None
+
     def capture(self, sequence: int, edges: Mapping[str, Any]) -> PagedCapture:
         def flush() -> None:
             for each in self._maps:

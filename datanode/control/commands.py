@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peacefs.datanode.store.interface import ReplicaStore
-from peacefs.datanode.store.replica_changes import Changes
+from peacefs.datanode.store.replica_changes import ChangeSink
 from peacefs.protocol.errors import ChecksumMismatch, ChunkError, PeacefsError
 from peacefs.protocol.messages import (
     DeleteChunks,
@@ -24,7 +24,7 @@ from .replicator import Replicator
 class Orders:
     """Obeys orders; what comes of them is told by the answer and by the next heartbeat."""
 
-    def __init__(self, store: ReplicaStore, changes: Changes, replicator: Replicator, prover: Prover) -> None:
+    def __init__(self, store: ReplicaStore, changes: ChangeSink, replicator: Replicator, prover: Prover) -> None:
         self._store = store
         self._changes = changes
         self._replicator = replicator

@@ -40,6 +40,7 @@ from peacefs.protocol.limits import (
     reregister_backoff_s,
 )
 from peacefs.protocol.messages import (
+    ORDERS,
     AskStreams,
     BalanceDisks,
     DeleteChunks,
@@ -98,8 +99,22 @@ class SessionOwner(Protocol):
         """Does what the coordinator orders, on another thread than the caller's."""
 
 
+class Leaders(Protocol):
+    """The datanode's view of who leads, among all coordinators."""
+
+    @property
+    def epoch(self) -> int:
+        """Return the highest epoch of a leader that was heard."""
+
+    def heard(self, link: CoordinatorLink, epoch: int, *, leads: bool) -> bool:
+        """A coordinator says what it is. Return whether it is the one to be obeyed."""
+
+    def may_order(self, epoch: int) -> bool:
+        """Return whether an order of this epoch is to be obeyed."""
+
+
 class CoordinatorLink:
-    """Keeps one connection to the coordinator for as long as the service runs."""
+    """Keeps one connection to a coordinator for as long as the service runs."""
 
     def __init__(
         self,
@@ -108,9 +123,14 @@ class CoordinatorLink:
         credential: Credential,
         datanode: SessionOwner,
         changes: Changes,
+        leaders: Leaders,
         tls: TlsIdentity | None = None,
     ) -> None:
         self._address = address
+        self._leaders = leaders
+        #: The epoch in which this coordinator has been told which streams begin here.
+        self._streams_told = 0
+        self._beats_now = False
         self._tls = tls
         self._me = me
         self._credential = credential
@@ -154,39 +174,50 @@ class CoordinatorLink:
                 raise self._refusal
             return self._was_registered
 
+    @property
+    def is_registered(self) -> bool:
+        """Return whether this coordinator has registered the datanode on the connection that is there."""
+        return self._registered
+
+    @property
+    def refusal(self) -> PeerRefused | None:
+        """The reason why this coordinator refuses the datanode, if it does for good."""
+        return self._refusal
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
     # -- calls -------------------------------------------------------------------------------------
 
-    def call(self, message: Message, timeout_s: float) -> Message:
-        """Asks the coordinator; repeats over a new connection until the deadline.
+    def call(self, message: Message, deadline_s: float) -> Message:
+        """Asks this coordinator, once.
 
-        Raises PeerTimeout or PeerUnreachable; a Failure is returned, not raised.
+        Raises PeerTimeout, and PeerUnreachable when the connection breaks or another coordinator leads; a Failure
+        is returned, not raised.
         """
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            connection = self._wait_for_connection(deadline_s)
-            tag = next(self._tags)
-            reply: Future[Message] = Future()
-            self._waiting[tag] = reply
+        with self._state:
+            connection = self._connection
+            if connection is None or not self._registered:
+                raise PeerUnreachable(f"no connection to the coordinator at {self._address[0]}:{self._address[1]}")
+        tag = next(self._tags)
+        reply: Future[Message] = Future()
+        self._waiting[tag] = reply
+        try:
             try:
                 self._send(connection, message, tag)
-                return reply.result(max(0.0, deadline_s - time.monotonic()))
-            except FutureTimeout:
-                raise PeerTimeout(f"the coordinator did not answer within {timeout_s:g} s") from None
             except PeerError:
-                if time.monotonic() >= deadline_s:
-                    raise
                 self._forget(connection)
-            finally:
-                self._waiting.pop(tag, None)
+                raise
+            return reply.result(max(0.0, deadline_s - time.monotonic()))
+        except FutureTimeout:
+            raise PeerTimeout("the coordinator did not answer in time") from None
+        finally:
+            self._waiting.pop(tag, None)
 
-    def _wait_for_connection(self, deadline_s: float) -> SocketConnection:
-        with self._state:
-            self._state.wait_for(
-                lambda: self._registered or self._stopping, max(0.0, deadline_s - time.monotonic())
-            )
-            if self._connection is None or not self._registered:
-                raise PeerUnreachable(f"no connection to the coordinator at {self._address[0]}:{self._address[1]}")
-            return self._connection
+    def replaced(self) -> None:
+        """Another coordinator leads: what was asked of this one is asked of that one."""
+        self._fail_waiting("another coordinator leads now")
 
     def _send(self, connection: SocketConnection, message: Message, tag: int = 0) -> None:
         with self._send_lock:
@@ -250,14 +281,30 @@ class CoordinatorLink:
             if isinstance(reply, Failure):
                 raise from_wire(reply.code, reply.message)
             raise PeerRefused(f"registration was answered by {reply}")
-        self._datanode.epoch_seen(reply.epoch)
-        self._datanode.clock_heard(reply.clock_s)
-        self._datanode.trust_told(reply.trust)
+        # The registration has named the streams that begin here.
+        self._streams_told = reply.epoch if reply.leads else 0
+        self._hear(reply.epoch, reply.clock_s, reply.trust, leads=reply.leads)
         self._report(connection)
         with self._state:
             self._registered = self._was_registered = True
             self._state.notify_all()
-        log.info("registered with the coordinator, epoch %d", reply.epoch)
+        self._leaders.heard(self, reply.epoch, leads=reply.leads)
+        log.info(
+            "registered with the coordinator at %s:%d, epoch %d%s",
+            *self._address,
+            reply.epoch,
+            "" if reply.leads else ", which stands by",
+        )
+
+    def _hear(self, epoch: int, clock_s: float, trust: Trust | None, *, leads: bool) -> bool:
+        """A coordinator says what it is; only the word of the one that leads counts. Return whether it does."""
+        if not self._leaders.heard(self, epoch, leads=leads):
+            return False
+        self._datanode.epoch_seen(epoch)
+        self._datanode.clock_heard(clock_s)
+        if trust is not None:
+            self._datanode.trust_told(trust)
+        return True
 
     def _report(self, connection: SocketConnection) -> None:
         self._changes.forget()
@@ -270,10 +317,14 @@ class CoordinatorLink:
     def _received(self, connection: SocketConnection, frame: Frame) -> None:
         message = frame.message
         if isinstance(message, HeartbeatAck):
-            self._datanode.clock_heard(message.clock_s)
-            self._datanode.commit_heard(message.commit)
-            if message.trust is not None:
-                self._datanode.trust_told(message.trust)
+            if self._hear(message.epoch, message.clock_s, message.trust, leads=message.leads):
+                self._datanode.commit_heard(message.commit)
+                if self._streams_told < message.epoch:
+                    self._beat_at_once()
+            return
+        if isinstance(message, ORDERS) and not self._leaders.may_order(message.epoch):
+            log.warning("an order of epoch %d is refused: %d has begun", message.epoch, self._leaders.epoch)
+            self._respond(connection, Failure("PeerRefused", "another coordinator leads"), frame.tag)
             return
         if isinstance(message, ReportAgain):
             raise PeerUnreachable("the coordinator wants a new registration")
@@ -311,25 +362,42 @@ class CoordinatorLink:
             self._connection = None
             self._registered = False
         connection.close()
+        self._fail_waiting("the connection to the coordinator broke")
+
+    def _fail_waiting(self, why: str) -> None:
         for tag in list(self._waiting):
             waiting = self._waiting.pop(tag, None)
             if waiting is not None:
-                waiting.set_exception(PeerUnreachable("the connection to the coordinator broke"))
+                waiting.set_exception(PeerUnreachable(why))
+
+    def _beat_at_once(self) -> None:
+        with self._state:
+            self._beats_now = True
+            self._state.notify_all()
 
     # -- heartbeats --------------------------------------------------------------------------------
 
     def _keep_beating(self) -> None:
         while True:
             with self._state:
-                if self._state.wait_for(lambda: self._stopping, heartbeat_interval_s):
+                self._state.wait_for(lambda: self._stopping or self._beats_now, heartbeat_interval_s)
+                if self._stopping:
                     return
+                self._beats_now = False
                 connection = self._connection if self._registered else None
+                if self._connection is None:
+                    # The report at the next registration says it all.
+                    self._changes.forget()
             if connection is None:
                 continue
             added, removed, corrupt = self._changes.take()
             samples, disks = list(self._datanode.samples()), list(self._datanode.disks())
+            epoch = self._leaders.epoch
+            streams = None if self._streams_told == epoch else self._datanode.registration().streams
+            beat = Heartbeat(self._datanode.usage(), added, removed, corrupt, samples, disks, epoch, streams)
             try:
-                self._send(connection, Heartbeat(self._datanode.usage(), added, removed, corrupt, samples, disks))
+                self._send(connection, beat)
+                self._streams_told = epoch
             except PeerError as error:
                 log.warning("a heartbeat was lost: %s", error.message)
                 self._forget(connection)

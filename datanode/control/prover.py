@@ -7,7 +7,7 @@ import hashlib
 from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.datanode.store.chunk_store import ReadPlan
 from peacefs.datanode.store.interface import ReplicaStore
-from peacefs.datanode.store.replica_changes import Changes
+from peacefs.datanode.store.replica_changes import ChangeSink
 from peacefs.protocol.errors import ChecksumMismatch, ChunkNotFound, DiskFault, StaleVersion
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import chunk_bytes_max, copy_bytes_per_second, scrub_cost_bytes_min
@@ -41,7 +41,7 @@ def _digest(of: bytes, challenge: ReplicaChallenge) -> hashlib.blake2b:
 class Prover:
     """Reads at a rate of its own, as long as it takes. What it finds to be corrupt or gone it reports besides."""
 
-    def __init__(self, store: ReplicaStore, changes: Changes, *, budget: CopyBudget | None = None) -> None:
+    def __init__(self, store: ReplicaStore, changes: ChangeSink, *, budget: CopyBudget | None = None) -> None:
         self._store = store
         self._changes = changes
         self._budget = budget or CopyBudget(copy_bytes_per_second)

@@ -9,7 +9,7 @@ from peacefs.client.transfer.chunk_writer import send_chunk
 from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.datanode.store.chunk_store import ReadPlan
 from peacefs.datanode.store.interface import ReplicaStore
-from peacefs.datanode.store.replica_changes import Changes
+from peacefs.datanode.store.replica_changes import ChangeSink
 from peacefs.protocol.errors import ChecksumMismatch, PeacefsError, StaleVersion
 from peacefs.protocol.ids import show
 from peacefs.protocol.limits import chunk_bytes_max, copy_bytes_per_second, packet_bytes
@@ -24,7 +24,7 @@ class Replicator:
     def __init__(
         self,
         store: ReplicaStore,
-        changes: Changes,
+        changes: ChangeSink,
         *,
         budget: CopyBudget | None = None,
         hop_timeout_s: float = default_hop_timeout_s,

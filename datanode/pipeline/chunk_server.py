@@ -9,7 +9,7 @@ from peacefs.datanode.store.chunk_store import ReadPlan
 from peacefs.datanode.store.disk_faults import named_fault
 from peacefs.datanode.store.interface import ReplicaStore
 from peacefs.datanode.store.layout import describe
-from peacefs.datanode.store.replica_changes import Changes
+from peacefs.datanode.store.replica_changes import ChangeSink
 from peacefs.protocol.errors import AccessDenied, BadRequest, ChecksumMismatch, PeacefsError
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import idle_connection_timeout_s, packet_bytes
@@ -25,7 +25,7 @@ class ChunkServer:
         self,
         signer: Signer,
         store: ReplicaStore,
-        changes: Changes,
+        changes: ChangeSink,
         *,
         reader_timeout_s: float = idle_connection_timeout_s,
     ) -> None:

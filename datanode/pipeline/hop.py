@@ -20,7 +20,7 @@ from peacefs.client.transfer.next_hop import NextHop, link_timeout_s
 from peacefs.datanode import metrics
 from peacefs.datanode.store.chunk_store import Sealed, Staged
 from peacefs.datanode.store.interface import ChunkIntake
-from peacefs.datanode.store.replica_changes import Changes
+from peacefs.datanode.store.replica_changes import ChangeSink
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import (
     AccessDenied,
@@ -78,7 +78,7 @@ class PipelineHop:
         node: NodeId,
         signer: Signer,
         store: ChunkIntake,
-        changes: Changes,
+        changes: ChangeSink,
         streams: StreamsUnderWay,
         samples: LatencySamples | None = None,
         *,

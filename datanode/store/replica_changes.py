@@ -4,9 +4,42 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from peacefs.protocol.limits import changes_per_heartbeat
 from peacefs.protocol.messages import Replica
+
+
+class SharedChanges:
+    """Changes for several coordinators: each takes all of them, in its own time."""
+
+    def __init__(self) -> None:
+        self._takers: list[Changes] = []
+
+    def another(self) -> Changes:
+        """Return the changes for one coordinator more, before there are any."""
+        self._takers.append(Changes())
+        return self._takers[-1]
+
+    def added(self, replica: Replica) -> None:
+        for taker in self._takers:
+            taker.added(replica)
+
+    def removed(self, replica: Replica) -> None:
+        for taker in self._takers:
+            taker.removed(replica)
+
+    def corrupt(self, replica: Replica) -> None:
+        for taker in self._takers:
+            taker.corrupt(replica)
+
+
+class ChangeSink(Protocol):
+    """The part of changes that those write who make them."""
+
+    def added(self, replica: Replica) -> None: ...
+    def removed(self, replica: Replica) -> None: ...
+    def corrupt(self, replica: Replica) -> None: ...
 
 
 @dataclass

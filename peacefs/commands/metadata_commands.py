@@ -192,6 +192,68 @@ def _accept_at(coordinator: str) -> None:
         _say("nothing is missing; nothing was changed")
 
 
+@metadata.command("leave-journal")
+def leave_journal(
+    directory: Directory,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Have a coordinator's metadata follow no journal any more; it must not run.
+
+    For a cluster that goes on with one coordinator: the one that led last. What the others and the journal have
+    besides is given up.
+    """
+    from peacefs.coordinator.metadata.engines import ENGINE
+
+    if not yes:
+        typer.confirm("Has this coordinator led last, and does no other one run? Go on?", abort=True, err=True)
+    if ENGINE.leave_journal(directory):
+        _say(f"{directory} follows no journal any more: start its coordinator without --journal")
+    else:
+        _say(f"{directory} follows no journal; nothing was changed")
+
+
+@metadata.command("discard-journal")
+def discard_journal(
+    journal: Annotated[
+        str, typer.Option("--journal", metavar="ADDRESS", help="As for `peacefs coordinator`.", show_default=False)
+    ],
+    login: Annotated[
+        Path | None,
+        typer.Option("--journal-login", metavar="FILE", help="A file with one line for etcd: USER:PASSWORD."),
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option("--journal-ca", metavar="FILE", help="The CA that has signed etcd's certificates, in PEM."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove a journal, after a restore: the coordinator that starts first begins another, the others copy anew.
+
+    No coordinator may run. Whatever only the journal has is lost.
+    """
+    from peacefs.coordinator.journal.address import JournalOptions, open_journal
+    from peacefs.coordinator.journal.port import JournalRefused, JournalUnsure
+    from peacefs.protocol.errors import PeacefsError
+
+    opened = open_journal(JournalOptions(journal, ca, login=login), no_tls=True)
+    try:
+        identity = opened.identity()
+        if identity is None:
+            _say("there is no journal; nothing was changed")
+            return
+        leader = opened.leader()
+        if leader is not None:
+            raise PeacefsError(f"{leader.name} leads: stop all coordinators first; nothing was changed")
+        if not yes:
+            typer.confirm(f"Remove the journal of cluster {identity.cluster}? Go on?", abort=True, err=True)
+        opened.discard(identity)
+        _say("the journal was removed: start the coordinator whose metadata counts, then the others")
+    except (JournalUnsure, JournalRefused) as problem:
+        raise PeacefsError(str(problem)) from None
+    finally:
+        opened.close()
+
+
 @metadata.command("release-floor")
 def release_gc_floor(
     coordinator: Coordinator = DEFAULT_COORDINATOR,

@@ -32,13 +32,20 @@ def simulate(
         typer.Argument(
             metavar="SCENARIO",
             show_default=False,
-            help="figure10, staggered, slow-node, mixed, large or nic-bound.",
+            help="figure10, staggered, slow-node, mixed, large or nic-bound; of recovery "
+            "techniques ha-table6, ha-table7, ha-table8, ha-figure6 or ha-figure7.",
         ),
     ],
     seeds: Annotated[
-        int,
-        typer.Option("--seeds", metavar="N", min=1, max=simulated_seeds_max, help="Number of runs to average."),
-    ] = 20,
+        int | None,
+        typer.Option(
+            "--seeds",
+            metavar="N",
+            min=1,
+            max=simulated_seeds_max,
+            help="Number of runs to average. [default: 20, of ha-... 25]",
+        ),
+    ] = None,
     policies: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,13 +58,14 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Only the rows, as JSON, on stdout.")] = False,
     picture: Annotated[
         Path | None,
-        typer.Option("--picture", metavar="FILE", help="Draw time against writers: .png, .svg or .pdf."),
+        typer.Option("--picture", metavar="FILE", help="Draw it: .png, .svg or .pdf."),
     ] = None,
 ) -> None:
-    """Compare placement policies in a simulated cluster.
+    """Simulate placement policies, or recovery techniques.
 
-    from request is from when a set is asked for until it is written, span from its first grant; both are means
-    over all sets. The bounds are what no policy can beat.
+    Of policies, from request is from when a set is asked for until it is written, span from its first grant; both
+    are means over all sets. The bounds are what no policy can beat. The others are tables and figures of the paper
+    "High-Availability Algorithms for Distributed Stream Processing": its numbers, ours and its closed forms.
     """
     from .simulate_command import SimulateOptions, run_simulate
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from peacefs.client.command_line.options import Authentication, TrashMinutes
+from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Authentication, Coordinator, TrashMinutes
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
@@ -41,7 +41,7 @@ from .service_options import (
     TlsCertificate,
     TlsKey,
     allowed_hosts,
-    node_address,
+    node_addresses,
     tls_files_of,
 )
 
@@ -55,8 +55,17 @@ def _port(flag: str, what: str) -> typer.models.OptionInfo:
     return option
 
 
-def coordinator(
-    directory: _Directory,
+coordinator = typer.Typer(
+    invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=False
+)
+
+
+@coordinator.callback()
+def run_coordinator(
+    context: typer.Context,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="Data directory. [required]", show_default=False)
+    ] = None,
     host: Host = "127.0.0.1",
     port: Annotated[int, _port("--port", "For WebHDFS and REST")] = coordinator_http_port_default,
     node_port: Annotated[int, _port("--node-port", "For datanodes")] = coordinator_node_port_default,
@@ -172,13 +181,45 @@ def coordinator(
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
     no_tls: NoTls = False,
+    journal: Annotated[
+        str | None,
+        typer.Option(
+            "--journal",
+            metavar="ADDRESS",
+            envvar="PEACEFS_JOURNAL",
+            help="The members of etcd that keep every change for standbys: etcd://a:2379,b:2379,c:2379/prefix, "
+            "etcds:// over TLS. One of the coordinators leads, the others follow. [default: none]",
+            show_default=False,
+        ),
+    ] = None,
+    journal_ca: Annotated[
+        Path | None,
+        typer.Option("--journal-ca", metavar="FILE", help="The CA that has signed etcd's certificates, in PEM."),
+    ] = None,
+    journal_certificate: Annotated[
+        Path | None,
+        typer.Option("--journal-certificate", metavar="FILE", help="The certificate that etcd is shown."),
+    ] = None,
+    journal_key: Annotated[
+        Path | None, typer.Option("--journal-key", metavar="FILE", help="The key of that certificate.")
+    ] = None,
+    journal_login: Annotated[
+        Path | None,
+        typer.Option("--journal-login", metavar="FILE", help="A file with one line for etcd: USER:PASSWORD."),
+    ] = None,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
     """Run the coordinator: names, chunks, datanodes, repair.
 
-    Exit status: 70 when its own work failed, 74 when the metadata could not be written; both are in its log.
+    Exit status: 70 when its own work failed, 74 when the metadata could not be written, 75 when it is to be
+    started again because another coordinator leads; all are in its log.
     """
+    if context.invoked_subcommand is not None:
+        return
+    if directory is None:
+        raise typer.BadParameter("it has to be given", param_hint="--dir")
+    from peacefs.coordinator.journal.address import JournalOptions
     from peacefs.coordinator.options import CoordinatorOptions
     from peacefs.coordinator.service import run
 
@@ -208,9 +249,32 @@ def coordinator(
             read_token_lifetime_s=recheck_reads,
             access_time_precision_s=access_time_precision,
             authentication=authentication,
+            journal=None
+            if journal is None
+            else JournalOptions(journal, journal_ca, journal_certificate, journal_key, journal_login),
             look_at_checkpoints=(sys.executable, "-P", "-m", "peacefs.spark_connector.checkpoints.look_process"),
         )
     )
+
+
+@coordinator.command("hand-over")
+def hand_over(coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Have a standby lead in place of the coordinator that does, which ends to be started again.
+
+    For an upgrade: the standbys first, then hand over, then the one that led.
+    """
+    import msgspec
+
+    from peacefs.client.control.addresses import parse_address
+    from peacefs.client.control.api import current_user
+    from peacefs.client.control.http import CoordinatorHttp
+
+    http = CoordinatorHttp(parse_address(coordinator))
+    try:
+        answer = http.ask("POST", "/v1/coordinator/hand-over", params={"user": current_user()})
+    finally:
+        http.close()
+    sys.stderr.write(f"{msgspec.json.decode(answer)['leader']} leads now\n")
 
 
 def _group(text: str) -> tuple[str, list[str]]:
@@ -276,10 +340,12 @@ def datanode(
     from peacefs.datanode.options import DatanodeOptions
     from peacefs.datanode.service import run
 
+    first, *others = node_addresses(coordinator)
     run(
         DatanodeOptions(
             directory=directory,
-            coordinator=node_address(coordinator),
+            coordinator=first,
+            more_coordinators=tuple(others),
             host=host,
             http_port=port,
             data_port=data_port,

@@ -71,7 +71,12 @@ AllowedHosts = Annotated[
     ),
 ]
 NodePort = Annotated[
-    str, typer.Option("--coordinator", metavar="HOST:PORT", help="The coordinator's port for datanodes.")
+    str,
+    typer.Option(
+        "--coordinator",
+        metavar="HOST:PORT",
+        help="The coordinator's port for datanodes; with standbys those of all, with commas between them.",
+    ),
 ]
 
 
@@ -90,6 +95,11 @@ def allowed_hosts(names: list[str] | None) -> tuple[str, ...]:
                 f"{name!r} is not the name of a host; leave out scheme, port and path", param_hint="--allowed-host"
             )
     return tuple(names or ())
+
+
+def node_addresses(text: str) -> list[tuple[str, int]]:
+    """HOST:PORT of each coordinator's port for datanodes, with commas between them."""
+    return [node_address(each) for each in text.split(",")]
 
 
 def node_address(text: str) -> tuple[str, int]:

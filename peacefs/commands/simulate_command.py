@@ -22,16 +22,20 @@ if TYPE_CHECKING:
 #: The policy that the others are compared with.
 _BASELINE = "random"
 
+_SEEDS = 20
+#: HA's tables and figures, which `reproduction_command` runs.
+REPRODUCTIONS = ("ha-table6", "ha-table7", "ha-table8", "ha-figure6", "ha-figure7")
+
 #: A table in a pipe or in a narrow terminal is never narrower than this: its figures must be seen.
-_TABLE_CHARACTERS = 80
+TABLE_CHARACTERS = 80
 
 
 @dataclass(frozen=True)
 class SimulateOptions:
-    """A simulation to run: seeds from 0 on, the scenario's usual policies if none are named."""
+    """A simulation to run: with the scenario's usual policies, and number of seeds, if none are named."""
 
     scenario: str
-    seeds: int
+    seeds: int | None = None
     policies: Sequence[str] = ()
     json: bool = False
     picture: Path | None = None
@@ -40,16 +44,24 @@ class SimulateOptions:
 def run_simulate(options: SimulateOptions) -> None:
     """Raises BadParameter for a scenario or policy that there is none of, and Unsupported, before anything is
     simulated, where an extra is missing."""
-    _check("scenario", [options.scenario], SCENARIOS)
+    _check("scenario", [options.scenario], [*SCENARIOS, *REPRODUCTIONS])
+    if options.scenario in REPRODUCTIONS:
+        from .reproduction_command import run_reproduction
+
+        if options.policies:
+            raise typer.BadParameter(f"{options.scenario} compares recovery techniques: leave --policy out")
+        run_reproduction(options.scenario, options.seeds, as_json=options.json, picture=options.picture)
+        return
     _check("policy", options.policies, POLICIES)
     if options.picture is not None:
         from .comparison_picture import require_matplotlib
 
         require_matplotlib()
     policies = tuple(dict.fromkeys(options.policies)) or usual_policies(options.scenario)
-    runs = len(SCENARIOS[options.scenario]()) * len(policies) * options.seeds
-    with _progress(options.scenario, runs) as on_run:
-        rows = run_scenario(options.scenario, range(options.seeds), policies, on_run)
+    seeds = _SEEDS if options.seeds is None else options.seeds
+    runs = len(SCENARIOS[options.scenario]()) * len(policies) * seeds
+    with progress(options.scenario, runs) as on_run:
+        rows = run_scenario(options.scenario, range(seeds), policies, on_run)
     if options.json:
         lines = ",\n ".join(json.dumps(dataclasses.asdict(row)) for row in rows)
         sys.stdout.write(f"[{lines}]\n")
@@ -57,7 +69,7 @@ def run_simulate(options: SimulateOptions) -> None:
         from rich.console import Console
 
         console = Console()
-        console.print(_table(options, rows), width=max(console.width, _TABLE_CHARACTERS))
+        console.print(_table(options.scenario, seeds, rows), width=max(console.width, TABLE_CHARACTERS))
     if options.picture is not None:
         from .comparison_picture import draw
 
@@ -71,7 +83,7 @@ def _check(what: str, names: Sequence[str], known: Iterable[str]) -> None:
 
 
 @contextlib.contextmanager
-def _progress(scenario: str, runs: int) -> Iterator[Callable[[], None]]:
+def progress(scenario: str, runs: int) -> Iterator[Callable[[], None]]:
     """A bar on stderr while the block runs; nothing where that is no terminal."""
     if not sys.stderr.isatty():
         yield lambda: None
@@ -85,13 +97,13 @@ def _progress(scenario: str, runs: int) -> Iterator[Callable[[], None]]:
         yield lambda: progress.advance(task)
 
 
-def _table(options: SimulateOptions, rows: Sequence[Row]) -> Table:
+def _table(scenario: str, count: int, rows: Sequence[Row]) -> Table:
     from rich import box
     from rich.table import Table
 
-    seeds = f"{options.seeds} seed{'s' if options.seeds != 1 else ''}"
+    seeds = f"{count} seed{'s' if count != 1 else ''}"
     table = Table(
-        title=f"{options.scenario}: seconds, means over {seeds}; in brackets, times {_BASELINE}'s",
+        title=f"{scenario}: seconds, means over {seeds}; in brackets, times {_BASELINE}'s",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         padding=0,

@@ -17,12 +17,15 @@
     reads        client -> StateReads; coordinator -> ReadsScheduled
     names        client -> GetFileInfo, GetListing, Mkdirs, RenamePath, DeletePath, ...
     supervision  agent -> AgentBeat; coordinator -> AgentOrders
+    coordinators standby -> CopyStore; leader -> StorePart
 
 Every message may be answered by Failure, which carries a code of the error tree. They are all imported from here:
 who sends one need not know which conversation it belongs to.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from .base import Done, Failure, Message
 from .chunks import (
@@ -35,6 +38,7 @@ from .chunks import (
     WriteAck,
     WriteChunk,
 )
+from .coordinators import CopyStore, StorePart
 from .datanodes import (
     BalanceDisks,
     DeleteChunks,
@@ -144,6 +148,7 @@ from .supervision import AgentBeat, AgentCommand, AgentOrders, RunOrder, RunRepo
 
 # fmt: off
 __all__ = [
+    "ORDERS",
     "PROTOCOL_VERSION",
     "AbandonLease",
     "AclEntries",
@@ -167,6 +172,7 @@ __all__ = [
     "Completed",
     "ConcatFiles",
     "CopyPath",
+    "CopyStore",
     "CreateFile",
     "Created",
     "DeleteChunks",
@@ -244,6 +250,7 @@ __all__ = [
     "SnapshotTaken",
     "StateReads",
     "StateWriteSet",
+    "StorePart",
     "StreamEnded",
     "StreamProgress",
     "StreamUnderWay",
@@ -306,6 +313,8 @@ AnyMessage = (
     | Layout
     | ReportCorrupt
     | Done
+    | CopyStore
+    | StorePart
     | ReplicateChunk
     | DeleteChunks
     | VerifyChunks
@@ -363,4 +372,9 @@ AnyMessage = (
     | RenameTakenSnapshot
     | DropSnapshot
     | ReturnToSnapshot
+)
+
+#: What a coordinator orders or asks a datanode: each bears the epoch of the leader that does.
+ORDERS: Final = (
+    ReplicateChunk | DeleteChunks | VerifyChunks | ProveReplicas | BalanceDisks | FlushUploads | AskStreams
 )

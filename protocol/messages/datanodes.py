@@ -97,11 +97,15 @@ class Trust(msgspec.Struct, frozen=True):
 
 
 class Registered(Message, frozen=True):
-    """The coordinator's epoch, which the datanode remembers, and its clock, by which tokens are judged."""
+    """The coordinator's epoch, which the datanode remembers, and its clock, by which tokens are judged.
+
+    From a standby, which does not lead, the epoch is that of the leader as far as it knows.
+    """
 
     epoch: int
     clock_s: float = 0.0
     trust: Trust = Trust()
+    leads: bool = True
 
 
 class ReportChunks(Message, frozen=True):
@@ -120,24 +124,30 @@ class Heartbeat(Message, frozen=True):
     corrupt: list[Replica] = []
     samples: list[LatencySample] = msgspec.field(default=[], name="paces")
     disks: list[DiskReport] = []
+    #: The highest epoch of a leader that it has heard: it obeys none below.
+    epoch: int = 0
+    #: After it has heard a new one: the streams whose head it is.
+    streams: list[StreamUnderWay] | None = None
 
 
 class HeartbeatAck(Message, frozen=True):
     """Says that the coordinator is there, what its clock shows, and the number of its last durable commit.
 
-    `trust` is there when it has changed.
+    `trust` is there when it has changed. Also sent at once, unasked, by a coordinator that begins to lead.
     """
 
     epoch: int
     clock_s: float = 0.0
     commit: int = 0
     trust: Trust | None = None
+    leads: bool = True
 
 
 class ReplicateChunk(Message, frozen=True):
     """Copy your replica to `pipeline`; answered by Done or Failure.
 
-    With `bytes_per_second` it is for balancing: all such copies together are sent no faster.
+    With `bytes_per_second` it is for balancing: all such copies together are sent no faster. `epoch`, of every
+    order, is that of the leader that orders it.
     """
 
     chunk: ChunkId
@@ -145,12 +155,14 @@ class ReplicateChunk(Message, frozen=True):
     pipeline: list[Hop]
     token: str
     bytes_per_second: float = 0.0
+    epoch: int = 0
 
 
 class DeleteChunks(Message, frozen=True):
     """Drop these replicas if their version is not above the one named."""
 
     replicas: list[Replica]
+    epoch: int = 0
 
 
 class BalanceDisks(Message, frozen=True):
@@ -164,6 +176,7 @@ class BalanceDisks(Message, frozen=True):
     threshold: float
     bytes_per_second: float
     cancel: bool = False
+    epoch: int = 0
 
 
 class DiskBalance(Message, frozen=True):
@@ -185,6 +198,7 @@ class VerifyChunks(Message, frozen=True):
     """Read these replicas back; the next heartbeat names those that are corrupt."""
 
     replicas: list[Replica]
+    epoch: int = 0
 
 
 class ReplicaChallenge(msgspec.Struct, frozen=True, array_like=True):
@@ -199,6 +213,7 @@ class ProveReplicas(Message, frozen=True):
     """Show that you hold these replicas; answered by ReplicasProven."""
 
     challenges: list[ReplicaChallenge]
+    epoch: int = 0
 
 
 class ReplicaProof(msgspec.Struct, frozen=True, array_like=True):

@@ -124,6 +124,7 @@ class FlushUploads(Message, frozen=True):
 
     uploads: list[str]
     wait_s: float
+    epoch: int = 0
 
 
 class UploadsFlushed(Message, frozen=True):

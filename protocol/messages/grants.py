@@ -89,6 +89,7 @@ class AskStreams(Message, frozen=True):
     """Are these chunks being received there?"""
 
     chunks: list[ChunkId]
+    epoch: int = 0
 
 
 class StreamProgress(msgspec.Struct, frozen=True, array_like=True):

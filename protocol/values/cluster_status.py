@@ -73,6 +73,34 @@ class UnreferencedStatus:
 
 
 @dataclass(frozen=True)
+class CoordinatorStatus:
+    """One of the coordinators that share a journal."""
+
+    #: Its address for clients.
+    address: str
+    leads: bool
+    #: The last entry of the journal that is on its disk, and how many it lacks.
+    applied: int
+    lag: int
+    #: True if it may take over.
+    is_warm: bool
+
+
+@dataclass(frozen=True)
+class FailoverStatus:
+    """Who leads, and how far the others are, as this coordinator knows it."""
+
+    leads: bool
+    #: The address of who leads; empty while nobody does.
+    leader: str
+    journal_entries: int
+    journal_bytes: int
+    #: Entries that this coordinator lacks.
+    lag: int
+    coordinators: list[CoordinatorStatus]
+
+
+@dataclass(frozen=True)
 class ClusterStatus:
     """The cluster at a glance."""
 
@@ -91,3 +119,5 @@ class ClusterStatus:
     metadata_room_bytes: int
     #: True if acknowledged changes of the metadata are missing; nothing can be changed until that is accepted.
     commits_missing: bool
+    #: Where coordinators share a journal; None for one by itself.
+    failover: FailoverStatus | None = None

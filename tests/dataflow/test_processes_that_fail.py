@@ -25,7 +25,10 @@ from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.techniques.cec import CEC
+from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.sguard import SGuard
+from peacefs.dataflow.window_checkpoints.extent import Targets
 from peacefs.protocol.errors import InvalidQuery, StartupError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -91,7 +94,12 @@ class Ordeal:
         self._cluster.restart(self._cluster.coordinator)
 
 
-def test_query_survives_whatever_dies_at_random(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "technique",
+    [SGuard(interval_s=0.2), CEC(Targets(extent=1.5, replay_rows=50), period_s=0.05)],
+    ids=lambda technique: technique.name,
+)
+def test_query_survives_whatever_dies_at_random(tmp_path: Path, technique: Technique) -> None:
     """Nodes, datanodes and the coordinator; with PEACEFS_DATAFLOW_ORDEAL_S for as long as one likes."""
     batches = int(_ORDEAL_S / _EVERY_S) + 100
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
@@ -112,8 +120,11 @@ def test_query_survives_whatever_dies_at_random(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "cluster", datanodes=3, port=0) as cluster:
         checkpoints = PeaceCheckpoints(cluster.http_address, "/checkpoints", user="alice")
         host = LocalProcesses(3, checkpoints, node_timeout_s=1.5)
-        with host.start(sample.network, SGuard(interval_s=0.2), {"in": feed()}, {"out": take}) as run:
-            wait_until(lambda: run.checkpoint_of("second"), "a first checkpoint")
+        with host.start(sample.network, technique, {"in": feed()}, {"out": take}) as run:
+            if technique.loads_itself:
+                wait_until(lambda: checkpoints.segments().streams(), "a first commit")
+            else:
+                wait_until(lambda: run.checkpoint_of("second"), "a first checkpoint")
             ordeal = Ordeal(cluster, host, random.Random(_ORDEAL_SEED))
             ordeal.run(_ORDEAL_S)
             over.set()

@@ -35,7 +35,15 @@ def test_link_carries_one_message_after_the_other() -> None:
     # Other ways are free, the way back among them; after a while so is this one.
     assert links.send(0.0, "b", "a", data(1), told=False) == pytest.approx(0.006)
     assert links.send(1.0, "a", "b", data(1), told=False) == pytest.approx(1.006)
-    assert links.idle_s("a") == pytest.approx(1.001)
+
+
+def test_link_remembers_when_rows_left_after_a_failure() -> None:
+    links = VirtualLinks(_SLOW)
+    links.send(0.0, "a", "b", data(3), told=False)
+    links.counting = False
+    links.send(1.0, "a", "b", data(3), told=False)
+    assert links.left_s("a", "in", 3) == pytest.approx(1.003)
+    assert links.left_s("a", "in", 4) == links.left_s("b", "in", 3) == 0.0
 
 
 def test_link_keeps_the_order_behind_a_subscription() -> None:

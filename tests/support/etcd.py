@@ -107,12 +107,7 @@ class EtcdMembers:
 def etcd_members(directory: Path, count: int = 1) -> Iterator[EtcdMembers]:
     """Start them, and end them at the end. Skips the test where there is no etcd."""
     binary = etcd_binary()
-    with ExitStack() as held:
-        # All are bound at once, so that no two are the same.
-        sockets = [held.enter_context(socket.socket()) for _ in range(2 * count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        ports = [each.getsockname()[1] for each in sockets]
+    ports = free_ports(2 * count)
     members = [
         EtcdMember(binary, directory, f"member-{at}", ports[2 * at], ports[2 * at + 1]) for at in range(count)
     ]
@@ -125,6 +120,15 @@ def etcd_members(directory: Path, count: int = 1) -> Iterator[EtcdMembers]:
     finally:
         for member in members:
             member.kill()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nobody listens on at this moment, no two of them the same."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
 
 
 def _environment() -> dict[str, str]:

@@ -346,3 +346,35 @@ def test_long_body_without_a_pause_is_flushed_where_its_chunks_end(data, path, m
     assert data.read(path).body == content
     located = data.names.ask("GET", path, "GETFILEBLOCKLOCATIONS").json["BlockLocations"]["BlockLocation"]
     assert [block["length"] for block in located] == [MIB, MIB, MIB, len(content) - 3 * MIB]
+
+
+@pytest.mark.parametrize("overwrite", [False, True], ids=["without overwrite", "with overwrite"])
+@pytest.mark.parametrize("first", ["goes on", "is done", "broke off"])
+def test_body_sent_again_to_the_url_of_a_file_that_is_shown_ends_as_in_hdfs(hasty, path, first, overwrite):
+    redirect = hasty.names.ask("PUT", path, "CREATE", overwrite=str(overwrite).lower())
+    with hasty.served.connect() as wire:
+        wire.sendall(
+            f"PUT {hasty.target(redirect)} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+        )
+        wire.sendall(b"4\r\nbody\r\n")
+        wait_until(lambda: status(hasty, path).status == 200, "it is shown")
+        if first == "is done":
+            wire.sendall(b"0\r\n\r\n")
+            assert wire.recv(65536).startswith(b"HTTP/1.1 201 ")
+        elif first == "broke off":
+            wire.close()
+            appends = lambda: hasty.names.ask("POST", path, "APPEND").status == 307  # noqa: E731
+            wait_until(appends, "the gateway has given the lease back")
+        again = hasty.follow("PUT", redirect, b"another body")
+        if overwrite:
+            assert again.status == 201
+            assert hasty.read(path).body == b"another body"
+        else:
+            assert again.status == 403
+            told = again.json["RemoteException"]["javaClassName"]
+            assert told == (BEING_CREATED if first == "goes on" else EXISTS)
+            assert hasty.read(path).body == b"body"
+        if first == "goes on" and not overwrite:
+            wire.sendall(b"0\r\n\r\n")
+            assert wire.recv(65536).startswith(b"HTTP/1.1 201 ")
+            assert hasty.read(path).body == b"body"

@@ -30,6 +30,7 @@ from peacefs.protocol.limits import (
     schedule_body_bytes_max,
 )
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
+from peacefs.protocol.values.cluster_status import FailoverStatus
 
 from .body_limit import BodyLimit
 from .chunks import chunk_routes
@@ -64,6 +65,7 @@ def build_rest(
     lacks_commits: Callable[[], bool],
     metadata_room: Callable[[], int],
     clock: Callable[[], float] = time.monotonic,
+    failover: Callable[[], FailoverStatus | None] = lambda: None,
 ) -> FastAPI:
     """The application with the routes that need no more than files and the cluster; `service` adds others."""
     app = FastAPI(
@@ -89,7 +91,9 @@ def build_rest(
         return Response(exposition(), media_type=CONTENT_TYPE)
 
     app.include_router(
-        status_routes(cluster, cluster_id, epoch, address, gc_floor_held, lacks_commits, metadata_room, clock)
+        status_routes(
+            cluster, cluster_id, epoch, address, gc_floor_held, lacks_commits, metadata_room, clock, failover
+        )
     )
     app.include_router(datanode_routes(cluster, files.administration, for_superusers))
     app.include_router(file_routes(files))

@@ -19,6 +19,7 @@ from peacefs.protocol.values.cluster_status import (
     ClusterStatus,
     DatanodeStatus,
     DiskStatus,
+    FailoverStatus,
     UnreferencedStatus,
 )
 
@@ -32,6 +33,7 @@ def status_routes(
     lacks_commits: Callable[[], bool],
     metadata_room: Callable[[], int],
     clock: Callable[[], float],
+    failover: Callable[[], FailoverStatus | None],
 ) -> APIRouter:
     """`GET /v1/status`. `gc_floor_held`: whether garbage is kept since a restore."""
     router = APIRouter(prefix="/v1")
@@ -58,6 +60,7 @@ def status_routes(
             replicas_lost_total=cluster.replicas_lost_total,
             metadata_room_bytes=metadata_room(),
             commits_missing=lacks_commits(),
+            failover=failover(),
         )
 
     return router

@@ -11,7 +11,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -27,6 +27,8 @@ from .check import damage
 from .commit_record import RecordDamaged
 from .schema import GC_FLOOR_HELD
 from .store_place import StorePlace
+
+_HELD_FLOOR = (("UPDATE meta SET value = ? WHERE key = 'floor_held'", (GC_FLOOR_HELD,)),)
 
 
 def back_up(store: Path, target: Path, progress: Progress, *, replace: bool = False) -> None:
@@ -62,8 +64,11 @@ def staged(target: Path, *, replace: bool) -> Iterator[Path]:
             copying.unlink(missing_ok=True)
 
 
-def copy(store: Path, target: Path, progress: Progress) -> None:
-    """Writes a copy that is whole when this returns, but not yet durable. Raises PeacefsError."""
+def copy(store: Path, target: Path, progress: Progress, *, is_exact: bool = False) -> None:
+    """Writes a copy that is whole when this returns, but not yet durable. Raises PeacefsError.
+
+    One that is exact does not hold the floor: it is for a coordinator that follows the same journal.
+    """
     try:
         private_files.create_file(target)
         with (
@@ -78,7 +83,7 @@ def copy(store: Path, target: Path, progress: Progress) -> None:
             source.execute("SELECT 1 FROM meta").fetchone()
             source.backup(sink, pages=backup_pages_per_step, progress=_paced(progress, page_bytes))
             source.execute("COMMIT")
-        _hold_gc_floor(target)
+        _alter(target, [] if is_exact else _HELD_FLOOR)
     except sqlite3.Error as error:
         raise PeacefsError(f"cannot copy the metadata to {target}: {error}") from None
 
@@ -92,11 +97,7 @@ def _paced(progress: Progress, page_bytes: int) -> Callable[[int, int, int], Non
     return after_step
 
 
-def _hold_gc_floor(copied: Path) -> None:
-    _alter(copied, [("UPDATE meta SET value = ? WHERE key = 'floor_held'", (GC_FLOOR_HELD,))])
-
-
-def _alter(copied: Path, statements: list[tuple[str, tuple[int, ...]]]) -> None:
+def _alter(copied: Path, statements: Sequence[tuple[str, tuple[int, ...]]]) -> None:
     """Leaves a file that stands by itself: without a log beside it."""
     with contextlib.closing(sqlite3.connect(copied, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
@@ -139,7 +140,7 @@ def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, repla
         metadata_file.sync(copying, os.O_RDWR)
         # From here on a crash leaves a trace that keeps coordinators from starting.
         copying.replace(restoring)
-        replaced = _set_aside(store)
+        replaced = set_aside(store)
         _sync_directory(store)
         restoring.rename(store)
         _sync_directory(store)
@@ -156,6 +157,9 @@ def _raise_epoch(copied: Path, epoch_there: int, rng: Random) -> int:
     changes: list[tuple[str, tuple[int, ...]]] = [
         ("UPDATE meta SET value = ? WHERE key = 'epoch'", (epoch,)),
         ("UPDATE meta SET value = max(value, ?) WHERE key = 'last_tx'", (first_of_epoch(epoch),)),
+        # What is restored goes another way than the journal did; a store of an earlier version has no such row.
+        ("UPDATE meta SET value = '' WHERE key = 'journal'", ()),
+        ("UPDATE meta SET value = 0 WHERE key = 'journal_number'", ()),
     ]
     _alter(copied, changes)
     return epoch
@@ -183,7 +187,7 @@ def _epoch_recorded(store: Path, copied: Path) -> int:
     return 0 if recorded is None else recorded.epoch
 
 
-def _set_aside(store: Path) -> Path | None:
+def set_aside(store: Path) -> Path | None:
     """Moves a store away with its log and its record: those of one store are not to be taken for another's."""
     replaced = store.with_name(store.name + ".replaced")
     found = store.exists()

@@ -6,12 +6,13 @@ import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
+from typing import BinaryIO
 
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.metadata.backup import BackupMaker
 from peacefs.coordinator.metadata.engine import Accepted, CheckProgress, Engine, Findings, Progress, Restored
 
-from . import backup, check, lost_commits
+from . import backup, check, exact_copies, lost_commits
 from .file import STORE_NAME
 from .online_backup import OnlineBackup
 from .store import SqliteMetadata
@@ -24,6 +25,18 @@ class SqliteEngine(Engine):
 
     def open(self, directory: Path, *, owner: str, journal: JournalWriter | None = None) -> SqliteMetadata:
         return SqliteMetadata.open(directory / STORE_NAME, owner=owner, journal=journal)
+
+    def exists(self, directory: Path) -> bool:
+        return (directory / STORE_NAME).exists()
+
+    def exact_copy(self, directory: Path) -> BinaryIO:
+        return exact_copies.make(directory / STORE_NAME)
+
+    def staged_store(self, directory: Path) -> AbstractContextManager[Path]:
+        return exact_copies.staged(directory / STORE_NAME)
+
+    def leave_journal(self, directory: Path) -> bool:
+        return exact_copies.leave_journal(directory / STORE_NAME)
 
     def in_memory(self, *, cluster_id: str = "in-memory", owner: str = "peacefs") -> SqliteMetadata:
         return SqliteMetadata.in_memory(cluster_id=cluster_id, owner=owner)

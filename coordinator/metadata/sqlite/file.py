@@ -119,6 +119,18 @@ def verify_identity(path: Path, advice: str = _ADVICE) -> None:
         raise StartupError(f"{path} is damaged ({error}). {advice}") from None
 
 
+def refuse_follower(path: Path) -> None:
+    """Raise StartupError for a store that follows a journal: without it, it may lack what was acknowledged."""
+    with contextlib.closing(connect_read_only(path)) as connection:
+        row = connection.execute("SELECT value FROM meta WHERE key = 'journal'").fetchone()
+    if row is not None and row[0]:
+        raise StartupError(
+            f"{path} follows a journal: start with the same --journal. To go on without it, once no other "
+            "coordinator of its cluster runs and this one has led: "
+            f"`peacefs metadata leave-journal --dir {path.parent}`"
+        )
+
+
 def connect_read_only(path: Path) -> sqlite3.Connection:
     """A connection that cannot write, not even by a checkpoint when it is closed."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5.0)

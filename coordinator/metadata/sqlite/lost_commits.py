@@ -119,6 +119,8 @@ def _go_on_without(store: Path, rng: Random) -> int:
         connection.execute("BEGIN IMMEDIATE")
         for key, value in values.items():
             connection.execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))
+        # From here on it goes another way than a journal that it followed.
+        connection.execute("UPDATE meta SET value = '' WHERE key = 'journal'")
         connection.execute("COMMIT")
         # Otherwise the frames behind the damage would be found again.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

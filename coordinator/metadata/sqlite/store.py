@@ -88,9 +88,13 @@ class SqliteMetadata(Metadata):
         self._readers: list[SqliteReader] = []
         #: When the oldest commit that may still be in the log alone was made; None when there is none.
         self._logged_since_s: float | None = clock()
+        self._followed: str = self._transaction.meta("journal")
+        #: The last entry of the journal that is in the store; its commit may be under way.
+        self._entry: int = self._transaction.meta("journal_number")
         self.cluster_id = self._transaction.meta("cluster_id")
         self.tx_durable = self._transaction.tx
-        self._epoch: int = self._transaction.meta("epoch")
+        self.epoch: int = self._transaction.meta("epoch")
+        self.entry_synced: int = 0 if path is not None else self.journal_place().number
         self._record = None if path is None else CommitRecord.open(path, self.cluster_id, self._acknowledged())
 
     @classmethod
@@ -109,6 +113,7 @@ class SqliteMetadata(Metadata):
             metadata_file.verify(path)
             if journal is None:
                 lost_commits.refuse(path)
+                metadata_file.refuse_follower(path)
             place.hold_database()
             writer = _connect_writer(path, is_journaled=journal is not None)
             try:
@@ -143,7 +148,7 @@ class SqliteMetadata(Metadata):
                 self._transaction.set_meta("epoch", epoch)
                 if self._transaction.numbering is None:
                     self._transaction.discard_unfinished()
-                self._epoch = epoch
+                self.epoch = epoch
             self._transaction.numbering = Numbering(epoch)
         return epoch
 
@@ -195,19 +200,21 @@ class SqliteMetadata(Metadata):
         if self._path is not None and shutil.disk_usage(self._path.parent).free < journal_disk_room_bytes_min:
             raise JournalFull(f"{self._path}: there is no room on its disk")
         number = self.journal_place().number + 1
-        self._journal.append(number, self._recorder.take(self._transaction.tx, self._epoch))
+        self._journal.append(number, self._recorder.take(self._transaction.tx, self.epoch))
         self._note_entry(number)
         return True
 
     def _note_entry(self, number: int) -> None:
         self._writer.execute("UPDATE meta SET value = ? WHERE key = 'journal_number'", (number,))
+        self._entry = number
 
     def journal_place(self) -> JournalPlace:
-        return JournalPlace(self._transaction.meta("journal"), self._transaction.meta("journal_number"))
+        return JournalPlace(self._followed, self._entry)
 
     def follow(self, journal: str) -> None:
         with self._guard, self._applying():
             self._writer.execute("UPDATE meta SET value = ? WHERE key = 'journal'", (journal,))
+            self._followed = journal
             self._note_entry(0)
 
     def apply(self, entries: Sequence[Entry]) -> Touched:
@@ -233,7 +240,7 @@ class SqliteMetadata(Metadata):
             yield
             self._writer.execute("COMMIT")
             self._transaction.reload()
-            self._epoch = self._transaction.meta("epoch")
+            self.epoch = self._transaction.meta("epoch")
             self._committed()
             self.has_room = True
         except BaseException as error:
@@ -248,6 +255,8 @@ class SqliteMetadata(Metadata):
         """Before anybody hears of a commit: it lies where the path leads, and the record names it."""
         if self._logged_since_s is None:
             self._logged_since_s = self._clock()
+        if self._path is None:
+            self.entry_synced = self._entry
         self._check_place()
         self.tx_durable = self._transaction.tx
         if self._record is not None:
@@ -265,7 +274,7 @@ class SqliteMetadata(Metadata):
             raise
 
     def _acknowledged(self) -> Acknowledged:
-        return Acknowledged(self.tx_durable, self._epoch, int(self._wall_clock() * 1000))
+        return Acknowledged(self.tx_durable, self.epoch, int(self._wall_clock() * 1000))
 
     def tend(self, *, idle: bool) -> None:
         if self._place is None:
@@ -288,6 +297,8 @@ class SqliteMetadata(Metadata):
         """Copies the log into the store, and syncs that; all but what a reader's view still needs from the log."""
         _is_busy, logged, copied = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._logged_since_s = None if copied == logged else self._clock()
+        if copied == logged:
+            self.entry_synced = self._entry
 
     def sync_record(self) -> None:
         if self._record is not None:
@@ -309,6 +320,7 @@ class SqliteMetadata(Metadata):
             # Most faults make SQLite do it by itself.
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
+            self._entry = self._transaction.meta("journal_number")
         except sqlite3.Error:
             return False
         return True

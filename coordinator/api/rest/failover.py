@@ -1,0 +1,33 @@
+"""REST for a coordinator with standbys: have another one lead."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from peacefs.protocol.errors import BadRequest
+
+
+class HandedOver(BaseModel):
+    """The answer: the address of the coordinator that leads now."""
+
+    leader: str
+
+
+def add_failover_routes(
+    app: FastAPI, hand_over: Callable[[], Awaitable[str | None]] | None, superusers: Any
+) -> None:
+    """Adds `/v1/coordinator/...`; without `hand_over` this coordinator has no journal."""
+
+    @app.post("/v1/coordinator/hand-over", dependencies=[superusers])
+    async def hand_over_leadership() -> HandedOver:
+        """Have a standby lead; this coordinator ends then, to be started again as a standby."""
+        if hand_over is None:
+            raise BadRequest("this coordinator has no journal, and nobody to hand over to")
+        leader = await hand_over()
+        if leader is None:
+            raise BadRequest("no standby is ready to lead; `peacefs report` shows them")
+        return HandedOver(leader=leader)

@@ -1,0 +1,100 @@
+"""Stands before a coordinator's answers: while another one leads clients are told so, while nobody does they wait.
+
+A stock Hadoop client that is told "standby" asks the next address at once, without a pause, and gives up after
+few of these; so that is said only while somebody else is known to lead. What operators look at is answered by a
+standby, too, from what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from peacefs.protocol.asgi import App, Message, Receive, Scope, Send
+from peacefs.protocol.errors import ServiceUnready
+from peacefs.protocol.limits import standby_poll_interval_s, startup_waiting_max, takeover_hold_s
+from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
+
+from .leadership import Leadership
+
+#: What tells how a coordinator fares, and copies of what it has.
+_OF_ANY = ("/", "/metrics", "/v1/status", "/v1/fsck", "/v1/metadata/backup", "/v1/openapi.json", "/v1/docs")
+_READS = ("GET", "HEAD")
+
+
+class Door:
+    """Used from one event loop only."""
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        *,
+        leader_lives: Callable[[], Awaitable[bool]],
+        hold_s: float = takeover_hold_s,
+        waiting_max: int = startup_waiting_max,
+    ) -> None:
+        """`leader_lives` finds out whether the leader takes connections: its lease outlives it by two seconds."""
+        self._leadership = leadership
+        self._leader_lives = leader_lives
+        self._clock = clock
+        self._sleep = sleep
+        self._hold_s = hold_s
+        self._waiting_max = waiting_max
+        self.waiting = 0
+
+    async def pass_through(self) -> None:
+        """Return when this coordinator may answer. Raises Standby, ServiceUnready."""
+        leadership = self._leadership
+        if leadership.may_answer:
+            return
+        give_up_s = self._clock() + self._hold_s
+        if self.waiting >= self._waiting_max:
+            leadership.refuse_standby()
+        self.waiting += 1
+        try:
+            while not leadership.may_answer:
+                if self._clock() >= give_up_s or (leadership.knows_leader and await self._leader_lives()):
+                    leadership.refuse_standby()
+                await self._sleep(standby_poll_interval_s / 2)
+        finally:
+            self.waiting -= 1
+
+
+class HttpDoor:
+    """The door of HTTP, before another application."""
+
+    def __init__(self, app: App, door: Door, leadership: Leadership) -> None:
+        self._app = app
+        self._door = door
+        self._leadership = leadership
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._leadership.may_answer and scope.get("method") not in _READS:
+            # What it changes is fenced by the journal.
+            await self._app(scope, receive, send)
+            return
+        if scope.get("type") != "http" or scope["path"] in _OF_ANY:
+            await self._app(scope, receive, send)
+            return
+        try:
+            await self._door.pass_through()
+        except ServiceUnready as refusal:
+            await send_answer(scope, send, fault_answer(refusal, scope))
+            return
+        await self._app(scope, receive, self._while_it_leads(scope, send))
+
+    def _while_it_leads(self, scope: Scope, send: Send) -> Send:
+        """Say nothing that was read before this process was stopped for long, and others led meanwhile."""
+        is_refused = False
+
+        async def send_if_it_leads(message: Message) -> None:
+            nonlocal is_refused
+            if message["type"] == "http.response.start" and not self._leadership.may_answer:
+                is_refused = True
+                refusal = ServiceUnready("this coordinator may have been replaced; try again")
+                await send_answer(scope, send, fault_answer(refusal, scope))
+            if not is_refused:
+                await send(message)
+
+        return send_if_it_leads

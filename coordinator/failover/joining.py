@@ -1,0 +1,159 @@
+"""Prepares the store of a coordinator with a journal: made, held against the journal, or copied from the leader.
+
+Everything here is before the first event loop, and may wait: for etcd, for a leader.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from peacefs.coordinator.journal.port import Journal, JournalIdentity, JournalRefused, JournalUnsure, Member
+from peacefs.coordinator.journal.writer import JournalWriter
+from peacefs.coordinator.metadata.engine import Engine
+from peacefs.coordinator.metadata.store import Metadata
+from peacefs.protocol.errors import PeacefsError, StartupError
+from peacefs.protocol.limits import leader_lease_s, standby_poll_interval_s
+
+log = logging.getLogger("peacefs.coordinator")
+_COMPLAINT_INTERVAL_S = 5.0
+
+#: Copies the metadata of the leader, of that cluster, to a file that is not there yet. Raises PeacefsError.
+Copy = Callable[[Member, str, Path], None]
+
+
+class Joined(NamedTuple):
+    """A store that is a part of the journal, and the journal's identity."""
+
+    metadata: Metadata
+    identity: JournalIdentity
+
+
+class Joining:
+    """One coordinator's way into the journal."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        directory: Path,
+        journal: Journal,
+        writer: JournalWriter,
+        me: Member,
+        owner: str,
+        copy: Copy,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engine = engine
+        self._directory = directory
+        self._journal = journal
+        self._writer = writer
+        self._me = me
+        self._owner = owner
+        self._copy = copy
+        self._sleep = sleep
+        self._clock = clock
+        self._complained_s = float("-inf")
+
+    def join(self) -> Joined:
+        """Wait for what is needed. Raises StartupError for what waiting does not help."""
+        while True:
+            try:
+                if (joined := self._try_to_join()) is not None:
+                    return joined
+            except JournalUnsure as unsure:
+                self._complain(f"{unsure}. Waiting for the journal")
+            except JournalRefused as refused:
+                raise StartupError(str(refused)) from None
+            self._sleep(standby_poll_interval_s)
+
+    def _complain(self, text: str) -> None:
+        if self._clock() - self._complained_s >= _COMPLAINT_INTERVAL_S:
+            self._complained_s = self._clock()
+            log.warning("%s", text)
+
+    def _try_to_join(self) -> Joined | None:
+        identity = self._journal.identity()
+        if self._engine.exists(self._directory):
+            return self._with_store(identity)
+        if identity is None:
+            return self._found()
+        self._copy_from_leader(identity)
+        return None
+
+    def _found(self) -> Joined | None:
+        """Make a store and begin the journal, unless somebody else is about to."""
+        if not self._journal.campaign(self._me, leader_lease_s):
+            self._complain("another coordinator begins the journal; waiting for it")
+            return None
+        try:
+            return self._with_store(None)
+        finally:
+            self._journal.resign()
+
+    def _with_store(self, identity: JournalIdentity | None) -> Joined | None:
+        metadata = self._engine.open(self._directory, owner=self._owner, journal=self._writer)
+        try:
+            joined = Joined(metadata, self._check(metadata, identity))
+            is_far_behind = self._is_far_behind(metadata)
+        except BaseException:
+            metadata.close()
+            raise
+        if not is_far_behind:
+            return joined
+        metadata.close()
+        self._complain("the journal was trimmed beyond what is here: the metadata is copied from the leader anew")
+        self._copy_from_leader(joined.identity)
+        return None
+
+    def _check(self, metadata: Metadata, identity: JournalIdentity | None) -> JournalIdentity:
+        place = metadata.journal_place()
+        if identity is None and place.journal:
+            raise StartupError(
+                f"{self._directory} follows a journal that is not there: is --journal that of its cluster? To "
+                f"begin another one from this store: `peacefs metadata leave-journal --dir {self._directory}`"
+            )
+        if identity is None:
+            begun = JournalIdentity(metadata.cluster_id, uuid.uuid4().hex)
+            identity = self._journal.begin(begun)
+            if identity == begun:
+                metadata.follow(begun.journal)
+                log.warning("a journal was begun for cluster %s", metadata.cluster_id)
+                return identity
+        if identity.cluster != metadata.cluster_id:
+            raise StartupError(
+                f"the journal belongs to cluster {identity.cluster}, {self._directory} to {metadata.cluster_id}: "
+                "give each cluster a prefix of its own (--journal etcd://a:2379/PREFIX)"
+            )
+        if place.journal != identity.journal:
+            raise StartupError(
+                f"{self._directory} is not, or no longer, a part of this journal: it was restored, or changed "
+                "without it. To follow the journal, move the directory away and start: it is copied from the "
+                "leader. To go on from this store and give up what the journal has, stop all coordinators, then "
+                "`peacefs metadata discard-journal --journal ...`"
+            )
+        return identity
+
+    def _is_far_behind(self, metadata: Metadata) -> bool:
+        ends = self._journal.ends()
+        return ends is not None and ends[0].number > metadata.journal_place().number + 1
+
+    def _copy_from_leader(self, identity: JournalIdentity) -> None:
+        leader = self._journal.leader()
+        if leader is None or leader == self._me:
+            self._complain("waiting for a coordinator that leads, to copy the metadata from")
+            return
+        try:
+            with self._engine.staged_store(self._directory) as copying:
+                self._copy(leader, identity.cluster, copying)
+        except StartupError:
+            raise
+        except PeacefsError as error:
+            self._complain(f"the metadata cannot be copied from {leader.name} ({error.message}); trying again")
+        else:
+            log.warning("the metadata was copied from %s", leader.name)

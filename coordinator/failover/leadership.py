@@ -1,0 +1,80 @@
+"""Whether this coordinator leads, and may answer. Pure: `clock` is passed in, and the shell says what it has seen.
+
+What is committed is fenced by the journal. This is about reads: one that was answered by a leader that has been
+replaced would show what is no longer so. A leader therefore answers only for a while after it was confirmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peacefs.coordinator.journal.port import Member
+from peacefs.protocol.errors import ServiceUnready, Standby
+from peacefs.protocol.limits import leader_lease_s, leader_silence_max_s
+
+
+class Leadership:
+    """One coordinator's view. Used from one event loop only."""
+
+    def __init__(self, clock: Callable[[], float], me: Member | None) -> None:
+        """Without `me` there is one coordinator, which always leads."""
+        self._clock = clock
+        self.me = me
+        self.leads = me is None
+        #: The epoch of the leader, as far as is known here.
+        self.epoch = 0
+        self.leader: Member | None = None
+        self._seen_s = float("-inf")
+        self._confirmed_s = float("-inf")
+
+    @classmethod
+    def alone(cls) -> Leadership:
+        """That of a coordinator without a journal."""
+        return cls(lambda: 0.0, None)
+
+    def known_as(self, me: Member) -> None:
+        """The addresses of this coordinator, once it listens."""
+        self.me = me
+
+    def stand_down(self) -> None:
+        """Answer nobody any more: another one is about to lead."""
+        self.leads = False
+        self._confirmed_s = float("-inf")
+
+    def seen(self, leader: Member | None) -> None:
+        """Somebody leads, or nobody does, at this moment."""
+        self.leader = leader
+        self._seen_s = self._clock()
+
+    def confirmed(self, since_s: float) -> None:
+        """The lease was renewed by a call that began then."""
+        self._confirmed_s = max(self._confirmed_s, since_s)
+
+    def begin(self, epoch: int) -> None:
+        """This coordinator leads, in this epoch."""
+        self.leads = True
+        self.epoch = epoch
+        self.leader = self.me
+
+    @property
+    def may_answer(self) -> bool:
+        """Return whether nobody else can have led for long enough to have changed anything."""
+        if self.me is None:
+            return True
+        return self.leads and self._clock() - self._confirmed_s < leader_silence_max_s
+
+    @property
+    def knows_leader(self) -> bool:
+        """Return whether another coordinator was seen to lead a moment ago."""
+        if self.leads or self.leader is None or self.leader == self.me:
+            return False
+        return self._clock() - self._seen_s < leader_lease_s
+
+    def refuse_standby(self) -> None:
+        """Raise Standby while another one leads, ServiceUnready while nobody does."""
+        if self.may_answer:
+            return
+        if self.knows_leader:
+            assert self.leader is not None
+            raise Standby(f"this coordinator stands by; {self.leader.name} leads")
+        raise ServiceUnready("no coordinator leads at this moment; try again")

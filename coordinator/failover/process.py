@@ -1,0 +1,149 @@
+"""The failover of a coordinator that is a process: joins before it serves, follows and leads on its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from peacefs.coordinator.journal.address import JournalOptions, open_journal
+from peacefs.coordinator.journal.port import JournalRefused, JournalUnsure, Member
+from peacefs.coordinator.journal.writer import JournalWriter
+from peacefs.coordinator.metadata.engine import Engine
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault
+from peacefs.protocol.limits import leader_probe_s, leader_probe_timeout_s
+from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.protocol.tokens import Signer
+from peacefs.protocol.values.cluster_status import FailoverStatus
+
+from .door import Door
+from .joining import Joining
+from .leadership import Leadership
+from .service import Failover, FarBehind, Follower
+from .store_copying import StoreCopying
+
+log = logging.getLogger("peacefs.coordinator")
+#: Whoever supervises the process starts it again: EX_TEMPFAIL.
+EXIT_TO_START_AGAIN = 75
+_POLL_S = 0.05
+_HANDED_OVER_WITHIN_S = 10.0
+
+
+class FailoverProcess:
+    """The journal of one process, and what comes of it. `metadata` is a part of the journal once it has joined."""
+
+    def __init__(self, options: JournalOptions, me: Member, *, no_tls: bool) -> None:
+        """Raises StartupError."""
+        self._journal = open_journal(options, no_tls=no_tls)
+        self._writer = JournalWriter(self._journal)
+        self.leadership = Leadership(time.monotonic, me)
+        self.door = Door(
+            self.leadership, time.monotonic, asyncio.sleep, leader_lives=LeaderProbe(self.leadership).lives
+        )
+        self.failover: Failover | None = None
+
+    def join(
+        self, engine: Engine, directory: Path, owner: str, signer: Signer, tls: TlsIdentity | None
+    ) -> Metadata:
+        """Return the store of a directory, made or copied where there is none. Raises StartupError."""
+        me = self.leadership.me
+        assert me is not None
+        copying = StoreCopying(signer, tls)
+        return Joining(engine, directory, self._journal, self._writer, me, owner, copying).join().metadata
+
+    async def keep(
+        self,
+        me: Member,
+        metadata: Metadata,
+        follower: Follower,
+        on_fault: Callable[[BaseException], NoReturn],
+    ) -> None:
+        """Stand by, and lead when nobody does, as `me`, for as long as the process lives."""
+        self.leadership.known_as(me)
+        failover = self.failover = Failover(
+            self._journal,
+            self._writer,
+            metadata,
+            self.leadership,
+            follower,
+            run=asyncio.to_thread,
+            sleep=asyncio.sleep,
+            clock=time.monotonic,
+            on_replaced=_end,
+        )
+        try:
+            await failover.keep()
+        except MetadataFault as fault:
+            on_fault(fault)
+        except FarBehind as behind:
+            _end(f"{behind}: it is copied anew at the next start")
+
+    def status(self) -> FailoverStatus | None:
+        return None if self.failover is None else self.failover.status()
+
+    async def hand_over(self, stop: Callable[[], object]) -> str | None:
+        """Have another coordinator lead; return its name, None where there is none. `stop` ends this process."""
+        assert self.failover is not None
+        if not self.leadership.leads or self.failover.successor() is None:
+            return None
+        self.leadership.stand_down()
+        await self.failover.hand_over()
+        give_up_s = time.monotonic() + _HANDED_OVER_WITHIN_S
+        while time.monotonic() < give_up_s:
+            leader = await asyncio.to_thread(self._journal.leader)
+            if leader is not None and leader != self.leadership.me:
+                self.leadership.seen(leader)
+                log.warning("%s leads now: stopping, to be started again as a standby", leader.name)
+                asyncio.get_running_loop().call_later(1.0, stop)
+                return leader.name
+            await asyncio.sleep(_POLL_S)
+        return None
+
+    def close(self) -> None:
+        """Give the lease back, so that another one may lead at once."""
+        try:
+            self._journal.resign()
+        except (JournalUnsure, JournalRefused) as problem:
+            log.info("the lease was not given back, and ends by itself: %s", problem)
+        self._journal.close()
+
+
+class LeaderProbe:
+    """Finds out whether the leader takes connections, once for all who ask in the same moment."""
+
+    def __init__(self, leadership: Leadership) -> None:
+        self._leadership = leadership
+        self._looked: tuple[float, Member, bool] | None = None
+        self._looking = asyncio.Lock()
+
+    async def lives(self) -> bool:
+        async with self._looking:
+            leader = self._leadership.leader
+            if leader is None or leader == self._leadership.me:
+                return False
+            now_s = time.monotonic()
+            if self._looked is None or self._looked[1] != leader or now_s - self._looked[0] >= leader_probe_s:
+                self._looked = now_s, leader, await _takes_connections(leader)
+            return self._looked[2]
+
+
+async def _takes_connections(leader: Member) -> bool:
+    host, _, port = leader.name.rpartition(":")
+    try:
+        connecting = asyncio.open_connection(host.strip("[]"), int(port))
+        _reader, writer = await asyncio.wait_for(connecting, leader_probe_timeout_s)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
+def _end(why: str) -> NoReturn:
+    """End this process now: nothing that it would still answer may be so any more."""
+    log.critical("%s: stopping", why)
+    logging.shutdown()
+    os._exit(EXIT_TO_START_AGAIN)

@@ -1,0 +1,291 @@
+"""Follows the journal until nobody leads, takes over, and renews the lease from then on.
+
+The order of a takeover is what makes it safe: the lease, so that only one tries; the epoch, after which nobody
+else can append; the entries that are left, which are the last; an epoch of the store, the first entry of ours.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NoReturn, Protocol, TypeVar
+
+from peacefs.coordinator.journal.port import (
+    Entry,
+    Journal,
+    JournalFull,
+    JournalRefused,
+    JournalUnsure,
+    Member,
+    Standing,
+)
+from peacefs.coordinator.journal.writer import JournalWriter, position_of
+from peacefs.coordinator.metadata.epochs import Begun, draw_epoch
+from peacefs.coordinator.metadata.store import Metadata, MetadataFull, Touched
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.limits import (
+    journal_kept_bytes,
+    journal_read_entries,
+    journal_trim_interval_s,
+    leader_lease_s,
+    leader_renew_interval_s,
+    standby_poll_interval_s,
+    standing_interval_s,
+    standing_lives_s,
+)
+from peacefs.protocol.values.cluster_status import CoordinatorStatus, FailoverStatus
+
+from .leadership import Leadership
+
+log = logging.getLogger("peacefs.coordinator")
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Runs what may block, off the event loop."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class Follower(Protocol):
+    """The coordinator that stands by or leads, as the failover sees it."""
+
+    def changed(self, touched: Touched) -> None:
+        """The metadata was changed by entries of another coordinator."""
+
+    def tick(self) -> None:
+        """Time passes while another one leads."""
+
+    @property
+    def is_warm(self) -> bool:
+        """Return whether it may take over: it has loaded its chunks."""
+
+    def lead(self, begun: Begun) -> None:
+        """Lead from now on, in this epoch."""
+
+
+class FarBehind(Exception):
+    """The journal was trimmed beyond what the store has: it has to be copied anew."""
+
+
+class Failover:
+    """One coordinator's part in it. Used from one event loop only."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        writer: JournalWriter,
+        metadata: Metadata,
+        leadership: Leadership,
+        follower: Follower,
+        *,
+        run: Run,
+        sleep: Callable[[float], Awaitable[None]],
+        clock: Callable[[], float],
+        on_replaced: Callable[[str], NoReturn],
+        schema: int = 0,
+        kept_bytes: int = journal_kept_bytes,
+    ) -> None:
+        """`on_replaced` ends the process of a leader that leads no longer."""
+        assert leadership.me is not None
+        self._me: Member = leadership.me
+        self._journal = journal
+        self._writer = writer
+        self._metadata = metadata
+        self._leadership = leadership
+        self._follower = follower
+        self._run = run
+        self._sleep = sleep
+        self._clock = clock
+        self._on_replaced = on_replaced
+        self._schema = schema
+        self._kept_bytes = kept_bytes
+        self._stated_s = self._trimmed_s = self._complained_s = float("-inf")
+        self._is_handing_over = False
+        #: The number of the last entry that was seen in the journal, and the coordinators that state themselves.
+        self.last_seen = 0
+        self.standings: tuple[Standing, ...] = ()
+
+    @property
+    def lag(self) -> int:
+        """Return how many entries the store lacks, as far as is known."""
+        number = self._metadata.journal_place().number
+        self.last_seen = max(self.last_seen, number)
+        return self.last_seen - number
+
+    def status(self) -> FailoverStatus:
+        """Return who leads and how far the coordinators are."""
+        leader, lag = self._leadership.leader, self.lag
+        return FailoverStatus(
+            leads=self._leadership.leads,
+            leader="" if leader is None else leader.name,
+            journal_entries=self.last_seen,
+            journal_bytes=self._writer.size_bytes,
+            lag=lag,
+            coordinators=[
+                CoordinatorStatus(
+                    address=each.member.name,
+                    leads=each.member == leader,
+                    applied=each.applied,
+                    lag=max(0, self.last_seen - each.applied),
+                    is_warm=each.is_warm,
+                )
+                for each in sorted(self.standings, key=lambda each: each.member.name)
+            ],
+        )
+
+    async def keep(self) -> None:
+        """For as long as the coordinator lives. Raises FarBehind, StartupError, MetadataFault."""
+        while not self._leadership.leads:
+            try:
+                await self._stand_by()
+            except (JournalUnsure, JournalRefused) as problem:
+                self._leadership.seen(None)
+                self._complain("the journal cannot be followed: %s", problem)
+            except MetadataFull as full:
+                self._complain("%s: the journal cannot be followed", full)
+            self._follower.tick()
+            await self._sleep(standby_poll_interval_s)
+        while True:
+            await self._sleep(leader_renew_interval_s)
+            if self._is_handing_over:
+                continue
+            try:
+                await self._stay_leader()
+            except (JournalUnsure, JournalRefused) as problem:
+                self._complain("the lease cannot be renewed: %s", problem)
+
+    def _complain(self, text: str, problem: Exception) -> None:
+        """Log what lasts once in a while."""
+        if self._clock() - self._complained_s >= journal_trim_interval_s:
+            self._complained_s = self._clock()
+            log.warning(text, problem)
+
+    # -- standing by ---------------------------------------------------------------------------------
+
+    async def _stand_by(self) -> None:
+        await self.catch_up()
+        leader = await self._run(self._journal.leader)
+        self._leadership.seen(leader)
+        self._leadership.epoch = await self._run(self._journal.epoch)
+        await self._state()
+        if leader is None and self._follower.is_warm and not self._is_handing_over:
+            await self._try_to_lead()
+
+    async def catch_up(self) -> None:
+        """Apply the entries that are there."""
+        while True:
+            entries = await self._run(self._read)
+            if not entries:
+                return
+            touched = await self._run(lambda entries=entries: self._metadata.apply(entries))  # type: ignore[misc]
+            self._follower.changed(touched)
+
+    def _read(self) -> list[Entry]:
+        after = self._metadata.journal_place().number
+        entries = self._journal.read(after, journal_read_entries)
+        if entries and entries[0].number != after + 1:
+            raise FarBehind(f"the journal begins with entry {entries[0].number}, this store ends with {after}")
+        self.last_seen = max(self.last_seen, entries[-1].number if entries else after)
+        return entries
+
+    async def _try_to_lead(self) -> None:
+        began_s = self._clock()
+        if not await self._run(lambda: self._journal.campaign(self._me, leader_lease_s)):
+            return
+        try:
+            begun = await self._take_over()
+        except (JournalUnsure, JournalRefused, JournalFull, MetadataFull):
+            # Somebody else may fare better.
+            await self._give_up()
+            raise
+        if begun is None:
+            await self._give_up()
+            return
+        self._leadership.begin(begun.epoch)
+        self._leadership.confirmed(began_s)
+        self._follower.lead(begun)
+        log.warning("this coordinator, %s, leads now, in epoch %d", self._me.name, begun.epoch)
+
+    async def _take_over(self) -> Begun | None:
+        before = await self._run(self._journal.epoch)
+        epoch = max(before, self._metadata.epoch) + 1
+        if not await self._run(lambda: self._writer.take(before, epoch)):
+            return None
+        # From here on nobody else appends: what is read now is all.
+        await self.catch_up()
+        ends = await self._run(self._journal.ends)
+        place = self._metadata.journal_place()
+        if ends is not None and ends[1].number < place.number:
+            raise StartupError(
+                f"the journal ends with entry {ends[1].number} and this store has entry {place.number}: etcd was "
+                "put back as it once was. Nothing was changed. Restore etcd, or begin another journal from this "
+                "store (`peacefs metadata begin-journal`)"
+            )
+        return await self._run(lambda: draw_epoch(self._metadata, above=epoch - 1))
+
+    async def _give_up(self) -> None:
+        try:
+            await self._run(self._journal.resign)
+        except (JournalUnsure, JournalRefused):
+            log.info("the lease could not be given back; it ends by itself")
+
+    # -- leading -------------------------------------------------------------------------------------
+
+    async def _stay_leader(self) -> None:
+        began_s = self._clock()
+        if await self._run(self._journal.renew):
+            self._leadership.confirmed(began_s)
+        elif await self._run(self._journal.epoch) != self._writer.epoch:
+            self._on_replaced("another coordinator leads now")
+        elif await self._run(lambda: self._journal.campaign(self._me, leader_lease_s)):
+            # It ended while the journal was away, and nobody took it.
+            self._leadership.confirmed(began_s)
+        await self._state()
+        if self._clock() - self._trimmed_s >= journal_trim_interval_s:
+            self._trimmed_s = self._clock()
+            await self._run(self._trim)
+
+    def _trim(self) -> None:
+        """Remove what all coordinators have on their disks, but for the last of it."""
+        ends = self._journal.ends()
+        if ends is None:
+            return
+        first, last = ends
+        self.last_seen = last.number
+        on_all_disks = min([self._metadata.entry_synced, *(each.synced for each in self.standings)])
+        above = position_of(last) - self._kept_bytes
+        below = first.number
+        while position_of(first) < above:
+            page = self._journal.read(below - 1, journal_read_entries)
+            old = [entry.number for entry in page if position_of(entry) < above and entry.number < on_all_disks]
+            if not old:
+                break
+            below = old[-1] + 1
+            if len(old) < len(page):
+                break
+        if below > first.number:
+            self._journal.trim(below)
+        self._writer.measure()
+
+    async def _state(self) -> None:
+        """Say how far this coordinator has come, and hear of the others."""
+        if self._clock() - self._stated_s < standing_interval_s:
+            return
+        self._stated_s = self._clock()
+        applied, synced = self._metadata.journal_place().number, self._metadata.entry_synced
+        standing = Standing(self._me, applied, synced, self._schema, self._follower.is_warm)
+        await self._run(lambda: self._journal.stand(standing, standing_lives_s))
+        self.standings = tuple(await self._run(self._journal.standings))
+
+    def successor(self) -> Member | None:
+        """Return another coordinator that may lead, None where nobody is there."""
+        for each in self.standings:
+            if each.member.name != self._me.name and each.is_warm:
+                return each.member
+        return None
+
+    async def hand_over(self) -> None:
+        """Give the lease back and do not ask for it again."""
+        self._is_handing_over = True
+        await self._give_up()

@@ -1,0 +1,52 @@
+"""Copies the metadata of the coordinator that leads, over its port for datanodes, to a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from peacefs.coordinator.journal.port import Member
+from peacefs.protocol import private_files
+from peacefs.protocol.errors import PeacefsError, ProtocolViolation, from_wire
+from peacefs.protocol.handshake import COORDINATOR, Identity
+from peacefs.protocol.limits import backup_timeout_s
+from peacefs.protocol.messages import CopyStore, Failure, StorePart
+from peacefs.protocol.runtime.connection_handshakes import open_connection
+from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.protocol.tokens import Signer
+
+
+class StoreCopying:
+    """Speaks to the leader as a coordinator that knows the cluster's secret."""
+
+    def __init__(self, signer: Signer, tls: TlsIdentity | None) -> None:
+        self._signer = signer
+        self._tls = tls
+
+    def __call__(self, leader: Member, cluster: str, target: Path) -> None:
+        """Write a copy to `target`. Raises PeacefsError."""
+        host, _, port = leader.node_address.rpartition(":")
+        me = Identity(cluster, COORDINATOR, "a coordinator that joins", self._signer)
+        connection, _peer = open_connection(
+            (host, int(port)), f"the coordinator {leader.name}", me, self._tls, role=COORDINATOR
+        )
+        try:
+            private_files.create_file(target)
+            with target.open("r+b") as file:
+                at, total = 0, 1
+                while at < total:
+                    connection.send(CopyStore(at), b"", backup_timeout_s, 1)
+                    reply = connection.receive(backup_timeout_s).message
+                    if isinstance(reply, Failure):
+                        raise from_wire(reply.code, reply.message)
+                    if not isinstance(reply, StorePart):
+                        raise ProtocolViolation(f"a copy was answered by {type(reply).__name__}")
+                    if not reply.data:
+                        break
+                    file.write(reply.data)
+                    at, total = at + len(reply.data), reply.total
+                if at != total:
+                    raise ProtocolViolation(f"the copy ends after {at} of {total} bytes")
+        except OSError as error:
+            raise PeacefsError(f"cannot write {target}: {error.strerror or error}") from None
+        finally:
+            connection.close()

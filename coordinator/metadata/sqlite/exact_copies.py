@@ -1,0 +1,73 @@
+"""Copies of a store for coordinators that follow the same journal: equal in every row, unlike backups."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from peacefs.protocol.errors import PeacefsError, StartupError
+
+from . import file as metadata_file
+from .backup import copy, set_aside
+from .store_place import StorePlace
+
+
+def make(store: Path) -> BinaryIO:
+    """Return a file without a name with a copy of a store that this process has open. Raises PeacefsError."""
+    copying = store.with_name(f"{store.name}.joining-{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        copy(store, copying, lambda done, total: None, is_exact=True)
+        return copying.open("rb")
+    except OSError as error:
+        raise PeacefsError(f"cannot copy the metadata: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            copying.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def staged(store: Path) -> Iterator[Path]:
+    """Yield a path beside the store for a copy, which takes its place afterwards.
+
+    Raises StartupError, PeacefsError.
+    """
+    place = StorePlace.claim(store)
+    copying = store.with_name(store.name + ".joining")
+    try:
+        copying.unlink(missing_ok=True)
+        yield copying
+        metadata_file.verify(copying)
+        metadata_file.sync(copying, os.O_RDWR)
+        set_aside(store)
+        copying.rename(store)
+        metadata_file.sync(store.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise PeacefsError(f"cannot write {copying}: {error.strerror or error}") from None
+    finally:
+        place.close()
+        with contextlib.suppress(OSError):
+            copying.unlink(missing_ok=True)
+
+
+def leave_journal(store: Path) -> bool:
+    """Have a store that nobody has open follow no journal any more. Return whether it did. Raises StartupError."""
+    place = StorePlace.claim(store)
+    try:
+        if not store.exists():
+            raise StartupError(f"{store} is not there")
+        metadata_file.verify(store)
+        with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            changed = connection.execute(
+                "UPDATE meta SET value = '' WHERE key = 'journal' AND value != ''"
+            ).rowcount
+            connection.execute("UPDATE meta SET value = 0 WHERE key = 'journal_number'")
+            return changed > 0
+    except sqlite3.Error as error:
+        raise StartupError(f"cannot write {store}: {error}") from None
+    finally:
+        place.close()

@@ -1,0 +1,48 @@
+"""Gives other coordinators a copy of the metadata, over the links that they hold for that."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import BinaryIO
+
+from peacefs.protocol.errors import BadRequest, Overloaded
+from peacefs.protocol.limits import backup_block_bytes
+from peacefs.protocol.messages import StorePart
+
+from .datanode_links import DatanodeLink
+
+#: Return a file with a copy of the metadata as it is now, which has no name any more.
+MakeCopy = Callable[[], BinaryIO]
+_AT_ONCE_MAX = 2
+
+
+class StoreCopies:
+    """One copy a link, for as long as the link is open. `part` may block: call it off the event loop."""
+
+    def __init__(self, make: MakeCopy | None) -> None:
+        self._make = make
+        self._copies: dict[DatanodeLink, tuple[BinaryIO, int]] = {}
+
+    def part(self, link: DatanodeLink, offset: int) -> StorePart:
+        """Raises BadRequest, Overloaded, PeacefsError."""
+        if self._make is None:
+            raise BadRequest("this coordinator has no journal, and gives nobody a copy of its metadata")
+        if offset == 0:
+            self.closed(link)
+            if len(self._copies) >= _AT_ONCE_MAX:
+                raise Overloaded("others are copying the metadata already; try again")
+            file = self._make()
+            self._copies[link] = file, file.seek(0, 2)
+        if link not in self._copies:
+            raise BadRequest("a copy begins at 0")
+        file, total = self._copies[link]
+        file.seek(offset)
+        return StorePart(file.read(backup_block_bytes), total)
+
+    def closed(self, link: DatanodeLink) -> None:
+        """Forget the copy of a link."""
+        copy = self._copies.pop(link, None)
+        if copy is not None:
+            with contextlib.suppress(OSError):
+                copy[0].close()

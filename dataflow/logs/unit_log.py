@@ -1,0 +1,233 @@
+"""The log of a unit: its output, and the control tuples of its windows, as two stream logs.
+
+Rows of the output are durable before the tuples that speak of them. Each start of a unit, and each try after a
+failure, writes a log of its own, whose number is higher; its first commit has all windows, and once that is there
+the logs before it go. So a writer that was taken for dead and goes on harms nobody, and none waits for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute
+
+from peacefs.dataflow.core.messages import CheckpointId, sequence_of
+from peacefs.dataflow.model.batches import Batch
+from peacefs.dataflow.window_checkpoints.control_tuples import (
+    BUCKET,
+    COMMIT,
+    KIND,
+    OPEN,
+    STATE,
+    CommitDetail,
+    TupleKind,
+    detail_of,
+)
+from peacefs.dataflow.window_checkpoints.footprints import NEWEST
+from peacefs.dataflow.window_checkpoints.replay import codes_of, newest_rows
+from peacefs.dataflow.window_checkpoints.windowed_state import Commit, LoadedLog
+from peacefs.protocol.errors import LogDamaged, PeacefsError
+from peacefs.protocol.limits import cec_segment_bytes
+from peacefs.state.checkpoints.outcome import PublishedPages, RunningCheckpoint
+
+from .log_reader import LogReader
+from .segments import SegmentStore
+from .stream_log import StreamLog, StreamLogs
+
+_RESULTS = "results"
+_WINDOWS = "windows"
+
+
+class UnitLogWriter:
+    """Writes the commits of one start of a unit, one at a time."""
+
+    def __init__(
+        self,
+        store: SegmentStore,
+        unit: str,
+        incarnation: int,
+        threads: Executor | None = None,
+        *,
+        segment_bytes: int = cec_segment_bytes,
+    ) -> None:
+        """`threads`: where it writes; without them whoever appends does."""
+        self._store, self._unit, self._incarnation = store, unit, incarnation
+        self._threads, self._segment_bytes = threads, segment_bytes
+        # Logs that this start has begun.
+        self._begun = 0
+        self._logs: StreamLogs | None = None
+        self._results: StreamLog
+        self._windows: StreamLog
+
+    def append(self, commit: Commit, running: RunningCheckpoint) -> None:
+        if self._threads is None:
+            self._append(commit, running)
+        else:
+            self._threads.submit(self._append, commit, running)
+
+    def _append(self, commit: Commit, running: RunningCheckpoint) -> None:
+        try:
+            written = self._write(commit)
+        except (PeacefsError, OSError) as fault:
+            self._logs = None
+            running.fail(fault)
+        except BaseException as error:
+            running.fail(error)
+            raise
+        else:
+            commit.bytes_written = written
+            running.succeed(PublishedPages(running.sequence, 0, 0, written, running.pause_s, ()))
+
+    def _write(self, commit: Commit) -> int:
+        if commit.begins:
+            self._begin(commit)
+        assert self._logs is not None, "the first commit begins the log"
+        for batch in commit.results:
+            self._results.append(batch)
+        if commit.results:
+            self._logs.commit()
+        self._windows.append(Batch(self._windows.last + 1, commit.tuples))
+        self._logs.commit()
+        if commit.begins:
+            self._delete_earlier()
+        else:
+            self._results.trim(commit.floor)
+            self._windows.trim(commit.first_tuple - 1)
+        return int(sum(batch.bytes for batch in commit.results) + commit.tuples.nbytes)
+
+    def _begin(self, commit: Commit) -> None:
+        self._begun += 1
+        sequence = sequence_of((self._incarnation, self._begun))
+        self._logs = StreamLogs(self._store, segment_bytes=self._segment_bytes)
+        self._results = self._logs.open(_stream(self._unit, sequence, _RESULTS), commit.results_type)
+        self._windows = self._logs.open(_stream(self._unit, sequence, _WINDOWS), commit.tuples_type)
+
+    def _delete_earlier(self) -> None:
+        current = sequence_of((self._incarnation, self._begun))
+        for stream in self._store.streams():
+            sequence = _sequence(self._unit, stream)
+            if sequence is not None and sequence < current:
+                for segment, _ in self._store.segments(stream):
+                    self._store.delete(stream, segment)
+
+
+def read_unit_log(store: SegmentStore, unit: str, before: CheckpointId) -> LoadedLog | None:
+    """Return what a unit begins with, of the logs of its starts before `before`; None if there is none.
+
+    Raises LogDamaged if a record is rotten, FileNotFound if a log is trimmed meanwhile by a writer that goes on.
+    """
+    limit = sequence_of((before[0], 1))
+    found = {_sequence(unit, stream) for stream in store.streams()}
+    for sequence in sorted((each for each in found if each is not None and each < limit), reverse=True):
+        loaded = _read(store, unit, sequence)
+        if loaded is not None:
+            return loaded
+    return None
+
+
+def _read(store: SegmentStore, unit: str, sequence: int) -> LoadedLog | None:
+    """Read one log backwards, until each window that is open was found."""
+    detail: CommitDetail | None = None
+    windows = 0
+    found: list[pa.Table] = []
+    tuples = 0
+    commits: dict[int, Mapping[str, Sequence[Any]]] = {}
+    name = _stream(unit, sequence, _WINDOWS)
+    search = _Search()
+    for batch in LogReader(store, name).backwards():
+        rows = batch.rows
+        tuples += rows.num_rows
+        ends = np.flatnonzero(rows.column(KIND).to_numpy() == TupleKind.RESULT)
+        for at in reversed(ends.tolist()):
+            each = detail_of(rows, at)
+            commits[each.place.commit] = each.place.inputs
+            if detail is None:
+                detail, windows = each, rows.column(OPEN)[at].as_py()
+        assert detail is not None, "a record of tuples ends with a result"
+        if BUCKET in rows.schema.names:
+            found.append(search.take(rows, detail.closed_before))
+        if search.open_windows >= windows:
+            break
+    if detail is None:
+        return None
+    if search.open_windows != windows or (windows and search.oldest != detail.since.commit):
+        raise LogDamaged(
+            f"the log of unit {unit!r} ends with {windows} open windows, and {search.open_windows} were found "
+            f"back to commit {search.oldest} of {detail.since.commit}"
+        )
+    return LoadedLog(
+        detail,
+        [(number, commits[number]) for number in sorted(commits) if number > detail.since.commit]
+        if windows
+        else [(detail.place.commit, detail.place.inputs)],
+        pa.concat_tables(found) if found else None,
+        search.seen(),
+        _results(store, unit, sequence, detail),
+        tuples,
+    )
+
+
+def _results(store: SegmentStore, unit: str, sequence: int, detail: CommitDetail) -> list[Batch]:
+    if detail.results <= detail.floor:
+        return []
+    return list(LogReader(store, _stream(unit, sequence, _RESULTS)).read(detail.floor, upto=detail.results))
+
+
+class _Search:
+    """The search for the newest tuple of each window, from the end of a log to its beginning."""
+
+    def __init__(self) -> None:
+        self.open_windows = 0
+        self.oldest: int | None = None
+        self._seen: list[pa.Table] = []
+
+    def take(self, rows: pa.RecordBatch, closed_before: int) -> pa.Table:
+        """Return the footprints of windows that are open and were not found before."""
+        table = pa.Table.from_batches([rows])
+        kinds = table.column(KIND)
+        wanted = compute.and_(
+            compute.not_equal(kinds, int(TupleKind.RESULT)),
+            compute.fill_null(compute.greater_equal(table.column(BUCKET), closed_before), False),
+        )
+        table = table.filter(wanted)
+        ids = [name for name in table.column_names[5:] if not name.startswith(STATE)]
+        table = self._without_known(newest_rows(table, ids, COMMIT), ids)
+        once = table.group_by([*ids, COMMIT], use_threads=False).aggregate([])
+        if once.num_rows:
+            self._seen.append(once.select([*ids, COMMIT]).rename_columns([*ids, NEWEST]))
+        opened = table.filter(compute.not_equal(table.column(KIND), int(TupleKind.CLOSE)))
+        if opened.num_rows:
+            self.open_windows += opened.select(ids).group_by(ids, use_threads=False).aggregate([]).num_rows
+            oldest = compute.min(opened.column(COMMIT)).as_py()
+            self.oldest = oldest if self.oldest is None else min(self.oldest, oldest)
+        return opened
+
+    def seen(self) -> pa.Table | None:
+        return pa.concat_tables(self._seen) if self._seen else None
+
+    def _without_known(self, table: pa.Table, ids: list[str]) -> pa.Table:
+        known = self.seen()
+        if known is None or not table.num_rows:
+            return table
+        both = pa.concat_tables([known.select(ids), table.select(ids)])
+        codes = codes_of(both, ids)
+        is_known = np.zeros(int(codes.max()) + 1, np.bool_)
+        is_known[codes[: known.num_rows]] = True
+        return table.filter(pa.array(~is_known[codes[known.num_rows :]]))
+
+
+def _stream(unit: str, sequence: int, part: str) -> str:
+    return f"{unit} {sequence:012} {part}"
+
+
+def _sequence(unit: str, stream: str) -> int | None:
+    """Return the number of a log of a unit, given the name of one of its streams."""
+    name, _, rest = stream.rpartition(" ")
+    owner, _, number = name.rpartition(" ")
+    if rest not in (_RESULTS, _WINDOWS) or owner != unit or not number.isdigit():
+        return None
+    return int(number)

@@ -1,0 +1,94 @@
+"""The extent of an eventual checkpoint, and who decides which windows are checked to shorten it (CEC, III.A)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from peacefs.protocol import limits
+from peacefs.protocol.errors import InvalidQuery
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The cost of a failure at this moment, and what a check of the oldest windows would change."""
+
+    open_windows: int
+    #: Control tuples that a load reads: q of the paper.
+    tuples: int
+    #: Rows that producers send again: u of the paper.
+    rows: int
+    #: For how long the oldest footprint has been the oldest that counts, or older than that.
+    age_s: float = 0.0
+    #: Windows of the oldest footprint, and by what `tuples` and `rows` shrink when they are checked.
+    oldest_windows: int = 0
+    tuples_saved: int = 0
+    rows_saved: int = 0
+
+
+class WindowChoice(Protocol):
+    def wants_check(self, extent: Extent) -> bool:
+        """Return whether the windows with the oldest footprints are to be checked now."""
+        ...
+
+
+@dataclass(frozen=True)
+class OpenOnly:
+    """Check no window: what the paper calls minimum recovery-time guarantees."""
+
+    def wants_check(self, extent: Extent) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Check the oldest windows while the extent, or what is to be replayed, is above its target: Q and U.
+
+    `extent` is Q as a multiple of the windows that are open, at least 1: a load reads one tuple of each.
+    """
+
+    extent: float | None = 2.0
+    replay_rows: int | None = limits.cec_replay_rows
+
+    def __post_init__(self) -> None:
+        if self.extent is None and self.replay_rows is None:
+            raise InvalidQuery("Targets needs extent or replay_rows; OpenOnly() checks no window")
+        if self.extent is not None and self.extent < 1:
+            raise InvalidQuery(f"Targets(extent={self.extent}): a load reads a tuple of each window: 1 or more")
+        if self.replay_rows is not None and self.replay_rows < 1:
+            raise InvalidQuery(f"Targets(replay_rows={self.replay_rows}): it has to be 1 or more")
+
+    def wants_check(self, extent: Extent) -> bool:
+        above = self.extent is not None and extent.tuples > self.extent * extent.open_windows
+        return above or (self.replay_rows is not None and extent.rows > self.replay_rows)
+
+
+@dataclass(frozen=True)
+class CostBenefit:
+    """Check the oldest windows while that is expected to save more than it costs.
+
+    A check costs processor time now. It saves, if the unit fails while the old footprint would still be the
+    oldest, the tuples that are not loaded and the rows that are not replayed. A footprint of some age is expected
+    to be the oldest for as long again. `second_of_outage` says how many seconds of a processor a second
+    without output is worth.
+    """
+
+    failures_per_day: float = 1.0
+    second_of_outage: float = 1000.0
+    load_tuple_s: float = limits.cec_load_tuple_s
+    replay_row_s: float = limits.cec_replay_row_s
+    check_window_s: float = limits.cec_check_window_s
+
+    def __post_init__(self) -> None:
+        for name in ("failures_per_day", "second_of_outage", "load_tuple_s", "replay_row_s", "check_window_s"):
+            if getattr(self, name) <= 0:
+                raise InvalidQuery(f"CostBenefit({name}={getattr(self, name)}): it has to be above 0")
+
+    def wants_check(self, extent: Extent) -> bool:
+        if not extent.oldest_windows:
+            return False
+        # The tuples of the check itself are in the extent from now on.
+        tuples = extent.tuples_saved - extent.oldest_windows
+        saved_s = tuples * self.load_tuple_s + extent.rows_saved * self.replay_row_s
+        failures = self.failures_per_day / 86_400 * extent.age_s
+        return failures * saved_s * self.second_of_outage > extent.oldest_windows * self.check_window_s

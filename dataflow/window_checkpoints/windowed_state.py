@@ -1,0 +1,507 @@
+"""The state of a unit under continuous eventual checkpointing (CEC, II and III).
+
+Structures are in memory; what makes them durable is a log, to which a *commit* goes now and then: the rows that
+the unit has put out since the last one, a tuple for each window that has opened since (*open*) or closed, and
+tuples of windows whose last one is old (*check*), as many as the time and the targets allow. The log is read
+backwards from its end until each window that is open was found, once.
+
+The first commit of a start has all windows, so that what earlier starts have logged may go.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from peacefs.dataflow.model.batches import Batch, Position
+from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.dataflow.operators.interface import Operator
+from peacefs.dataflow.unit_state.interface import Accumulator, Cell, Groups, NumberedRows, RowQueue, UnitState
+from peacefs.protocol.limits import cec_windows_per_check
+from peacefs.state.checkpoints.outcome import PublishedPages, RunningCheckpoint
+from peacefs.state.structures.unordered_map import UnorderedMap
+
+from .contents import WindowContents
+from .control_tuples import CommitDetail, CommitPlace, TupleKind, commit_rows, stream_type
+from .extent import Extent, WindowChoice
+from .footprints import COMMIT_OF_WINDOW, Footprints
+from .replay import Replay
+
+
+@dataclass
+class Commit:
+    """What goes to the log at once: rows of the output, then control tuples."""
+
+    number: int
+    #: True if it has all windows: it begins a log of its own, and those before it may go.
+    begins: bool
+    results: Sequence[Batch]
+    results_type: StreamType
+    tuples: pa.RecordBatch
+    tuples_type: StreamType
+    #: Rows of the output up to this number, and tuples below that one, are not needed any more.
+    floor: int
+    first_tuple: int
+    #: Set by the log once it is durable.
+    bytes_written: int | None = None
+
+
+class UnitLog(Protocol):
+    def append(self, commit: Commit, running: RunningCheckpoint) -> None:
+        """Make a commit durable, on any thread; then tell `running`. After a failure the next one begins anew."""
+        ...
+
+
+@dataclass(frozen=True)
+class LoadedLog:
+    """What was read of a log, back to the oldest footprint of a window that is open."""
+
+    detail: CommitDetail
+    #: Places of the commits after `detail.since`, in order.
+    commits: Sequence[tuple[int, Mapping[str, Sequence[Any]]]]
+    #: Rows of windows that are open, and (window, commit) of those and of windows that have closed.
+    windows: pa.Table | None
+    seen: pa.Table | None
+    results: Sequence[Batch]
+    #: Control tuples that were read for it: the extent.
+    tuples: int = 0
+
+
+@dataclass(frozen=True)
+class CheckTimes:
+    """Windows are checked for `interval_s` in each `period_s`: CI and CP of the paper."""
+
+    interval_s: float
+    period_s: float
+
+
+@dataclass
+class ExtentNow:
+    """The extent of the last commit, for whoever measures."""
+
+    open_windows: int = 0
+    tuples: int = 0
+    rows: int = 0
+    opens: int = 0
+    checks: int = 0
+    closes: int = 0
+    capture_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """A commit in memory: its place, where its tuples begin, how many rows had come, when it was."""
+
+    place: CommitPlace
+    first_tuple: int
+    rows: int
+    at_s: float
+    marks: Mapping[str, Any]
+
+
+@dataclass
+class _Loaded:
+    edges: Mapping[str, Any] | None = None
+    cells: Mapping[str, Any] = field(default_factory=dict)
+    results: Sequence[Batch] = ()
+    #: The last row that was put out, and the last that nobody needs.
+    last: int = 0
+    floor: int = 0
+
+
+class WindowedState:
+    """Structures of a unit. `pages` keeps them; `operator` is the name of the one that has windows, if any has."""
+
+    def __init__(
+        self,
+        pages: UnitState,
+        log: UnitLog,
+        contents: WindowContents,
+        operator: str | None,
+        inputs: Sequence[str],
+        output: StreamType,
+        choice: WindowChoice,
+        times: CheckTimes,
+        clock: Callable[[], float],
+        loaded: LoadedLog | None = None,
+    ) -> None:
+        self._pages, self._log, self._contents, self._operator = pages, log, contents, operator
+        self._choice, self._times, self._clock = choice, times, clock
+        self._cells: dict[str, Cell] = {}
+        self._output: LoggedResults | None = None
+        self._results_type = output
+        self._footprints: Footprints | None = None
+        self.replay: Replay | None = None
+        self._loaded = _Loaded()
+        start = CommitPlace(0, {name: [0, 0, False] for name in inputs}, {})
+        self._number = 0
+        if loaded is not None:
+            start = loaded.detail.since
+            self._number = loaded.detail.place.commit
+            self._begin_from(loaded)
+        self._seen = loaded.seen if loaded is not None else None
+        self._next_tuple = 1
+        #: Commits from the oldest footprint on.
+        self._moments = deque([_Moment(start, 1, _rows_of(start.inputs), clock(), contents.marks())])
+        self._begins = True
+        self._durable: Mapping[str, Position] = _positions(start.inputs)
+        self._checked_s = clock()
+        self._capturing = False
+        self.extent = ExtentNow()
+
+    # -- structures -----------------------------------------------------------------------------------------
+
+    def cell(self, name: str, initial: Any) -> Cell:
+        cell = self._cells[name] = self._pages.cell(name, self._loaded.cells.get(name, initial))
+        return cell
+
+    def rows(self, name: str, schema: pa.Schema) -> RowQueue:
+        inner = self._pages.rows(name, schema)
+        own = self._own(name)
+        return inner if own is None else self._contents.rows(own, inner)
+
+    def numbered_rows(self, name: str, schema: pa.Schema) -> NumberedRows:
+        assert self._output is None, "a unit whose windows are logged has one output"
+        self._output = LoggedResults(self._loaded.results, self._loaded.last, self._loaded.floor)
+        return self._output
+
+    def groups(self, name: str, keys: pa.Schema, accumulators: Sequence[Accumulator]) -> Groups:
+        inner = self._pages.groups(name, keys, accumulators)
+        own = self._own(name)
+        if own is None:
+            return inner
+        if self._footprints is None:
+            commits = self._pages.groups("footprints", keys, [COMMIT_OF_WINDOW])
+            self._footprints = Footprints(commits)
+            if self.replay is not None and not self.replay.over and self._seen is not None:
+                seen = self._pages.groups("seen", keys, [COMMIT_OF_WINDOW])
+                self.replay.remember(self._seen, seen)
+            self._seen = None
+            self._contents.begin(self._footprints, self.replay)
+        return self._contents.groups(own, inner, keys, accumulators)
+
+    def table(self, name: str, schema: pa.Schema, key: Sequence[str]) -> UnorderedMap:
+        return self._pages.table(name, schema, key)
+
+    def mapping(self, name: str) -> MutableMapping[Any, Any]:
+        return self._pages.mapping(name)
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._pages.memory_bytes
+
+    def edges(self) -> Mapping[str, Any] | None:
+        return self._loaded.edges
+
+    # -- the unit's journal ---------------------------------------------------------------------------------
+
+    @property
+    def journal(self) -> WindowedState:
+        return self
+
+    def watch(self, name: str, operator: Operator) -> Operator:
+        """Return what runs in the place of an operator."""
+        return self._contents.watch(operator) if name == self._operator else operator
+
+    def cuts(self, stream: str) -> Sequence[int]:
+        """Return the rows of an input after which its batches are to be cut."""
+        return self.replay.cuts(stream) if self.replaying and self.replay is not None else ()
+
+    def holds(self, stream: str, number: int) -> bool:
+        """Return whether a row of an input has to wait for rows of others."""
+        return self.replay is not None and self.replay.holds(stream, number)
+
+    def holds_end(self, stream: str) -> bool:
+        return self.replay is not None and self.replay.holds_end(stream)
+
+    def enter(self, stream: str, number: int, *, ended: bool = False) -> None:
+        """Learn that rows of an input up to a number are processed now, or its end."""
+        if self.replay is not None:
+            self.replay.enter(stream, number, ended=ended)
+            if self.replay.over:
+                self.replay = None
+
+    @property
+    def replaying(self) -> bool:
+        """True while rows come that were processed before: what they give was put out then."""
+        return self.replay is not None and not self.replay.over
+
+    @property
+    def covered(self) -> Mapping[str, Position]:
+        """The places up to which no row is needed, whatever fails: the oldest footprint in the log is of there."""
+        return self._durable
+
+    # -- commits ----------------------------------------------------------------------------------------------
+
+    def capture(self, sequence: int, edges: Mapping[str, Any]) -> WindowCapture:
+        begun_s = self._clock()
+        if self.replay is not None:
+            self.replay.settle()
+            if self.replay.over:
+                self.replay = None
+        if self.replaying or self._capturing:
+            return WindowCapture(self, sequence, None, 0.0)
+        commit, place = self._commit(edges, begun_s)
+        self._capturing = True
+        self.extent.capture_s = self._clock() - begun_s
+        return WindowCapture(self, sequence, commit, self.extent.capture_s, place)
+
+    def start(self, commit: Commit, running: RunningCheckpoint) -> None:
+        self._log.append(commit, running)
+
+    def settled(self, commit: Commit, since: Mapping[str, Position]) -> None:
+        """Learn, on the unit's thread, that a commit is durable, or will not be."""
+        self._capturing = False
+        if commit.bytes_written is None:
+            self._begins = True
+        else:
+            self._durable = since
+
+    def _commit(self, edges: Mapping[str, Any], now_s: float) -> tuple[Commit, Mapping[str, Position]]:
+        assert self._output is not None
+        self._number += 1
+        number = self._number
+        cells = {name: cell.get() for name, cell in self._cells.items()}
+        place = CommitPlace(number, dict(edges["inputs"]), cells)
+        rows = _rows_of(place.inputs)
+        begins, self._begins = self._begins, False
+        if begins:
+            self._next_tuple = 1
+            self._moments = deque(replace(moment, first_tuple=1) for moment in self._moments)
+        first_tuple = self._next_tuple
+        moment = _Moment(place, first_tuple, rows, now_s, self._contents.marks())
+        parts = self._all() if begins else self._changes()
+        self._moments.append(moment)
+        made = sum(part.num_rows for _, part in parts)
+        self.extent = ExtentNow(opens=sum(part.num_rows for kind, part in parts if kind is TupleKind.OPEN))
+        self.extent.closes = made - self.extent.opens
+        if now_s - self._checked_s >= self._times.period_s:
+            self._checked_s = now_s
+            checks = self._checks(first_tuple + made, rows, now_s)
+            parts += [(TupleKind.CHECK, part) for part in checks]
+            self.extent.checks = sum(part.num_rows for part in checks)
+        since = self._since()
+        open_windows = self._footprints.open_windows if self._footprints is not None else 0
+        kind = stream_type(self._contents.ids, self._contents.state)
+        detail = CommitDetail(
+            place,
+            edges["outputs"],
+            since.place,
+            self._output.last,
+            self._output.floor,
+            self._contents.closed_before,
+        )
+        tuples = commit_rows(
+            kind.schema,
+            parts,
+            at_us=int(now_s * 1e6),
+            commit=number,
+            open_windows=open_windows,
+            detail=detail,
+        )
+        self._next_tuple += tuples.num_rows
+        self.extent.open_windows = open_windows
+        self.extent.tuples = self._next_tuple - since.first_tuple
+        self.extent.rows = rows - since.rows
+        results = self._output.take(everything=begins)
+        commit = Commit(
+            number,
+            begins,
+            results,
+            self._results_type,
+            tuples,
+            kind,
+            self._output.floor,
+            # Without footprints the last commit says all.
+            since.first_tuple if self._footprints is not None else first_tuple,
+        )
+        return commit, _positions(since.place.inputs)
+
+    def _all(self) -> list[tuple[TupleKind, pa.Table]]:
+        """Begin a log: all windows that are open have their footprint in this commit."""
+        self._contents.changed()
+        ids = self._contents.all()
+        if self._footprints is None:
+            return []
+        self._footprints.clear()
+        _, rows = self._contents.contents(ids)
+        self._footprints.put(ids, self._number)
+        return [(TupleKind.OPEN, rows)] if rows.num_rows else []
+
+    def _changes(self) -> list[tuple[TupleKind, pa.Table]]:
+        if self._footprints is None:
+            return []
+        self._footprints.drop_before(self._contents.closed_before)
+        changed = self._contents.changed()
+        if not changed.num_rows:
+            return []
+        is_open, rows = self._contents.contents(changed)
+        parts = []
+        if not is_open.all():
+            closed = self._footprints.remove(changed.filter(pa.array(~is_open)))
+            if closed.num_rows:
+                parts.append((TupleKind.CLOSE, closed))
+        if rows.num_rows:
+            parts.append((TupleKind.OPEN, rows))
+            self._footprints.put(changed.filter(pa.array(is_open)), self._number)
+        return parts
+
+    def _checks(self, next_tuple: int, rows: int, begun_s: float) -> list[pa.Table]:
+        """Check the windows with the oldest footprints, as long as that is wanted and there is time."""
+        parts: list[pa.Table] = []
+        if self._footprints is None:
+            return parts
+        while True:
+            taken = self._footprints.take_oldest(cec_windows_per_check)
+            if taken is None:
+                return parts
+            oldest, ids = taken
+            wanted = oldest != self._number and self._choice.wants_check(
+                self._extent_with(oldest, ids.num_rows, next_tuple, rows, begun_s)
+            )
+            if not wanted:
+                self._footprints.put_back(oldest, ids)
+                return parts
+            _, contents = self._contents.contents(ids)
+            self._footprints.put(ids, self._number)
+            parts.append(contents)
+            next_tuple += contents.num_rows
+            if self._clock() - begun_s >= self._times.interval_s:
+                return parts
+
+    def _extent_with(self, oldest: int, windows: int, next_tuple: int, rows: int, now_s: float) -> Extent:
+        """Return the extent, and what a check of the windows of its oldest commit would save of it."""
+        while self._moments[0].place.commit < oldest:
+            self._moments.popleft()
+        moment, following = self._moments[0], self._moments[1]
+        return Extent(
+            self._footprints.open_windows if self._footprints is not None else 0,
+            next_tuple - moment.first_tuple,
+            rows - moment.rows,
+            now_s - moment.at_s,
+            windows,
+            following.first_tuple - moment.first_tuple,
+            following.rows - moment.rows,
+        )
+
+    def _since(self) -> _Moment:
+        """Return the moment from which rows are needed, and forget those before it."""
+        oldest = self._footprints.oldest if self._footprints is not None else None
+        if self._footprints is not None:
+            oldest = self._number if oldest is None else oldest
+            while self._moments[0].place.commit < oldest:
+                self._moments.popleft()
+        else:
+            while len(self._moments) > 1 and self._contents.reaches_back_to(self._moments[1].marks):
+                self._moments.popleft()
+        return self._moments[0]
+
+    # -- loading ------------------------------------------------------------------------------------------------
+
+    def _own(self, name: str) -> str | None:
+        operator, _, own = name.rpartition("/")
+        return own if operator and operator == self._operator else None
+
+    def _begin_from(self, loaded: LoadedLog) -> None:
+        detail = loaded.detail
+        self.replay = Replay(detail.since, loaded.commits, loaded.windows)
+        # While rows are replayed the end of an output comes again.
+        outputs = {
+            name: [lineage, ended and self.replay.over, marks]
+            for name, (lineage, ended, marks) in detail.outputs.items()
+        }
+        self._loaded = _Loaded(
+            {"inputs": detail.since.inputs, "outputs": outputs},
+            detail.since.cells,
+            loaded.results,
+            detail.results,
+            detail.floor,
+        )
+
+
+class WindowCapture:
+    """A commit that was made. Nothing of it changes any more, so that the unit may go on at once."""
+
+    def __init__(
+        self,
+        state: WindowedState,
+        sequence: int,
+        commit: Commit | None,
+        pause_s: float,
+        since: Mapping[str, Position] | None = None,
+    ) -> None:
+        self._state, self._sequence, self._commit, self._since = state, sequence, commit, since or {}
+        self.pause_s = pause_s
+
+    def start(self, *, patience_s: float | None = None) -> RunningCheckpoint:
+        commit = self._commit
+        if commit is None:
+            # Rows are replayed: nothing has changed that the log does not have.
+            running = RunningCheckpoint(self._sequence, self.pause_s, lambda: None)
+            running.succeed(PublishedPages(self._sequence, 0, 0, 0, self.pause_s, ()))
+            return running
+        settled = False
+
+        def settle() -> None:
+            nonlocal settled
+            if not settled:
+                settled = True
+                self._state.settled(commit, self._since)
+
+        running = RunningCheckpoint(self._sequence, self.pause_s, settle)
+        self._state.start(commit, running)
+        return running
+
+    def cancel(self) -> None:
+        """Forget it: the next commit begins a log of its own."""
+        if self._commit is not None:
+            self._state.settled(self._commit, {})
+
+
+class LoggedResults:
+    """Rows of the output that consumers may ask for again, and those of them that are not in the log yet."""
+
+    def __init__(self, loaded: Sequence[Batch], last: int, floor: int) -> None:
+        """`last`: the last row that was put out; `floor`: the last that nobody needs."""
+        self._held = deque(loaded)
+        self.last, self.floor = last, floor
+        # The last row that was taken for the log.
+        self._taken = last
+
+    def append(self, first: int, rows: pa.RecordBatch) -> None:
+        self._held.append(Batch(first, rows))
+        self.last = self._held[-1].last
+
+    def drop_before(self, number: int) -> None:
+        # Rows that nobody needs before they are in the log go there all the same, so that it has no gaps.
+        self.floor = max(self.floor, number - 1)
+        while self._held and self._held[0].last <= min(self.floor, self._taken):
+            self._held.popleft()
+
+    def __iter__(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        return ((batch.first, batch.rows) for batch in self._held)
+
+    def take(self, *, everything: bool) -> list[Batch]:
+        """Return the rows for the next commit: those since the last one, or all that are held."""
+        after = 0 if everything else self._taken
+        self._taken = self.last
+        taken: list[Batch] = []
+        for batch in reversed(self._held):
+            fresh = batch.after(after)
+            if fresh is None:
+                break
+            taken.append(fresh)
+        self.drop_before(self.floor + 1)
+        return taken[::-1]
+
+
+def _positions(inputs: Mapping[str, Sequence[Any]]) -> dict[str, Position]:
+    return {stream: Position(lineage, number) for stream, (lineage, number, _) in inputs.items()}
+
+
+def _rows_of(inputs: Mapping[str, Sequence[Any]]) -> int:
+    return sum(number for _, number, _ in inputs.values())

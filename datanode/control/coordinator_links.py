@@ -1,0 +1,137 @@
+"""The datanode's links to all coordinators of its cluster: one of them leads and is obeyed, the others stand by.
+
+Each link registers, reports and sends heartbeats by itself, so that a standby knows what the leader knows. The one
+that leads is told by epochs: it says that it leads in the highest one that was heard, also before a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+
+from peacefs.datanode.store.replica_changes import SharedChanges
+from peacefs.protocol.credentials import Credential
+from peacefs.protocol.errors import PeerError, PeerTimeout, PeerUnreachable
+from peacefs.protocol.handshake import Identity
+from peacefs.protocol.limits import leaderless_retry_s
+from peacefs.protocol.messages import Failure, Message
+from peacefs.protocol.runtime.effects import Address
+from peacefs.protocol.service.tls import TlsIdentity
+
+from .coordinator_session import CoordinatorLink, SessionOwner
+
+log = logging.getLogger("peacefs.datanode")
+#: The answers of a coordinator that does not lead, or not at this moment.
+_NOT_LEADING = ("Standby", "ServiceUnready")
+
+
+class CoordinatorLinks:
+    """Thread-safe."""
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        me: Identity,
+        credential: Credential,
+        datanode: SessionOwner,
+        changes: SharedChanges,
+        epoch_seen: int,
+        tls: TlsIdentity | None = None,
+    ) -> None:
+        """`epoch_seen` is the highest epoch that was heard before this start."""
+        self._state = threading.Condition()
+        self._leading: CoordinatorLink | None = None
+        self._stopping = False
+        self.epoch = epoch_seen
+        self._links = [
+            CoordinatorLink(address, me, credential, datanode, changes.another(), self, tls)
+            for address in addresses
+        ]
+
+    def start(self) -> None:
+        for link in self._links:
+            link.start()
+
+    def stop(self) -> None:
+        with self._state:
+            self._stopping = True
+            self._state.notify_all()
+        for link in self._links:
+            link.stop()
+
+    def wait_until_registered(self, timeout_s: float) -> bool:
+        """Return whether the coordinator that leads has registered the datanode.
+
+        Raises PeerRefused if all refuse.
+        """
+        give_up_s = time.monotonic() + timeout_s
+        refusals = [link.refusal for link in self._links]
+        if all(refusals) and refusals[0] is not None:
+            raise refusals[0]
+        return self._leader(give_up_s) is not None
+
+    # -- what links say ------------------------------------------------------------------------------
+
+    def heard(self, link: CoordinatorLink, epoch: int, *, leads: bool) -> bool:
+        with self._state:
+            if not leads or (epoch < self.epoch and len(self._links) > 1):
+                if self._leading is link:
+                    self._leading = None
+                return False
+            before, self._leading = self._leading, link
+            self.epoch = max(self.epoch, epoch)
+            self._state.notify_all()
+        if before is not None and before is not link:
+            log.warning("the coordinator at %s:%d leads now, in epoch %d", *link.address, epoch)
+            before.replaced()
+        return True
+
+    def may_order(self, epoch: int) -> bool:
+        # A coordinator of an earlier version, which has no standby, names no epoch.
+        return epoch >= self.epoch or (epoch == 0 and len(self._links) == 1)
+
+    # -- calls ---------------------------------------------------------------------------------------
+
+    def call(self, message: Message, timeout_s: float) -> Message:
+        """Asks the coordinator that leads; repeats over a new connection, or to another one, until the deadline.
+
+        Raises PeerTimeout or PeerUnreachable; a Failure is returned, not raised.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            link = self._leader(deadline_s)
+            if link is None:
+                raise PeerUnreachable(f"no connection to the coordinator{self._where()}")
+            try:
+                reply = link.call(message, deadline_s)
+            except PeerTimeout:
+                raise PeerTimeout(f"the coordinator did not answer within {timeout_s:g} s") from None
+            except PeerError:
+                if time.monotonic() >= deadline_s:
+                    raise
+                continue
+            if len(self._links) == 1 or not isinstance(reply, Failure) or reply.code not in _NOT_LEADING:
+                return reply
+            if time.monotonic() >= deadline_s:
+                return reply
+            self._pause()
+
+    def _leader(self, deadline_s: float) -> CoordinatorLink | None:
+        with self._state:
+            while True:
+                leading = self._leading
+                if leading is not None and leading.is_registered:
+                    return leading
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0 or self._stopping:
+                    return None
+                self._state.wait(min(left_s, leaderless_retry_s))
+
+    def _pause(self) -> None:
+        with self._state:
+            self._state.wait_for(lambda: self._stopping, leaderless_retry_s)
+
+    def _where(self) -> str:
+        return " at " + ", ".join(f"{host}:{port}" for host, port in (link.address for link in self._links))

@@ -1,0 +1,118 @@
+"""Two coordinators, real members of etcd and datanodes: the leader is killed or frozen, and nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from support.failover_cluster import FailoverCluster, failover_cluster
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+
+class Writer:
+    """Makes directories and files one after the other, and keeps the names of those that were acknowledged."""
+
+    def __init__(self, cluster: FailoverCluster) -> None:
+        self._cluster = cluster
+        self._stop = threading.Event()
+        self.acknowledged: list[str] = []
+        self.faults: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                name = f"written-{len(self.acknowledged)}"
+                if len(self.acknowledged) % 4:
+                    self._cluster.mkdir(f"/{name}")
+                else:
+                    self._cluster.write(f"/{name}", name.encode())
+                self.acknowledged.append(name)
+        except BaseException as fault:
+            self.faults.append(fault)
+
+    def wait_for(self, more: int) -> None:
+        wanted = len(self.acknowledged) + more
+        wait_until(lambda: self.faults or len(self.acknowledged) >= wanted, f"{more} more are written")
+        assert not self.faults, self.faults
+
+    def stop(self) -> list[str]:
+        self._stop.set()
+        self._thread.join()
+        assert not self.faults, self.faults
+        return self.acknowledged
+
+
+def test_failover_loses_nothing_acknowledged_when_the_leader_dies_and_when_it_is_frozen(tmp_path: Path) -> None:
+    with failover_cluster(tmp_path, members=3) as cluster:
+        first, second = cluster.coordinators
+        writer = Writer(cluster)
+        writer.wait_for(20)
+        first.kill()
+        writer.wait_for(20)
+        assert cluster.leads(1)
+
+        # It comes back, finds what it missed in the journal, and stands by.
+        first.start()
+        wait_until(lambda: cluster.stands_by(0), "the one that was killed stands by")
+        wait_until(lambda: cluster.datanodes_at(0) == 3, "datanodes have come to it")
+
+        # A member of etcd dies: the other two go on.
+        cluster.etcd.members[0].kill()
+        writer.wait_for(10)
+
+        # The leader is stopped for longer than its lease, and goes on as if nothing had happened.
+        second.pause()
+        wait_until(lambda: cluster.leads(0), "the other one leads")
+        writer.wait_for(10)
+        second.go_on()
+        wait_until(lambda: second.exit_status() is not None, "the one that was replaced ends")
+        assert second.exit_status() in (74, 75)
+        writer.wait_for(10)
+
+        names = set(writer.stop())
+        assert names <= cluster.names()
+        for name in sorted(names)[::7]:
+            if cluster.ask("GET", f"/{name}", op="GETFILESTATUS").json()["FileStatus"]["type"] == "FILE":
+                assert cluster.read(f"/{name}") == name.encode()
+
+
+def test_failover_of_a_leader_that_stops_in_good_order_is_at_once(tmp_path: Path) -> None:
+    with failover_cluster(tmp_path, datanodes=1) as cluster:
+        cluster.mkdir("/before")
+        assert cluster.coordinators[0].stop() == 0
+        cluster.mkdir("/after")
+        assert cluster.leads(1)
+        assert {"before", "after"} <= cluster.names()
+
+
+def test_standby_answers_operators_and_sends_clients_to_the_leader(tmp_path: Path) -> None:
+    with failover_cluster(tmp_path, datanodes=1) as cluster:
+        assert cluster.stands_by(1)
+        assert cluster.status(1)["cluster"] == cluster.status(0)["cluster"]
+        cluster.write("/file", b"data")
+        wait_until(lambda: cluster.status(1)["chunks"]["total"] == 1, "the standby knows of the chunk")
+
+
+def test_coordinator_of_another_cluster_is_refused_below_the_same_prefix(tmp_path: Path) -> None:
+    with failover_cluster(tmp_path, datanodes=0) as cluster:
+        for service in cluster.coordinators:
+            service.stop()
+        other = tmp_path / "other"
+        other.mkdir()
+        alone = FailoverCluster(other, cluster.etcd, 1, 0)
+        own = alone.coordinators[0]
+        # It has a store of its own, from a time without a journal.
+        before = own.without("--journal")
+        before.start()
+        wait_until(lambda: alone.leads(0), "it serves by itself")
+        before.stop()
+        own.start()
+        wait_until(lambda: own.exit_status() is not None, "it is refused")
+        assert own.exit_status() == 1
+        assert "the journal belongs to cluster" in own.log()
+        assert "a prefix of its own" in own.log()
