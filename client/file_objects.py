@@ -171,7 +171,7 @@ class _RangeReader(io.RawIOBase):
     def read_at(self, offset: int, length: int) -> bytes:
         opened = self._opened
         end = min(offset + length, self.length)
-        if self._reads is not None and self._reads.are_worthwhile(opened, offset, end):
+        if self._reads is not None and self._reads.are_worthwhile(opened, offset, end, self._avoided):
             return self._reads.read(opened, offset, end, self._avoided)
         reader = FileReader(
             opened.token,

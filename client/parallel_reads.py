@@ -60,13 +60,13 @@ class ParallelReads:
         if threads is not None:
             threads.shutdown(wait=False, cancel_futures=True)
 
-    def are_worthwhile(self, opened: Opened, start: int, end: int) -> bool:
+    def are_worthwhile(self, opened: Opened, start: int, end: int, avoided: set[NodeId]) -> bool:
         """Return whether several threads bring these bytes sooner than one."""
         layout = opened.layout
         if end - start < self._read_bytes_min or self._is_closed:
             return False
         nodes = {hop.node for chunk in layout.chunks for hop in chunk.replicas}
-        return len(nodes) > 1 and not self.driver.run(is_read_locally(layout, start))
+        return len(nodes) > 1 and not self.driver.run(is_read_locally(layout, start, avoided))
 
     def read(self, opened: Opened, start: int, end: int, avoided: set[NodeId]) -> bytes:
         """Read these bytes of a file on the caller's thread and others. Raises ChunkUnavailable, ..."""
@@ -101,7 +101,7 @@ class ParallelReads:
     def begin_ahead(self, opened: Opened, position: int, avoided: set[NodeId]) -> ReadAhead | None:
         """Begin to read ahead from a position; None where that is of no use, or too much is read ahead already."""
         end = opened.layout.length
-        if not self.are_worthwhile(opened, position, end):
+        if not self.are_worthwhile(opened, position, end, avoided):
             return None
         needed = parallel_ranges_max * self._range_bytes
         with self._lock:
