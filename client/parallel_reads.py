@@ -98,7 +98,7 @@ class ParallelReads:
                 helper.result()
         return buffer.getvalue()
 
-    def begin_ahead(self, opened: Opened, position: int, avoided: set[NodeId]) -> ReadAhead | None:
+    def begin_ahead(self, opened: Opened, position: int, avoided: set[NodeId]) -> RangesAhead | None:
         """Begin to read ahead from a position; None where that is of no use, or too much is read ahead already."""
         end = opened.layout.length
         if not self.are_worthwhile(opened, position, end, avoided):
@@ -109,7 +109,7 @@ class ParallelReads:
                 return None
             self._free_bytes -= needed
         ranges = RangesToRead(opened, position, end, self._range_bytes, avoided)
-        return ReadAhead(self, ranges, self._range_bytes)
+        return RangesAhead(self, ranges, self._range_bytes)
 
     def submit(self, work: Callable[[], None]) -> Future[None]:
         """Have something done by one of the threads; by none once the client is closed."""
@@ -128,7 +128,7 @@ class ParallelReads:
             self._free_bytes += count
 
 
-class ReadAhead:
+class RangesAhead:
     """The ranges that follow a reader's position, some of them under way. Belongs to one reader."""
 
     def __init__(self, reads: ParallelReads, ranges: RangesToRead, range_bytes: int) -> None:
