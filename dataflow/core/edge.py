@@ -14,8 +14,9 @@ from peacefs.dataflow.query.network import Network, sink_unit, source_unit
 from peacefs.dataflow.techniques.interface import Technique
 
 from .edges import SinkUnit, SourceUnit
-from .effects import Effect
+from .effects import Effect, StopQuery
 from .exchange import Exchange
+from .ha_output import too_much_retained
 from .messages import (
     Ack,
     Credit,
@@ -41,6 +42,7 @@ class EdgeCore:
     ) -> None:
         """`delivered`: of sinks of a query that is resumed, the number of the last row that they have."""
         bounds = bounds or Bounds()
+        self._retained_bytes_max = bounds.retained_bytes_max
         self._sources = {
             source.name: SourceUnit(source, network, technique, buffer_bytes_max=bounds.buffer_bytes_max)
             for source in network.sources
@@ -68,12 +70,19 @@ class EdgeCore:
         """True once every sink has had its last row."""
         return all(sink.ended for sink in self._sinks.values())
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the source that holds most."""
+        return max((source.held_bytes for source in self._sources.values()), default=0)
+
     def has_room(self, source: str) -> bool:
         return self._sources[source].has_room
 
     def offer(self, now_s: float, source: str, rows: pa.RecordBatch) -> list[Effect]:
         """Take rows of a source. Offer more only while it has room."""
         self._sources[source].offer(rows)
+        if self._sources[source].held_bytes > self._retained_bytes_max:
+            return [StopQuery(too_much_retained(source, self._retained_bytes_max))]
         return list(self._run(now_s))
 
     def end(self, now_s: float, source: str) -> list[Effect]:

@@ -36,6 +36,11 @@ class SourceUnit:
         """True if it takes rows now. If not, those that read it are slow, or are away."""
         return self._output.has_room(self._buffer_bytes_max)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the rows that somebody may still ask for."""
+        return self._output.buffer.held_bytes
+
     def offer(self, rows: pa.RecordBatch) -> None:
         if rows.num_rows:
             self._output.emit(rows)

@@ -59,7 +59,10 @@ class Exchange:
             case Subscribed() | Data() | Ended():
                 consumer = self.participants.get(unit_of(message.subscription.consumer))
                 if consumer is not None and message.stream in consumer.inputs:
-                    _to_input(consumer.inputs[message.stream], message)
+                    source = consumer.inputs[message.stream]
+                    _to_input(source, message)
+                    if isinstance(message, Subscribed):
+                        yield from self.to_producer(message.stream, source.acknowledged())
 
     def begun(self, participant: Participant) -> Iterator[Effect]:
         """Let a unit take part, and answer those that asked for its rows before it was here."""

@@ -50,6 +50,7 @@ class HAInput:
         self.cuts: Sequence[int] = ()
         #: Rows that the producer had no longer when they were asked for.
         self.lost = 0
+        self._acknowledged: dict[Level, Position] = {}
 
     # -- the connection -----------------------------------------------------------------------------------
 
@@ -162,7 +163,15 @@ class HAInput:
         return Credit(self.stream, self._subscription, limit)
 
     def acknowledge(self, level: Level, upto: Position) -> Ack:
+        self._acknowledged[level] = upto
         return Ack(self.stream, self._consumer, self._incarnation, level, upto)
+
+    def acknowledged(self) -> list[Ack]:
+        """Return what was acknowledged, to be said again to a producer that began again, or has not heard it.
+
+        It may keep so many rows for want of that, that it has no room for those that would bring the next.
+        """
+        return [self.acknowledge(level, upto) for level, upto in self._acknowledged.items()]
 
     @property
     def queued_bytes(self) -> int:

@@ -137,7 +137,7 @@ class HAOutput:
         """Return whether the unit may make more: consumers are not too far behind."""
         if self.buffer.held_bytes < backlog_bytes_max:
             return True
-        return self._retains_for_states and self.buffer.unsent_bytes(self._destinations) < backlog_bytes_max
+        return self._retains_for_states and self.buffer.unreceived_bytes(self._destinations) < backlog_bytes_max
 
     def contents(self) -> OutputContents:
         return OutputContents(self.lineage, self.ended, self.buffer.marks())
@@ -217,3 +217,11 @@ class HAOutput:
             if ended and self.buffer.peek(consumer) is None:
                 connection.end_sent = True
                 yield connection.node, Ended(self.stream, connection.subscription, self.buffer.produced)
+
+
+def too_much_retained(stream: str, bytes_max: int) -> str:
+    """Say why a query stops whose states depend on more rows than may be kept."""
+    return (
+        f"the rows of {stream!r} that states of its consumers depend on are more than Bounds.retained_bytes_max, "
+        f"{bytes_max:,} bytes: raise it, make windows smaller, or use SGuard"
+    )

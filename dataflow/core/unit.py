@@ -25,7 +25,7 @@ from peacefs.protocol.limits import dataflow_copy_number_bits as copy_number_bit
 from .causes import UnitCauses
 from .determinants import EventKind, EventLog, UnitEvent
 from .ha_input import HAInput
-from .ha_output import HAOutput
+from .ha_output import HAOutput, too_much_retained
 from .messages import sequence_of
 from .output_buffer import Level
 from .replicas import both, replica
@@ -438,11 +438,7 @@ class HAUnit:
     def _has_room(self) -> bool:
         for stream, output in self.outputs.items():
             if output.buffer.held_bytes > self._retained_bytes_max:
-                raise OperatorFailed(
-                    f"the rows of {stream!r} that states of its consumers depend on are more than "
-                    f"Bounds.retained_bytes_max, {self._retained_bytes_max:,} bytes: raise it, make windows "
-                    "smaller, or use SGuard"
-                )
+                raise OperatorFailed(too_much_retained(stream, self._retained_bytes_max))
         return all(output.has_room(self._buffer_bytes_max) for output in self.outputs.values())
 
 

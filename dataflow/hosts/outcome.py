@@ -30,8 +30,9 @@ class Outcome:
     copied_bytes_max: int = 0
     #: Units that began again and have caught up.
     recoveries: int = 0
-    #: The most bytes that any output held.
+    #: The most bytes that any output of a node held, and that a source held.
     held_bytes_max: int = 0
+    source_held_bytes_max: int = 0
     #: The most bytes that waited at any input.
     queued_bytes_max: int = 0
     #: Of `KillRunning`: the node that died.

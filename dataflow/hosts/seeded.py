@@ -432,6 +432,7 @@ class SeededRun:
 
     def _check(self) -> None:
         """See that every checkpoint that the controller has recorded is there, and note what is running."""
+        self.outcome.source_held_bytes_max = max(self.outcome.source_held_bytes_max, self._edge.held_bytes)
         for name, host in self._nodes.items():
             self.outcome.held_bytes_max = max(self.outcome.held_bytes_max, host.core.held_bytes)
             self.outcome.queued_bytes_max = max(self.outcome.queued_bytes_max, host.core.queued_bytes)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from peacefs.state.structures.unordered_map import UnorderedMap
 
-from .interface import Accumulator, Cell, Groups, RowQueue, UnitState
+from .interface import Accumulator, Cell, Groups, RowQueue, UnitState, ValueMap
 
 
 class OperatorState:
@@ -41,5 +41,5 @@ class OperatorState:
     def table(self, name: str, schema: pa.Schema, key: Sequence[str]) -> UnorderedMap:
         return self._unit.table(f"{self._operator}/{name}", schema, key)
 
-    def mapping(self, name: str) -> MutableMapping[Any, Any]:
+    def mapping(self, name: str) -> ValueMap:
         return self._unit.mapping(f"{self._operator}/{name}")
