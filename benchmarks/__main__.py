@@ -18,6 +18,7 @@ _ALL = (
     "clients",
     "authentication",
     "restart",
+    "failover",
     "repair",
     "dead_writers",
     "planning",
@@ -31,6 +32,7 @@ _ALL = (
     "paged_state",
     "state_latency",
     "dataflow",
+    "cec",
     "recovery_pictures",
     "spark_batches",
 )

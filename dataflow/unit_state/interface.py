@@ -185,8 +185,11 @@ class UnitState(Protocol):
         """Return a map. Keys and values are what a cell may hold."""
         ...
 
-    def capture(self, sequence: int, edges: Mapping[str, Any]) -> StateCapture:
-        """Return the state of this moment, with the unit's edges. Short, since the unit stands still meanwhile."""
+    def capture(self, sequence: int, edges: Mapping[str, Any], *, full: bool = False) -> StateCapture:
+        """Return the state of this moment, with the unit's edges. Short, since the unit stands still meanwhile.
+
+        With `full`, what did not change since the last one is written, too.
+        """
         ...
 
     @property

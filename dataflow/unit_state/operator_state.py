@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,20 @@ from .interface import Accumulator, Cell, Groups, RowQueue, UnitState, ValueMap
 
 
 class OperatorState:
-    def __init__(self, unit: UnitState, operator: str, *, keeps_stamps: bool = False) -> None:
+    def __init__(
+        self,
+        unit: UnitState,
+        operator: str,
+        *,
+        keeps_stamps: bool = False,
+        chance: random.Random | None = None,
+    ) -> None:
         """`keeps_stamps`: whether an operator is to keep the stamps of rows with them, where it needs to."""
         self.keeps_stamps = keeps_stamps
         self._unit = unit
         self._operator = operator
+        #: Numbers that a replay draws again.
+        self.chance = chance or random.Random(0)
 
     def cell(self, name: str, initial: Any) -> Cell:
         return self._unit.cell(f"{self._operator}/{name}", initial)

@@ -105,7 +105,7 @@ class PagedState:
         """Pages are loaded as they were: no row is processed again in part."""
         return None
 
-    def capture(self, sequence: int, edges: Mapping[str, Any]) -> PagedCapture:
+    def capture(self, sequence: int, edges: Mapping[str, Any], *, full: bool = False) -> PagedCapture:
         def flush() -> None:
             for each in self._maps:
                 each.flush()
@@ -113,7 +113,7 @@ class PagedState:
             cells |= {name: queue.dropped for name, queue in self._queues.items()}
             self._write_blob(msgspec.msgpack.encode({"edges": edges, "cells": cells}))
 
-        return PagedCapture(self._checkpointer, self._checkpointer.prepare(sequence, flush=flush))
+        return PagedCapture(self._checkpointer, self._checkpointer.prepare(sequence, full=full, flush=flush))
 
     def edges(self) -> Mapping[str, Any] | None:
         return self._edges
