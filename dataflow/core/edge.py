@@ -18,16 +18,15 @@ from .effects import Effect, StopQuery
 from .exchange import Exchange
 from .ha_output import too_much_retained
 from .messages import (
-    CheckpointRecorded,
-    CheckpointStored,
+    Ack,
+    Credit,
+    Data,
+    Ended,
     Message,
-    NodeHeartbeat,
     Placement,
-    RestartPointReached,
-    RestartPointRecorded,
+    Subscribe,
+    Subscribed,
     UnitPlacement,
-    UnitRecovered,
-    UnitStopped,
 )
 from .node import Bounds
 
@@ -54,7 +53,7 @@ class EdgeCore:
             )
             for sink in network.sinks
         }
-        self._exchange = Exchange(network, retry_s=bounds.subscribe_retry_s)
+        self._exchange = Exchange(network, technique, retry_s=bounds.subscribe_retry_s)
         self._exchange.participants |= {source.name: source for source in self._sources.values()}
         self._exchange.participants |= {sink.name: sink for sink in self._sinks.values()}
         self._version = 0
@@ -98,18 +97,10 @@ class EdgeCore:
                 if message.version > self._version:
                     self._version = message.version
                     self._exchange.placed(message)
-            case (
-                NodeHeartbeat()
-                | CheckpointStored()
-                | CheckpointRecorded()
-                | RestartPointReached()
-                | RestartPointRecorded()
-                | UnitStopped()
-                | UnitRecovered()
-            ):
-                raise AssertionError(f"{type(message).__name__} is not for the edge")
-            case _:
+            case Subscribe() | Subscribed() | Data() | Ended() | Credit() | Ack():
                 effects += self._exchange.received(node, message)
+            case _:
+                raise AssertionError(f"{type(message).__name__} is not for the edge")
         return effects + list(self._run(now_s))
 
     def disconnected(self, now_s: float, node: str) -> list[Effect]:

@@ -17,10 +17,14 @@ import pyarrow as pa
 from peacefs.dataflow.core.controller import ControllerCore
 from peacefs.dataflow.core.edge import EdgeCore
 from peacefs.dataflow.core.effects import (
+    CopyState,
     DeleteCheckpoint,
     Deliver,
+    DropCopy,
     Effect,
+    KeepCopy,
     LoadCheckpoint,
+    LoadCopy,
     RecordCheckpoint,
     RetainCheckpoints,
     SendMessage,
@@ -68,11 +72,15 @@ class Outcome:
     seconds: float = 0.0
     #: (unit, node) of all that ran anywhere at any time.
     places: set[tuple[str, str]] = field(default_factory=set)
+    #: (unit, node) of all that the controller had as a unit's place, standbys not among them.
+    primaries: set[tuple[str, str]] = field(default_factory=set)
     checkpoints_stored: int = 0
     #: Checkpoints that were cancelled, as when their turn is too far away.
     checkpoints_cancelled: int = 0
     #: The most bytes of pages that the units of one node had.
     state_bytes_max: int = 0
+    #: The most bytes of copies that one node kept for the units of others.
+    copied_bytes_max: int = 0
     #: Units that began again and have caught up.
     recoveries: int = 0
     #: The most bytes that any output of a node held, and that a source held.
@@ -97,6 +105,7 @@ class Outcome:
 @dataclass
 class _Host:
     core: NodeCore
+    states: UnitStates
     hung_until_s: float = 0.0
     #: None where processors cost nothing.
     processor: Processor | None = None
@@ -152,14 +161,15 @@ class SeededRun:
         self._connections: dict[frozenset[str], int] = {}
         self._arrivals: dict[tuple[str, str], float] = {}
         self._checkpoints = MemoryCheckpoints()
-        self._states = UnitStates(self._checkpoints, self._bounds, network, technique, clock=lambda: self._now_s)
         self._edge = EdgeCore(network, technique, self._bounds)
+        technique.check_nodes(nodes)
         names = [f"node-{number}" for number in range(1, nodes + 1)]
         self._controller = ControllerCore(
             [plan.name for plan in network.units],
             EdgeCore.placements(network, EDGE),
             edge_node=EDGE,
             nodes_wanted=nodes,
+            standby=technique.standby,
         )
         self._nodes: dict[str, _Host] = {}
         self._starts: dict[str, int] = {}
@@ -236,13 +246,16 @@ class SeededRun:
         if name in self._nodes:
             return
         self._starts[name] = self._starts.get(name, 0) + 1
+        states = UnitStates(
+            self._checkpoints, self._bounds, self._network, self._technique, clock=lambda: self._now_s
+        )
         core = NodeCore(
-            name, f"{name}/{self._starts[name]}", self._network, self._technique, self._states.new, self._bounds
+            name, f"{name}/{self._starts[name]}", self._network, self._technique, states.new, self._bounds
         )
         processor = None
         if self._costs is not None:
             processor = Processor(core, self._costs.processing_s, self._later, partial(self._perform_all, name))
-        self._nodes[name] = _Host(core, processor=processor)
+        self._nodes[name] = _Host(core, states, processor=processor)
         self._later(self._tick_s * self._chance.random(), lambda: self._tick_node(name, core))
 
     def _tick_node(self, name: str, core: NodeCore) -> None:
@@ -280,6 +293,16 @@ class SeededRun:
             case LoadCheckpoint():
                 core = self._nodes[node].core
                 self._later(self._store_s * (0.5 + self._chance.random()), lambda: self._load(node, core, effect))
+            case CopyState():
+                core = self._nodes[node].core
+                self._later(self._latency_s * self._chance.random(), lambda: self._copy(node, core, effect))
+            case KeepCopy(unit, data):
+                self._nodes[node].states.keep_copy(unit, data)
+            case LoadCopy():
+                core = self._nodes[node].core
+                self._later(self._latency_s * self._chance.random(), lambda: self._load_copy(node, core, effect))
+            case DropCopy(unit):
+                self._nodes[node].states.drop_copy(unit)
             case RecordCheckpoint(unit, checkpoint, _):
                 # The controller is told a while later, as by a real disk.
                 self._later(
@@ -334,13 +357,34 @@ class SeededRun:
 
     def _load(self, node: str, core: NodeCore, wanted: LoadCheckpoint) -> None:
         unit, incarnation = wanted.unit, wanted.incarnation
+        if node not in self._nodes or self._nodes[node].core is not core:
+            return
         try:
-            state = self._states.load(unit, wanted.checkpoint)
+            state = self._nodes[node].states.load(unit, wanted.checkpoint)
         except FileNotFound as gone:
             error = gone
             self._on_node(node, core, lambda: core.not_loaded(unit, incarnation, error))
         else:
             self._on_node(node, core, lambda: core.loaded(self._now_s, unit, incarnation, state))
+
+    def _copy(self, node: str, core: NodeCore, wanted: CopyState) -> None:
+        host = self._nodes.get(node)
+        if host is None or host.core is not core:
+            return
+        # The unit has gone on meanwhile.
+        running = wanted.capture.start()
+        running.result()
+        data = host.states.take_copy(wanted.unit, running.sequence)
+        self._on_node(
+            node, core, lambda: core.copied(self._now_s, wanted.unit, wanted.incarnation, wanted.number, data)
+        )
+
+    def _load_copy(self, node: str, core: NodeCore, wanted: LoadCopy) -> None:
+        host = self._nodes.get(node)
+        if host is None or host.core is not core:
+            return
+        state = host.states.load_copy(wanted.unit)
+        self._on_node(node, core, lambda: core.loaded(self._now_s, wanted.unit, wanted.incarnation, state))
 
     def _send(self, sender: str, to: str, message: Message) -> None:
         sender_host = EDGE if sender == CONTROLLER else sender
@@ -439,8 +483,12 @@ class SeededRun:
         for name, host in self._nodes.items():
             self.outcome.held_bytes_max = max(self.outcome.held_bytes_max, host.core.held_bytes)
             self.outcome.queued_bytes_max = max(self.outcome.queued_bytes_max, host.core.queued_bytes)
+            self.outcome.copied_bytes_max = max(self.outcome.copied_bytes_max, host.states.copied_bytes)
             self.outcome.state_bytes_max = max(self.outcome.state_bytes_max, host.core.state_bytes)
             self.outcome.places.update((unit, name) for unit in host.core.units)
         for unit, where in self._controller.placement.units.items():
+            if where.node not in (None, EDGE):
+                self.outcome.primaries.add((unit, where.node or ""))
+            assert where.standby is None or where.standby.node != where.node, "both of a pair are on one node"
             if where.checkpoint is not None:
                 assert sequence_of(where.checkpoint) in self._checkpoints.pages().sequences(name_of(unit))

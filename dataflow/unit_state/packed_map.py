@@ -6,7 +6,7 @@ their bytes, so that a function which does so is the same after a failure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,13 +16,15 @@ from peacefs.protocol.limits import dataflow_pending_changes_max
 from peacefs.state.pages.page_set import PageSet
 from peacefs.state.structures.unordered_map import UnorderedMap
 
+from .interface import ValueMap
+
 _SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 _GONE: Final = None
 _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.decode
 
 
-class PackedMap(MutableMapping[Any, Any]):
+class PackedMap(ValueMap):
     def __init__(self, page_set: PageSet) -> None:
         self._stored = UnorderedMap.create(page_set, _SCHEMA, "key")
         #: Changes since the last flush: the packed value, or None for a key that was removed.
@@ -47,6 +49,15 @@ class PackedMap(MutableMapping[Any, Any]):
         if value is None:
             raise KeyError(key)
         return _decode(value)
+
+    def find_all(self, keys: Sequence[Any]) -> list[Any]:
+        packed = [_encode(key) for key in keys]
+        found = {key: self._pending[key] for key in packed if key in self._pending}
+        missing = [key for key in packed if key not in found]
+        if missing:
+            found |= zip(missing, self._stored.find(missing).column("value").to_pylist(), strict=True)
+        values = [found[key] for key in packed]
+        return [None if value is None else _decode(value) for value in values]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._change(_encode(key), _encode(value))

@@ -45,6 +45,8 @@ class CountContents:
         self._panes: Groups
         self._accumulators: Sequence[Accumulator] = ()
         self._changed: list[pa.Table] = []
+        # The keys of the last batch, each once.
+        self._latest: pa.Table | None = None
         self._replay: Replay | None = None
         self.ids = self.state = pa.schema([])
 
@@ -130,12 +132,16 @@ class CountContents:
 
     def _note_counted(self, keys: pa.Table, before: pa.ChunkedArray) -> None:
         """Note the keys that have no open window and get a row."""
+        self._latest = keys
         counts: _Numbers = compute.fill_null(before, 0).to_numpy()
         opens = ~self._is_open(counts)
         if opens.any():
             self._changed.append(self._named(keys.filter(pa.array(opens)), int(opens.sum())))
 
     def _note_completed(self, keys: pa.Table) -> None:
+        if self._latest is not None and keys.num_rows > self._latest.num_rows:
+            # Many windows of few keys: each key of the batch once is less.
+            keys = self._latest
         if keys.num_rows:
             self._changed.append(self._named(keys, keys.num_rows))
 

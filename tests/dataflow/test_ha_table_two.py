@@ -87,7 +87,7 @@ def test_table_two_is_what_failures_do(line: Line, network: OperatorClass, seed:
     assert judged.judge(seed, expected, expected) is PRECISE
     # What is precise is so whichever node fails; the other cells are about the output of the one that failed.
     units = ["first", "second", "third"] if promised is PRECISE else ["second"]
-    victims = [node_of(expected, unit) for unit in units]
+    victims = [str(expected.runs_at[unit]) for unit in units]
     chosen = steps(expected.steps)
     print(f"seed {seed}, each of {victims} killed before each of the steps {chosen} of {expected.steps}")
     seen: dict[Recovery, Kill] = {}
@@ -107,11 +107,6 @@ def play(judged: JudgedNetwork, line: Line, seed: int, *failures: Kill) -> Outco
         rows_every_s=0.08,
         store_s=0.05,
     ).run()
-
-
-def node_of(outcome: Outcome, unit: str) -> str:
-    (node,) = [node for name, node in outcome.places if name == unit]
-    return node
 
 
 def steps(count: int) -> range:

@@ -1,0 +1,268 @@
+"""CEC's Figures 5 to 9: what opens cost, and what a recovery takes by Q, by U and by the period of checks.
+
+One unit, its log in a directory of this machine; the average price of items over windows of so many rows of an
+item, as in the paper. Figure 5: two items, windows of one row and of 1,000, without CEC, with tuples that are
+made and not written, and with the log; and 100,000 items with windows of 10, which open most. Throughput is rows
+of input by the time and by the processor's time, since the log is written by a thread. Figures 6 to 9: 100,000
+items at a steady rate, windows of 10 rows, a crash in the end, then the load of the log and the replay by a unit
+that begins anew.
+
+The paper's machines are from 2007 and its engine handles tuples one by one: shapes compare, seconds do not.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.amnesia import Amnesia
+from peacefs.dataflow.techniques.cec import CEC
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.window_checkpoints.extent import OpenOnly, Targets, WindowChoice
+from peacefs.state.warm import warm
+
+from .cec_unit import BATCH_ROWS, PAPER_TUPLE_BYTES, DrivenUnit, Totals, endless, prices, sales
+from .report import show
+from .state_pictures import draw
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_ITEMS = 100_000
+_WINDOW = 10
+#: Rows a second of the experiments with a crash: some that two cores bear beside the log.
+_RATE = 250_000
+#: Figure 6 of the paper by Q / open windows: extent in tuples, seconds to load, MB that are replayed, as its text
+#: tells them; Figure 7 by U.
+_PAPER_Q = {
+    1: "120,000; 3.5 s; 25 MB",
+    2: "180,000; 5 s; 50 MB",
+    4: "14 s or more",
+    8: "500,000; 27 s; over 200 MB",
+}
+_PAPER_U = {125_000: "120,000; 2.5 s; 20 MB", 1_000_000: "230,000; 6.7 s; 90 MB"}
+#: Figure 8: seconds from the opening of a window to its closure, by the period of checks in ms.
+_PAPER_RESPONSE = {0: 16.5, 250: 16.5, 100: 18.5, 50: 21.5, 25: 32.5}
+
+
+def main(*, quick: bool = False) -> None:
+    warm()
+    _figure_5(2.0 if quick else 10.0, 1 if quick else 5)
+    seconds = 6.0 if quick else 30.0
+    by_q = [
+        _crash(f"Q = {q} x open", Targets(extent=float(q), replay_rows=None), seconds, paper=_PAPER_Q.get(q, ""))
+        for q in ((1, 2, 8) if quick else (1, 2, 3, 4, 6, 8))
+    ]
+    show("cec_figure6", f"CEC, Figure 6: Q; {_WORKLOAD}, CI 5 ms in CP 100 ms, crash after {seconds:g} s", by_q)
+    by_u = [
+        _crash(f"U = {u:,}", Targets(extent=None, replay_rows=u), seconds, paper=_PAPER_U.get(u, ""))
+        for u in ((125_000, 1_000_000) if quick else (125_000, 250_000, 500_000, 750_000, 1_000_000))
+    ]
+    show("cec_figure7", f"CEC, Figure 7: U; {_WORKLOAD}, CI 5 ms in CP 100 ms, crash after {seconds:g} s", by_u)
+    _draw_recoveries([*by_q, *by_u])
+    _figures_8_and_9(seconds, (0, 25, 250) if quick else (0, 25, 50, 100, 250))
+
+
+_WORKLOAD = f"{_ITEMS:,} items, windows of {_WINDOW} rows, {_RATE:,} rows/s"
+
+
+# -- Figure 5 -----------------------------------------------------------------------------------------------
+
+
+def _figure_5(seconds: float, rounds: int) -> None:
+    rows = []
+    for title, items, window in (("fast", 2, 1), ("slow", 2, 1000), ("many", _ITEMS, _WINDOW)):
+        network, batches = prices(window), sales(items, 1_000_000)
+        ways: Mapping[str, tuple[Technique, bool]] = {
+            "amnesia": (Amnesia(), True),
+            "opens, not written": (CEC(OpenOnly()), False),
+            "opens in the log": (CEC(OpenOnly()), True),
+        }
+        found: dict[str, list[Totals]] = {way: [] for way in ways}
+        for _ in range(rounds):
+            # By turns, so that a busy moment of the machine meets all of them.
+            for way, (technique, persist) in ways.items():
+                found[way].append(_play(network, technique, batches, seconds, persist=persist))
+        base = found["amnesia"]
+        for way, totals in found.items():
+            rate, per_processor = _median(totals, "seconds"), _median(totals, "processor_s")
+            last = totals[-1]
+            rows.append(
+                {
+                    "windows": title,
+                    "way": way,
+                    "rows/s": rate,
+                    "of amnesia": rate / _median(base, "seconds"),
+                    "rows/processor s": per_processor,
+                    "of amnesia, processor": per_processor / _median(base, "processor_s"),
+                    "results": last.results,
+                    "opens": last.opens,
+                    "closes": last.closes,
+                    "longest pause ms": max(each.pause_s for each in totals) * 1000,
+                    "paper": "1" if way == "amnesia" else "above 0.9",
+                }
+            )
+            print(f"  {title}, {way}: {rate:,.0f} rows/s", flush=True)
+    show("cec_figure5", f"CEC, Figure 5: baseline, the median of {rounds} rounds of {seconds:g} s", rows)
+    draw("cec_figure5", _bars(rows) if find_spec("matplotlib") else None)
+
+
+def _play(
+    network: Network, technique: Technique, batches: Sequence[Any], seconds: float, *, persist: bool
+) -> Totals:
+    with tempfile.TemporaryDirectory() as name:
+        driven = DrivenUnit(Path(name), network, technique, persist=persist)
+        driven.play(endless(list(batches)), seconds)
+        driven.finish()
+        return driven.totals
+
+
+def _median(totals: Sequence[Totals], by: str) -> float:
+    return float(statistics.median(each.rows / getattr(each, by) for each in totals))
+
+
+# -- Figures 6 and 7 ------------------------------------------------------------------------------------------
+
+
+def _crash(title: str, choice: WindowChoice, seconds: float, *, paper: str) -> dict[str, Any]:
+    """Process rows for a while, forget the unit, and recover it."""
+    network, batches = prices(_WINDOW), sales(_ITEMS, 2_000_000)
+    technique = CEC(choice, interval_s=0.005, period_s=0.1)
+    with tempfile.TemporaryDirectory() as name:
+        driven = DrivenUnit(Path(name), network, technique)
+        driven.play(endless(batches), seconds, _RATE)
+        driven.finish()
+        totals, extent = driven.totals, driven.windowed.extent
+        again = DrivenUnit(Path(name), network, technique, incarnation=2)
+        read = again.windowed.tuples_read
+        begin, end = again.unit.positions["sales"].number, driven.unit.positions["sales"].number
+        replay_s = _replay(again, batches, begin, end)
+        again.finish()
+    print(f"  {title}: extent {read:,}, load {again.load_s:.2f} s", flush=True)
+    return {
+        "target": title,
+        "open windows": extent.open_windows,
+        "checks": totals.checks,
+        "extent tuples": read,
+        "load s": again.load_s,
+        "us a tuple": again.load_s / max(read, 1) * 1e6,
+        "rows replayed": end - begin,
+        "MB of the paper's tuples": (end - begin) * PAPER_TUPLE_BYTES / 1e6,
+        "replay s": replay_s,
+        "longest pause ms": totals.pause_s * 1000,
+        "rows/s": totals.rows / totals.seconds,
+        "paper": paper,
+    }
+
+
+def _replay(driven: DrivenUnit, batches: Sequence[Any], begin: int, end: int) -> float:
+    """Offer again what was offered: batches come in the same order, from the first."""
+    begun = time.perf_counter()
+    for at in range(begin // BATCH_ROWS, -(-end // BATCH_ROWS)):
+        driven.offer(at * BATCH_ROWS + 1, batches[at % len(batches)])
+    return time.perf_counter() - begun
+
+
+# -- Figures 8 and 9 ----------------------------------------------------------------------------------------
+
+
+def _figures_8_and_9(seconds: float, periods_ms: Sequence[int]) -> None:
+    """As fast as it goes, with a target that always wants checks."""
+    network, batches = prices(_WINDOW), sales(_ITEMS, 2_000_000)
+    rows: list[dict[str, Any]] = []
+    lines: dict[str, Sequence[tuple[float, float]]] = {}
+    for period_ms in periods_ms:
+        technique: Technique = (
+            CEC(Targets(extent=1.0, replay_rows=None), interval_s=0.01, period_s=period_ms / 1000)
+            if period_ms
+            else Amnesia()
+        )
+        with tempfile.TemporaryDirectory() as name:
+            driven = DrivenUnit(Path(name), network, technique, commit_s=min(period_ms / 1000, 0.05) or 0.05)
+            driven.play(endless(batches), seconds)
+            driven.finish()
+        totals = driven.totals
+        later = [response for at, response in totals.responses if at > seconds / 2]
+        extents = [extent for at, extent in totals.extents if at > seconds / 2]
+        way = f"CP {period_ms} ms" if period_ms else "no CEC"
+        lines[way] = totals.responses
+        rows.append(
+            {
+                "period": way,
+                "response s": statistics.mean(later) if later else float("nan"),
+                "rows/s": totals.rows / totals.seconds,
+                "extent tuples": statistics.mean(extents) if extents else 0,
+                "checks": totals.checks,
+                "longest pause ms": totals.pause_s * 1000,
+                "paper's response s": _PAPER_RESPONSE[period_ms],
+            }
+        )
+        print(f"  {way}: response {rows[-1]['response s']:.2f} s", flush=True)
+    base = rows[0]["response s"]
+    for row in rows:
+        row["of no CEC"] = row["response s"] / base
+        row["paper's"] = row["paper's response s"] / _PAPER_RESPONSE[0]
+    show("cec_figures8_9", "CEC, Figures 8 and 9: from the opening of a window to its closure, and extent", rows)
+    draw("cec_figures8_9", _periods(lines, rows) if find_spec("matplotlib") else None)
+
+
+# -- pictures ---------------------------------------------------------------------------------------------------
+
+
+def _bars(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.0, 4.0), layout="constrained")
+    axes = figure.subplots(1, 3)
+    for axis, title in zip(axes, dict.fromkeys(row["windows"] for row in rows), strict=True):
+        mine = [row for row in rows if row["windows"] == title]
+        axis.bar([row["way"].replace(" ", "\n") for row in mine], [row["rows/s"] for row in mine])
+        axis.set_title(f"{title} windows")
+        axis.tick_params(labelsize="x-small")
+    axes[0].set_ylabel("rows a second")
+    return figure
+
+
+def _draw_recoveries(rows: Sequence[Mapping[str, Any]]) -> None:
+    draw("cec_figures6_7", _recoveries(rows) if find_spec("matplotlib") else None)
+
+
+def _recoveries(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Four pictures for Q on the left and U on the right, as in the paper."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 9.0), layout="constrained")
+    axes = figure.subplots(4, 2)
+    for side, letter in enumerate("QU"):
+        mine = [row for row in rows if row["target"].startswith(letter)]
+        ticks = [row["target"].removeprefix(f"{letter} = ").removesuffix(" x open") for row in mine]
+        for axis, name in zip(
+            axes[:, side], ("checks", "extent tuples", "load s", "MB of the paper's tuples"), strict=True
+        ):
+            axis.plot(ticks, [row[name] for row in mine], marker="o")
+            axis.set_title(f"{name} by {letter}", fontsize="small")
+            axis.set_ylim(bottom=0)
+    return figure
+
+
+def _periods(lines: Mapping[str, Sequence[tuple[float, float]]], rows: Sequence[Mapping[str, Any]]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 4.0), layout="constrained")
+    responses, extents = figure.subplots(1, 2)
+    for way, line in lines.items():
+        responses.plot(*zip(*line, strict=True), label=way, linewidth=0.8)
+    responses.set_title("Figure 8: seconds from open to closed")
+    responses.set_xlabel("seconds")
+    responses.legend(fontsize="small")
+    with_checks = rows[1:]
+    extents.plot([row["period"] for row in with_checks], [row["extent tuples"] for row in with_checks], marker="o")
+    extents.set_title("Figure 9: extent, tuples")
+    extents.set_ylim(bottom=0)
+    return figure
