@@ -36,8 +36,10 @@ from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 from peacefs.state.warm import warm
@@ -110,6 +112,8 @@ def _throughput(directory: Path, coordinator: str, *, batches: int, rounds: int)
                 ("upstream backup", UpstreamBackup(precise=True)),
                 ("SGuard, directory", SGuard(interval_s=1.0)),
                 ("SGuard, peacefs", SGuard(interval_s=1.0)),
+                ("active standby, two nodes", ActiveStandby()),
+                ("passive standby, two nodes", PassiveStandby()),
             ):
                 path = f"throughput-{keys}-{turn}-{name.replace(' ', '-')}"
                 store: UnitCheckpoints = DirectoryCheckpoints(directory / path)
@@ -163,7 +167,8 @@ def _speed(
             case run_events.CheckpointTaken():
                 taken.append(event)
 
-    host = LocalProcesses(1, store, node_timeout_s=_PATIENT_S)
+    nodes = 1 if technique.standby is None else 2
+    host = LocalProcesses(nodes, store, node_timeout_s=_PATIENT_S)
     options = RunOptions(observer=observe)
     with host.start(network, technique, {"in": feed()}, {"out": lambda _: None}, options) as run:
         run.wait()
