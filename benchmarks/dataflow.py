@@ -7,7 +7,6 @@
   do with batches of 2,048 rows. From when a row is offered to when the window that it completes is at the sink.
 - *Recovery*: the node of a unit that keeps counts by key is killed with SIGKILL. From the kill until it is
   noticed, loaded, has caught up, and the next row is at the sink.
-- With `--spark` instead: throughput and latency beside micro-batches of Spark (`dataflow_spark`).
 """
 
 from __future__ import annotations
@@ -52,11 +51,8 @@ _SCHEMA = pa.schema([("key", pa.string()), ("at", TIME), ("ok", pa.bool_()), ("v
 _PATIENT_S = 20.0
 
 
-def main(*, quick: bool = False, spark: bool = False) -> None:
+def main(*, quick: bool = False) -> None:
     warm()
-    if spark:
-        _beside_spark(quick=quick)
-        return
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with LocalCluster(directory / "cluster", datanodes=3, port=0) as cluster:
@@ -248,38 +244,6 @@ def _latencies(
 
 def _share(ordered: list[float], part: float) -> float:
     return ordered[min(int(part * len(ordered)), len(ordered) - 1)]
-
-
-# -- Spark -----------------------------------------------------------------------------------------------------
-
-
-def _beside_spark(*, quick: bool) -> None:
-    from . import dataflow_spark
-    from .spark_batches import start_spark
-
-    batches, seconds = (64, 6.0) if quick else (320, 20.0)
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        with LocalCluster(directory / "cluster", datanodes=3, port=0) as cluster:
-            store = PeaceCheckpoints(cluster.http_address, "/node")
-            made = _rows(1000, 30)
-            session = start_spark(cluster, directory)
-            try:
-                dataflow_spark.compare(
-                    session,
-                    directory,
-                    f"{cluster.webhdfs_uri}/spark",
-                    rows=lambda count: _repeated(made, count),
-                    node_speed=lambda rows: _speed(_counting(), SGuard(interval_s=1.0), store, rows, []),
-                    node_latencies=lambda rate: _latencies(
-                        directory / "latency", SGuard(interval_s=1.0), made[0], rate, seconds
-                    ),
-                    batches=batches,
-                    seconds=seconds,
-                )
-            finally:
-                session.stop()
-                store.close()
 
 
 # -- recovery ---------------------------------------------------------------------------------------------------
