@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
 
@@ -53,53 +53,16 @@ from peacefs.protocol.errors import CheckpointCancelled, FileNotFound, QueryFail
 from peacefs.protocol.limits import state_page_bytes_choices
 
 from .checkpoint_store import MemoryCheckpoints, delete, name_of, retain
+from .copy_sizes import CopySizes
 from .costs import Costs, Flow, Traffic, VirtualLinks
 from .failures import CutLink, Failure, Hang, Kill, KillRunning
+from .outcome import Outcome
 from .processor import Processor
 from .recovery_clock import RecoveryClock
 from .unit_states import UnitStates
 
 EDGE = "edge"
 _STATE_BYTES = 1 << 28
-
-
-@dataclass
-class Outcome:
-    """The results of a run."""
-
-    sinks: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
-    steps: int = 0
-    seconds: float = 0.0
-    #: (unit, node) of all that ran anywhere at any time.
-    places: set[tuple[str, str]] = field(default_factory=set)
-    #: (unit, node) of all that the controller had as a unit's place, standbys not among them.
-    primaries: set[tuple[str, str]] = field(default_factory=set)
-    checkpoints_stored: int = 0
-    #: Checkpoints that were cancelled, as when their turn is too far away.
-    checkpoints_cancelled: int = 0
-    #: The most bytes of pages that the units of one node had.
-    state_bytes_max: int = 0
-    #: The most bytes of copies that one node kept for the units of others.
-    copied_bytes_max: int = 0
-    #: Units that began again and have caught up.
-    recoveries: int = 0
-    #: The most bytes that any output of a node held, and that a source held.
-    held_bytes_max: int = 0
-    source_held_bytes_max: int = 0
-    #: The most bytes that waited at any input.
-    queued_bytes_max: int = 0
-    #: Of `KillRunning`: the node that died.
-    lost_node: str | None = None
-    #: With costs: seconds from the detection of a death until a unit had recovered, bytes that were counted, and
-    #: those of pages of checkpoints, as they are.
-    recovery_s: Mapping[str, float] = field(default_factory=dict)
-    bytes: Mapping[Flow, int] = field(default_factory=dict)
-    page_bytes: dict[str, int] = field(default_factory=dict)
-
-    def rows(self, sink: str) -> list[tuple[object, ...]]:
-        return [
-            row for batch in self.sinks[sink] for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)
-        ]
 
 
 @dataclass
@@ -151,8 +114,7 @@ class SeededRun:
         self._tick_s = limits.dataflow_tick_s if costs is None else costs.tick_s
         self._links = VirtualLinks(costs or Costs())
         self._clock = RecoveryClock(self._links)
-        # Rows that a unit had processed and put out when a checkpoint was captured, by unit and incarnation.
-        self._captured: dict[tuple[str, int], int] = {}
+        self._copy_sizes = None if costs is None else CopySizes(network, costs)
         self._pending = {source: list(batches) for source, batches in rows.items()}
         self._now_s = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -206,6 +168,7 @@ class SeededRun:
                 self._check()
         self.outcome.seconds = self._now_s
         self.outcome.recovery_s, self.outcome.bytes = self._clock.recovery_s, self._links.bytes
+        self.outcome.page_bytes = self._links.page_bytes
         return self.outcome
 
     # -- events --------------------------------------------------------------------------------------------
@@ -288,19 +251,23 @@ class SeededRun:
                 self._send(node, to, message)
             case StoreCheckpoint():
                 core = self._nodes[node].core
-                self._count_checkpoint(node, core, effect.unit, effect.incarnation)
+                if self._copy_sizes is not None:
+                    size = self._copy_sizes.of(core, effect.unit, effect.incarnation)
+                    self._links.count(self._now_s, Flow(Traffic.REPLICATION, effect.unit, node, "store"), size)
                 self._later(self._store_s * (0.5 + self._chance.random()), lambda: self._store(node, core, effect))
             case LoadCheckpoint():
                 core = self._nodes[node].core
                 self._later(self._store_s * (0.5 + self._chance.random()), lambda: self._load(node, core, effect))
-            case CopyState():
+            case CopyState(unit, incarnation, number, _):
                 core = self._nodes[node].core
-                self._later(self._latency_s * self._chance.random(), lambda: self._copy(node, core, effect))
+                if self._copy_sizes is not None:
+                    self._links.captured(unit, number, self._copy_sizes.of(core, unit, incarnation))
+                self._later(self._memory_s(), lambda: self._copy(node, core, effect))
             case KeepCopy(unit, data):
                 self._nodes[node].states.keep_copy(unit, data)
             case LoadCopy():
                 core = self._nodes[node].core
-                self._later(self._latency_s * self._chance.random(), lambda: self._load_copy(node, core, effect))
+                self._later(self._memory_s(), lambda: self._load_copy(node, core, effect))
             case DropCopy(unit):
                 self._nodes[node].states.drop_copy(unit)
             case RecordCheckpoint(unit, checkpoint, _):
@@ -333,27 +300,9 @@ class SeededRun:
             # The unit has gone on meanwhile; what was captured must be as it was.
             stored = wanted.capture.start().result()
             self.outcome.checkpoints_stored += 1
-            if self._links.counting:
-                known = self.outcome.page_bytes.get(wanted.unit, 0)
-                self.outcome.page_bytes[wanted.unit] = known + stored.bytes_written
+            self._links.count_pages(self._now_s, wanted.unit, stored.bytes_written)
             outcome = CheckpointCost(stored.pages_written, stored.pages_referred, stored.bytes_written)
         self._on_node(node, core, lambda: core.stored(wanted.unit, wanted.incarnation, wanted.number, outcome))
-
-    def _count_checkpoint(self, node: str, core: NodeCore, unit: str, incarnation: int) -> None:
-        """Count the bytes of a copy of a unit's state: the rows that came into its operators and its outputs."""
-        if self._costs is None:
-            return
-        kept = sum(
-            rows
-            for (name, _, operator), rows in core.operator_rows.items()
-            if name == unit and operator in self._costs.keeps_rows
-        )
-        rows = kept + sum(core.produced(unit).values())
-        new = rows - self._captured.get((unit, incarnation), 0)
-        self._captured[unit, incarnation] = rows
-        plan = self._network.unit(unit)
-        size = self._costs.checkpoint_bytes(new, len(plan.inputs) + len(plan.outputs))
-        self._links.count(self._now_s, Flow(Traffic.REPLICATION, unit, node, "store"), size)
 
     def _load(self, node: str, core: NodeCore, wanted: LoadCheckpoint) -> None:
         unit, incarnation = wanted.unit, wanted.incarnation
@@ -366,6 +315,10 @@ class SeededRun:
             self._on_node(node, core, lambda: core.not_loaded(unit, incarnation, error))
         else:
             self._on_node(node, core, lambda: core.loaded(self._now_s, unit, incarnation, state))
+
+    def _memory_s(self) -> float:
+        """Return the time that a copy in memory takes; with costs, none."""
+        return self._latency_s * self._chance.random() if self._costs is None else 0.0
 
     def _copy(self, node: str, core: NodeCore, wanted: CopyState) -> None:
         host = self._nodes.get(node)
