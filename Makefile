@@ -1,5 +1,5 @@
 # Everything a newcomer or a CI needs. `make demo` and `make test` do all the set-up themselves.
-.PHONY: help setup demo test check check-fast contract bench wheel clean
+.PHONY: help setup demo test check check-fast style types architecture kernels contract bench wheel clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,6 +7,7 @@ READY := $(VENV)/.ready
 
 # Tests wait more than they compute: two workers a core. `make test WORKERS=0` runs them in one process.
 WORKERS ?= 4
+TOGETHER := $(MAKE) --no-print-directory --jobs 2 --output-sync=target
 # Compiled once, not by each of the hundreds of processes that tests start, whatever the machine's environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -31,21 +32,35 @@ demo: $(READY)
 	@$(BIN)/peacefs demo
 	@echo '== dataflows that lose an executor of Spark, and stay exact: $(BIN)/peacefs dataflow demo'
 
+# At the same time, each one's output in a piece.
 check: $(READY)
+	@$(TOGETHER) types style architecture
+
+style:
 	@echo '== style'
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+
+types:
 	@echo '== types'
 	@$(BIN)/mypy
+
+architecture:
 	@echo '== architecture'
 	@$(BIN)/lint-imports --no-logo
+
+# What tests in many processes would otherwise each compile.
+kernels:
+	@echo '== kernels of paged state'
+	@$(BIN)/python -m peacefs.state.warm
 
 check-fast: check
 	@echo '== pure cores, one seed'
 	@PEACEFS_SEEDS=1 $(BIN)/pytest -q -n 2 -m 'not spark and not cluster' \
 	    tests/test_*.py tests/coordinator tests/metadata tests/peace tests/topology tests/store tests/simulation
 
-test: check
+test: $(READY)
+	@$(TOGETHER) types kernels style architecture
 	@echo '== tests'
 	@$(BIN)/pytest -n $(WORKERS)
 

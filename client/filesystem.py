@@ -13,14 +13,12 @@ from typing import Any, Self
 
 from peacefs.protocol.errors import BadRequest, FileNotFound
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.ids import new_request_id
+from peacefs.protocol.ids import NodeId, new_request_id
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.new_file import NewFile, block_bytes_notice, possible_block_bytes
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.service.tls import TlsIdentity
-from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
 from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation
 from peacefs.protocol.values.copied_tree import CopiedTree
@@ -28,9 +26,10 @@ from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 
 from .access_control_lists import AccessControlLists
-from .channels import Channels
-from .control.addresses import DEFAULT_ADDRESS, CoordinatorAddress, parse_address
+from .channels import Channels, tls_of
+from .control.addresses import DEFAULT_ADDRESS, parse_address
 from .control.api import CoordinatorApi, user_of
+from .control.coordinators import Coordinators
 from .control.http import CoordinatorHttp
 from .control.names import ListingPage, NameApi
 from .control.retry import RetryPolicy
@@ -60,10 +59,10 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
     """A cluster's files. Thread-safe; owns its connections until `close`, and, once it has waited for a disk of
     this host, threads that do so.
 
-    `address` is `http://host:port` (or the `webhdfs://host:port` that Spark is given) of the coordinator, `user`
-    who owns what is written: by default whose the token is, without one HADOOP_USER_NAME, else the operating
-    system's user. Paths are absolute. With `https://` (or `swebhdfs://`) all that goes over the network is
-    encrypted. All methods raise classes of `peacefs.protocol.errors`.
+    `address` is `http://host:port` (or the `webhdfs://host:port` that Spark is given) of the coordinator; among
+    several, `http://a:9870,b:9870`, the one that leads is found. `user` owns what is written: by default whose the
+    token is, without one HADOOP_USER_NAME, else the operating system's user. Paths are absolute. With `https://`
+    (or `swebhdfs://`) all that goes over the network is encrypted. All methods raise `peacefs.protocol.errors`.
     """
 
     def __init__(
@@ -83,16 +82,17 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         of the CA in `ca_file`: by default what PEACEFS_CA_FILE names, else the CAs of the system.
         """
         where, retry_policy = parse_address(address), RetryPolicy()
-        tls = _tls_of(where, Path(ca_file) if ca_file else None)
+        coordinators = Coordinators(where)
+        tls = tls_of(where, Path(ca_file) if ca_file else None)
         source = TokenSource.of(token, token_file)
-        http = CoordinatorHttp(where, retry_policy, token=source, tls=tls)
+        http = CoordinatorHttp(coordinators, retry_policy, token=source, tls=tls)
         self._api = CoordinatorApi(http, user_of(http, user))
         name = f"client {socket.gethostname()}/{os.getpid()}"
         me = Identity(cluster="", role="client", name=name, signer=None)
         self._connections = ConnectionPool(me, local_sockets=local_sockets, tls=tls)
         # Datanodes are not shown who we are: requests to them bear a token of the coordinator's.
         to_coordinator = ConnectionPool(me, credential=source.current, tls=tls)
-        self._calls = ControlRpc(where, to_coordinator, retry_policy, source)
+        self._calls = ControlRpc(coordinators, to_coordinator, retry_policy, source)
         self._names = NameApi(self._calls, self._api.user)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._reads = ParallelReads(self._driver)
@@ -209,9 +209,9 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
     def read(self, path: str) -> bytes:
         """A whole file."""
         opened = self._calls.open(path, self.user)
-        length = opened.layout.length
-        if self._reads.are_worthwhile(opened, 0, length):
-            return self._reads.read(opened, 0, length, set())
+        length, avoided = opened.layout.length, set[NodeId]()
+        if self._reads.are_worthwhile(opened, 0, length, avoided):
+            return self._reads.read(opened, 0, length, avoided)
         return self._driver.run(read_whole(opened.token, opened.layout))
 
     def write(
@@ -444,10 +444,3 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
         """Return the health of files page by page: those with findings, or `every_file`. Raises FileNotFound."""
         return self._api.inspect(path, every_file=every_file)
-
-
-def _tls_of(where: CoordinatorAddress, ca_file: Path | None) -> TlsIdentity | None:
-    """Return the TLS identity for datanodes; behind a local socket's address, if there is a CA."""
-    if where.tls or (where.socket is not None and (ca_file is not None or CA_FILE_VARIABLE in os.environ)):
-        return TlsIdentity.of_client(ca_file)
-    return None

@@ -118,10 +118,15 @@ def welcomed(message: Message) -> Welcome:
     return _expect(Welcome, message)
 
 
+def _what_to_upgrade(theirs: int, them: str, us: str) -> str:
+    return f"upgrade peacefs where {them if theirs < PROTOCOL_VERSION else us} runs"
+
+
 def _check_challenge(me: Identity, challenge: Challenge, target: Target) -> None:
     if challenge.version != PROTOCOL_VERSION:
         raise errors.PeerRefused(
-            f"{challenge.name} speaks protocol version {challenge.version}, this side {PROTOCOL_VERSION}"
+            f"{challenge.name} speaks protocol version {challenge.version}, this side {PROTOCOL_VERSION}: "
+            f"{_what_to_upgrade(challenge.version, challenge.name, 'this one')}"
         )
     if me.cluster and challenge.cluster != me.cluster:
         raise errors.PeerRefused(
@@ -181,7 +186,7 @@ def _check_handshake(me: Identity, hello: Hello, reached: str) -> None:
     if hello.version != PROTOCOL_VERSION:
         raise errors.PeerRefused(
             f"{me.name} speaks protocol version {PROTOCOL_VERSION}, {hello.name} {hello.version}: "
-            "run the same version of peacefs on both"
+            f"{_what_to_upgrade(hello.version, hello.name, me.name)}"
         )
     if hello.role not in _ROLES:
         raise errors.PeerRefused(f"unknown role {hello.role!r}")

@@ -881,6 +881,9 @@ dataflow_combined_share_max: Final = 0.3
 dataflow_uncombined_batches: Final = 63
 # Changes of a function's map that are put into pages at once.
 dataflow_pending_changes_max: Final = 1024
+# Values of such a map that are kept as they are in the pages, so that they need not be looked for there again.
+dataflow_known_values_max: Final = 65_536
+dataflow_known_bytes_max: Final = 16 * MIB
 # A checkpoint whose turn is further away is cancelled, and taken afresh after so long.
 dataflow_checkpoint_patience_s: Final = 2.0
 dataflow_checkpoint_retry_s: Final = 1.0
@@ -890,6 +893,23 @@ dataflow_checkpoint_poll_s: Final = 0.01
 dataflow_checkpoints_kept: Final = 2
 # Checkpoints of one start of a unit.
 dataflow_checkpoints_per_start_max: Final = 1_000_000
+# The numbers of copies for a standby that one start of a unit can have, as bits.
+dataflow_copy_number_bits: Final = 36
+# Copies are sent in pieces, so many of which may be on their way.
+dataflow_copy_piece_bytes: Final = 1 * MIB
+dataflow_copy_pieces_max: Final = 4
+# A copy may be based on so many older ones before their pages are sent again.
+dataflow_copy_generations_max: Final = 64
+# A passive standby's copy is renewed, without any new row, when so many events were recorded.
+dataflow_determinants_max: Final = 256
+# Events of one message to a standby.
+dataflow_determinants_per_message_max: Final = 1024
+# A node looks so often whether a copy for a standby was made.
+dataflow_copy_poll_s: Final = 0.002
+# Requests for rows of a standby that began with one copy.
+dataflow_attempts_per_copy_max: Final = 1_000_000
+# Messages for standbys of which a node has not been told yet.
+dataflow_early_messages_max: Final = 4096
 # CEC: rows that may have to be replayed; windows checked at a time; lists of footprints that are kept before
 # those are looked for that count no more; and the segments of a unit's log, which are read and trimmed whole.
 cec_replay_rows: Final = 1_000_000

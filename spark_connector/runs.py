@@ -13,7 +13,7 @@ import os
 import socket
 from dataclasses import dataclass, field
 
-from peacefs.client.control.addresses import split_uri
+from peacefs.client.control.addresses import name_cluster, split_uri
 from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.client.control.token_source import TokenSource
 
@@ -54,6 +54,7 @@ def begin_run(
     BadRequest, AccessDenied, PeerUnreachable, ...
     """
     address, path = split_uri(root)
+    name_cluster(address)
     source = TokenSource.of(token)
     with CheckpointRuns(address, user, source) as runs:
         begun = runs.begin(path, host=host or socket.gethostname(), pid=os.getpid() if pid is None else pid)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from peacefs.client.control.addresses import parse_address
+from peacefs.client.control.addresses import NAMESERVICE, CoordinatorAddress, name_cluster, parse_address
 from peacefs.client.control.token_source import TokenSource
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.tls_variables import TRUSTSTORE_PASSWORD, TRUSTSTORE_VARIABLE
@@ -37,6 +37,7 @@ _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){1,2}")
 # Sleep in ms and number of tries, in pairs: 5 s in short steps for a connection that was cut, then 60 s for a
 # coordinator that starts and waits for its datanodes, then 60 s for a standby or an operator.
 _RETRY_STEPS = "250,20,1000,60,5000,12"
+_FAILOVER_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
 #: As many as tasks of one JVM may write at once; each keeps one connection to the coordinator. (Those to datanodes
 #: Hadoop's client closes after each file that it has read, with one that waited, whatever is set.)
 _KEPT_CONNECTIONS = "-Dhttp.maxConnections=64"
@@ -86,7 +87,8 @@ def credential_settings(address: str, credential: Credential, truststore: str | 
             "refresh.token": credential,
             "refresh.token.expires.ms.since.epoch": "0",
         }
-    where = parse_address(address).http + "/v1/oauth2/token"
+    # Hadoop's providers know one address.
+    where = parse_address(address).each[0].http + "/v1/oauth2/token"
     reason = "the cluster asks who reads and writes"
     return [
         *(
@@ -124,6 +126,9 @@ def settings(
     truststore: str | None = None,
 ) -> list[Setting]:
     """The table for the coordinator at `address` (`host:port` of its HTTP side, or a URI). Raises BadRequest.
+
+    For several coordinators, `a:9870,b:9870`, Spark's URIs name the cluster, `webhdfs://peacefs/path`, and
+    Hadoop's client finds the one that leads.
 
     Without a version of Spark, what the newest knows. For `https://` or `swebhdfs://` with the `truststore` of the
     cluster's CA, by default what PEACEFS_TRUSTSTORE names; without one Java trusts what it trusts otherwise.
@@ -170,14 +175,8 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in found[0].split("."))
 
 
-def _table(address: str, checkpoint_root: str) -> list[Setting]:
+def _retry_settings() -> list[Setting]:
     return [
-        Setting(
-            _STREAMING + "checkpointLocation",
-            parse_address(address).webhdfs + checkpoint_root,
-            "2.0.0",
-            "a query that names no checkpointLocation checkpoints below this directory, under its query name",
-        ),
         Setting(
             _HADOOP + "dfs.http.client.retry.policy.enabled",
             "true",
@@ -190,6 +189,42 @@ def _table(address: str, checkpoint_root: str) -> list[Setting]:
             ANY_SPARK,
             "retries start after 0.25 s and last about two minutes; Hadoop's own start after 10 s",
         ),
+    ]
+
+
+def _failover_settings(where: CoordinatorAddress) -> list[Setting]:
+    """Hadoop's logical URI: it asks each address until one leads, and passes over the settings of retries."""
+    names = [f"c{number}" for number, _ in enumerate(where.each, 1)]
+    of_cluster = "the coordinators of the cluster by name; Hadoop's client finds the one that leads"
+    kind = "https" if where.tls else "http"
+    rows = {
+        "dfs.nameservices": (NAMESERVICE, of_cluster),
+        f"dfs.ha.namenodes.{NAMESERVICE}": (",".join(names), of_cluster),
+        **{
+            f"dfs.namenode.{kind}-address.{NAMESERVICE}.{name}": (one.netloc, of_cluster)
+            for name, one in zip(names, where.each, strict=True)
+        },
+        f"dfs.client.failover.proxy.provider.{NAMESERVICE}": (_FAILOVER_PROVIDER, of_cluster),
+        "dfs.http.client.failover.sleep.base.millis": (
+            "100",
+            "between two leaders it asks again after 0.1 s at first; Hadoop's own pause is 0.5 s, doubled",
+        ),
+        "dfs.http.client.failover.sleep.max.millis": ("1000", "and after at most 1 s; Hadoop's own is 15 s"),
+        "dfs.http.client.retry.max.attempts": ("60", "for a minute without a leader; Hadoop gives up after 10"),
+    }
+    return [Setting(_HADOOP + key, value, ANY_SPARK, reason) for key, (value, reason) in rows.items()]
+
+
+def _table(address: str, checkpoint_root: str) -> list[Setting]:
+    where = parse_address(address)
+    return [
+        Setting(
+            _STREAMING + "checkpointLocation",
+            where.webhdfs + checkpoint_root,
+            "2.0.0",
+            "a query that names no checkpointLocation checkpoints below this directory, under its query name",
+        ),
+        *(_failover_settings(where) if where.others else _retry_settings()),
         Setting(
             _HADOOP + "dfs.webhdfs.socket.connect-timeout",
             "5s",
@@ -273,6 +308,8 @@ def configure(
     credential: Credential = client or TokenSource.of(token).current()
     if credential:
         table += credential_settings(address, credential, truststore)
+    # Tools in this process are given Spark's URIs too.
+    name_cluster(parse_address(address))
     for setting in table:
         builder = builder.config(setting.key, setting.value)
     return builder

@@ -26,6 +26,8 @@ os.environ.setdefault(
     "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
+# Another JVM makes up the command line of each: it runs for a moment.
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
 
 _classes_shared = pytest.StashKey[bool]()
 

@@ -19,7 +19,10 @@ from peacefs.command import application
 _PROGRAM = typer.main.get_command(application)
 #: The folders whose files a page may name.
 _FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()}
-_BENCHMARKS = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+_MAINS = re.compile(r"^def main\(", re.MULTILINE)
+_BENCHMARKS = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} | {
+    path.parent.name for path in (ROOT / "benchmarks").glob("*/__init__.py") if _MAINS.search(path.read_text())
+}
 
 
 def _named(page: Page) -> str:
@@ -104,7 +107,9 @@ def test_benchmarks_and_make_targets_exist(page: Page) -> None:
 def _commands(command: Any, path: str) -> set[str]:
     if not isinstance(command, TyperGroup):
         return {path}
-    return {leaf for name, inner in command.commands.items() for leaf in _commands(inner, f"{path} {name}")}
+    leaves = {leaf for name, inner in command.commands.items() for leaf in _commands(inner, f"{path} {name}")}
+    # `peacefs coordinator` runs one, and has a command besides.
+    return leaves | {path} if command.invoke_without_command else leaves
 
 
 def test_the_page_of_commands_names_all_of_them() -> None:

@@ -17,6 +17,13 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 
 OURS = "our client"
+OURS_OF_FSSPEC = "peace:// of fsspec"
+LOCAL = "local disk, one copy"
+_REASONS = {
+    LOCAL: "one copy, no network, no checksums",
+    "curl": "a process of its own, which keeps nothing of what it reads",
+    "Hadoop's client": "it keeps nothing of what it reads",
+}
 
 
 class Way(Protocol):
@@ -31,6 +38,18 @@ class Way(Protocol):
     def look(self, path: str) -> None:
         """Ask for the status of a path."""
         ...
+
+    def remove(self, path: str) -> None:
+        """Make room for the next round."""
+        ...
+
+
+def reason_to_be_ahead(way: str, ahead_in: list[str]) -> str:
+    """Return why another way is ahead of ours, for its row."""
+    if not ahead_in:
+        return ""
+    reason = _REASONS.get(way, "no reason is known; look into it")
+    return f"{', '.join(ahead_in)}: {reason}"
 
 
 class OurClient:
@@ -49,6 +68,9 @@ class OurClient:
     def look(self, path: str) -> None:
         self._files.status(f"{self._top}/{path}")
 
+    def remove(self, path: str) -> None:
+        self._files.delete(f"{self._top}/{path}")
+
 
 class FsspecWay:
     """Any file system of fsspec."""
@@ -65,6 +87,9 @@ class FsspecWay:
 
     def look(self, path: str) -> None:
         self._fs.info(f"{self._top}/{path}")
+
+    def remove(self, path: str) -> None:
+        self._fs.rm(f"{self._top}/{path}")
 
 
 class HdfsPackage:
@@ -85,6 +110,9 @@ class HdfsPackage:
     def look(self, path: str) -> None:
         self._client.status(f"{self._top}/{path}")
 
+    def remove(self, path: str) -> None:
+        self._client.delete(f"{self._top}/{path}")
+
 
 class HadoopWay:
     """Hadoop's client; its bytes stay in the JVM, and are as many as it was made for."""
@@ -102,6 +130,9 @@ class HadoopWay:
 
     def look(self, path: str) -> None:
         self._any.look(f"{self._top}/{path}")
+
+    def remove(self, path: str) -> None:
+        self._any.delete(f"{self._top}/{path}")
 
 
 class Curl:
@@ -128,6 +159,9 @@ class Curl:
     def look(self, path: str) -> None:
         self._run(f"{self._url(path)}GETFILESTATUS")
 
+    def remove(self, path: str) -> None:
+        self._run("--request", "DELETE", f"{self._url(path)}DELETE")
+
     def _url(self, path: str) -> str:
         return f"{self._address}/{path}?user.name={getpass.getuser()}&op="
 
@@ -149,6 +183,9 @@ class LocalDisk:
 
     def look(self, path: str) -> None:
         (self._top / path).stat()
+
+    def remove(self, path: str) -> None:
+        (self._top / path).unlink()
 
 
 def webhdfs_of_fsspec(cluster: LocalCluster) -> Any:
@@ -174,7 +211,7 @@ def all_ways(cluster: LocalCluster, directory: Path, lengths: list[int]) -> Iter
         stack.callback(lambda: fsspec_of_ours.files.close())
         makers: dict[str, Callable[[str], Way]] = {
             OURS: lambda top: OurClient(files, top),
-            "peace:// of fsspec": lambda top: FsspecWay(fsspec_of_ours, top),
+            OURS_OF_FSSPEC: lambda top: FsspecWay(fsspec_of_ours, top),
             "webhdfs:// of fsspec": lambda top: FsspecWay(webhdfs_of_fsspec(cluster), top),
         }
         if importlib.util.find_spec("hdfs"):
@@ -191,4 +228,4 @@ def all_ways(cluster: LocalCluster, directory: Path, lengths: list[int]) -> Iter
             ways[name] = make(f"/clients/{number}")
         local = directory / "local"
         local.mkdir()
-        yield ways | {"local disk, one copy": LocalDisk(local)}
+        yield ways | {LOCAL: LocalDisk(local)}

@@ -55,6 +55,12 @@ def _introduce(cluster: LocalCluster) -> None:
         f"{len(cluster.datanodes)} datanodes in 2 racks; data and logs in {cluster.directory}; Ctrl-C stops\n"
         f"agents: --coordinator {cluster.node_address} --secret-file {cluster.secret_file}\n"
     )
+    if cluster.standby is not None:
+        standby = cluster.standby.readiness
+        sys.stderr.write(
+            f"two coordinators: {cluster.address.http} and {standby.http_host}:{standby.http_port}; "
+            "`peacefs report` says which one leads\n"
+        )
     if cluster.ca_file is not None:
         sys.stderr.write(
             f"over TLS: clients set PEACEFS_CA_FILE={cluster.ca_file}; what to tell Spark is said by\n"

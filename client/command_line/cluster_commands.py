@@ -79,6 +79,10 @@ def up(
     tls: Annotated[
         bool, typer.Option("--tls", help="Encrypt all connections, with certificates that are made in DIR.")
     ] = False,
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="Two coordinators, one of which leads, and the etcd that they need."),
+    ] = False,
 ) -> None:
     """Run a whole cluster on this machine.
 
@@ -92,7 +96,9 @@ def up(
     if authentication is not None:
         options.append(f"--authentication={authentication}")
     where = directory or default_directory()
-    cluster = LocalCluster(where, datanodes, port, datanode_port, options, tls=tls, node_port=node_port)
+    cluster = LocalCluster(
+        where, datanodes, port, datanode_port, options, tls=tls, node_port=node_port, standby=standby
+    )
     run_until_stopped(cluster)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from peacefs.client.control.addresses import CoordinatorAddress, is_uri, parse_address, split_uri
+from peacefs.client.control.addresses import CoordinatorAddress, is_uri, name_cluster, parse_address, split_uri
 from peacefs.client.control.values import FileStatus
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import BadRequest, FileNotFound
@@ -64,6 +64,7 @@ class Session:
     def __init__(self, command: str, coordinator: str) -> None:
         self.errors = CommandErrors(command)
         self._default = parse_address(coordinator)
+        name_cluster(self._default)
         self._open: dict[CoordinatorAddress, PeaceFileSystem] = {}
 
     def place(self, text: str) -> FilePlace:

@@ -1,4 +1,4 @@
-"""Addresses of a coordinator, in the forms in which people write them."""
+"""Addresses of a coordinator, or of several of which one leads, in the forms in which people write them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from peacefs.protocol.values.admin_socket import find_socket
 
 #: The beginning of the address of a local socket, or of a coordinator's directory, which has one.
 UNIX = "unix:"
+#: The name of a cluster of several coordinators in Hadoop's URIs, in place of host and port.
+NAMESERVICE = "peacefs"
 #: All of them mean the coordinator's HTTP port; `webhdfs` and `swebhdfs` are what Spark is given.
 _SCHEMES = ("http", "webhdfs", "peace")
 _TLS_SCHEMES = ("https", "swebhdfs")
@@ -26,9 +28,19 @@ class CoordinatorAddress:
     tls: bool = False
     #: The administrators' local socket, in place of host and port.
     socket: Path | None = None
+    #: The other coordinators of the cluster; any of them may lead.
+    others: tuple[CoordinatorAddress, ...] = ()
+
+    @property
+    def each(self) -> tuple[CoordinatorAddress, ...]:
+        """The addresses of all coordinators, each by itself."""
+        return (replace(self, others=()), *self.others) if self.others else (self,)
 
     @property
     def netloc(self) -> str:
+        """`host:port`; of several with commas between them."""
+        if self.others:
+            return ",".join(one.netloc for one in self.each)
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
@@ -40,7 +52,8 @@ class CoordinatorAddress:
 
     @property
     def webhdfs(self) -> str:
-        return f"{'swebhdfs' if self.tls else 'webhdfs'}://{self.netloc}"
+        """The beginning of URIs for Spark: of several coordinators with the name that its settings give to all."""
+        return f"{'swebhdfs' if self.tls else 'webhdfs'}://{NAMESERVICE if self.others else self.netloc}"
 
 
 def nobody_at(address: CoordinatorAddress) -> PeerUnreachable:
@@ -49,6 +62,11 @@ def nobody_at(address: CoordinatorAddress) -> PeerUnreachable:
         return PeerUnreachable(
             f"no coordinator listens on {address.socket}, or another user's does: is its directory the one of its "
             "--dir, and do you run as its user?"
+        )
+    if address.others:
+        return PeerUnreachable(
+            f"no coordinator at any of {address.http}: do they run? "
+            "Other addresses are given with --coordinator or PEACEFS_COORDINATOR"
         )
     return PeerUnreachable(
         f"no coordinator at {address.http}: is `peacefs up` running? "
@@ -60,7 +78,10 @@ DEFAULT_ADDRESS = CoordinatorAddress("127.0.0.1", coordinator_http_port_default)
 
 
 def parse_address(text: str) -> CoordinatorAddress:
-    """Reads `host`, `host:port`, a URI without a path, or `unix:PATH`. Raises BadRequest."""
+    """Reads `host`, `host:port`, a URI without a path, or `unix:PATH`. Raises BadRequest.
+
+    Several coordinators of one cluster have commas between them: `http://a:9870,b:9870`.
+    """
     if text.startswith(UNIX):
         socket = find_socket(Path(text[len(UNIX) :]))
         return CoordinatorAddress("localhost", coordinator_http_port_default, socket=socket)
@@ -78,8 +99,24 @@ def split_uri(text: str) -> tuple[CoordinatorAddress, str]:
     scheme, mark, rest = text.partition("://")
     if not mark or scheme.lower() not in (*_SCHEMES, *_TLS_SCHEMES):
         raise BadRequest(f"{text!r} is no address of a coordinator: http://host:port or webhdfs://host:port/path")
-    netloc, slash, path = rest.partition("/")
-    return replace(_parse_netloc(netloc, text), tls=scheme.lower() in _TLS_SCHEMES), slash + path or "/"
+    # Each of several may repeat the scheme.
+    netloc, slash, path = rest.replace(f",{scheme}://", ",").partition("/")
+    if netloc == NAMESERVICE and _named_cluster:
+        return _named_cluster[-1], slash + path or "/"
+    tls = scheme.lower() in _TLS_SCHEMES
+    first, *others = [replace(_parse_netloc(one, text), tls=tls) for one in netloc.split(",")]
+    if len({first, *others}) <= len(others):
+        raise BadRequest(f"{text!r} names a coordinator twice")
+    return replace(first, others=tuple(others)), slash + path or "/"
+
+
+_named_cluster: list[CoordinatorAddress] = []
+
+
+def name_cluster(address: CoordinatorAddress) -> None:
+    """Have `webhdfs://peacefs/path` lead to a cluster of several in this process, as Spark's settings have it."""
+    if address.others:
+        _named_cluster[:] = [address]
 
 
 def is_uri(text: str) -> bool:

@@ -37,7 +37,8 @@ from peacefs.protocol.service.tls_faults import explain, is_about_certificates
 from peacefs.protocol.values.admin_socket import within_limit
 
 from .addresses import CoordinatorAddress, nobody_at
-from .retry import NotReached, RetryPolicy, Unanswered
+from .coordinators import Coordinators
+from .retry import NotReached, RetryPolicy, Unanswered, is_not_leading
 from .token_source import TokenSource
 
 _UNAUTHORIZED = 401
@@ -48,7 +49,7 @@ class CoordinatorHttp:
 
     def __init__(
         self,
-        address: CoordinatorAddress,
+        address: CoordinatorAddress | Coordinators,
         retry_policy: RetryPolicy | None = None,
         *,
         transport: httpx.BaseTransport | None = None,
@@ -60,7 +61,9 @@ class CoordinatorHttp:
 
         Over TLS `tls` says who is trusted; by default what PEACEFS_CA_FILE names, or the CAs of the system.
         """
-        self.address = address
+        self._coordinators = Coordinators(address) if isinstance(address, CoordinatorAddress) else address
+        #: Of all coordinators.
+        self.address = self._coordinators.address
         self._retry_policy = retry_policy or RetryPolicy()
         self.token = TokenSource.of(None) if token is None else token
         self._transport = transport
@@ -107,13 +110,12 @@ class CoordinatorHttp:
             verify = self._tls.connector_context()
         # Neither a proxy from the environment (it would not reach 127.0.0.1 of this machine) nor, for plain http,
         # certificates (20 ms to load) are of use.
-        transport, base_url = self._transport, self.address.http
+        transport = self._transport
         if self.address.socket is not None and transport is None:
             self._held.close()
             name = self._held.enter_context(within_limit(self.address.socket))
-            transport, base_url = httpx.HTTPTransport(uds=name), "http://localhost"
+            transport = httpx.HTTPTransport(uds=name)
         return httpx.Client(
-            base_url=base_url,
             trust_env=False,
             verify=verify,
             transport=transport,
@@ -153,7 +155,9 @@ class CoordinatorHttp:
         No attempt waits longer than `answer_timeout_s`.
         Raises what the coordinator answered, or PeerUnreachable, PeerTimeout, PeerRefused.
         """
-        return self._retry_policy.ask(lambda: self._attempt(method, path, params, body, answer_timeout_s), retry_s)
+        return self._retry_policy.ask(
+            lambda: self._attempt(method, path, params, body, answer_timeout_s), retry_s, self._coordinators.count
+        )
 
     def download(
         self,
@@ -169,35 +173,39 @@ class CoordinatorHttp:
         early), PeerTimeout, PeerRefused.
         """
         timeout = httpx.Timeout(answer_timeout_s, connect=connect_timeout_s)
-        headers = self._authorization()
+        headers, asked = self._authorization(), self._coordinators.current
+        url = _root(asked) + path
         try:
-            with self._client() as http, http.stream("POST", path, timeout=timeout, headers=headers) as response:
+            with self._client() as http, http.stream("POST", url, timeout=timeout, headers=headers) as response:
                 if not response.is_success:
                     response.read()
-                    raise self._refusal(response)
+                    raise self._refusal(response, asked)
                 whole, come = int(response.headers["content-length"]), 0
                 for piece in response.iter_bytes():
                     take(piece)
                     come += len(piece)
                     progress(come, whole)
         except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
-            raise self._not_connected(fault) from None
+            raise self._not_connected(fault, asked) from None
         except httpx.TimeoutException:
-            raise self._silent(answer_timeout_s) from None
+            raise self._silent(answer_timeout_s, asked) from None
         except httpx.TransportError as broken:
-            raise self._broken(broken) from None
+            raise self._broken(broken, asked) from None
 
     def _attempt(
         self, method: str, path: str, params: Mapping[str, str] | None, body: bytes, timeout_s: float
     ) -> bytes:
-        shown = self._authorization()
-        response = self._request(method, path, params, body, timeout_s, shown)
+        shown, asked = self._authorization(), self._coordinators.current
+        response = self._request(asked, method, path, params, body, timeout_s, shown)
         if response.status_code == _UNAUTHORIZED and (newer := self._authorization()) != shown:
             # The token in the file has been replaced since it was read.
-            response = self._request(method, path, params, body, timeout_s, newer)
+            response = self._request(asked, method, path, params, body, timeout_s, newer)
         if response.is_success:
             return response.content
-        raise self._refusal(response)
+        refusal = self._refusal(response, asked)
+        if is_not_leading(refusal):
+            self._coordinators.leave(asked)
+        raise refusal
 
     def _authorization(self) -> dict[str, str]:
         token = self.token.current()
@@ -205,6 +213,7 @@ class CoordinatorHttp:
 
     def _request(
         self,
+        asked: CoordinatorAddress,
         method: str,
         path: str,
         params: Mapping[str, str] | None,
@@ -212,44 +221,47 @@ class CoordinatorHttp:
         timeout_s: float,
         headers: dict[str, str],
     ) -> httpx.Response:
-        if self.address.socket is not None and not self.address.socket.is_socket():
+        if asked.socket is not None and not asked.socket.is_socket():
             # httpcore 1.0.9 leaves the socket open with which it tried.
             raise NotReached(nobody_at(self.address))
         try:
             with self._client() as http:
                 return http.request(
                     method,
-                    path,
+                    _root(asked) + path,
                     params=params,
                     content=body or None,
                     headers=headers | ({"Content-Type": "application/json"} if body else {}),
                     timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, connect_timeout_s)),
                 )
         except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
-            absence = self._not_connected(fault)
+            absence = self._not_connected(fault, asked)
+            self._coordinators.leave(asked)
             raise (absence if isinstance(absence, PeerRefused) else NotReached(absence)) from None
         except httpx.TimeoutException:
-            raise Unanswered(self._silent(timeout_s)) from None
+            self._coordinators.leave(asked)
+            raise Unanswered(self._silent(timeout_s, asked)) from None
         except httpx.TransportError as broken:
-            raise Unanswered(self._broken(broken)) from None
+            self._coordinators.leave(asked)
+            raise Unanswered(self._broken(broken, asked)) from None
 
-    def _not_connected(self, fault: httpx.TransportError) -> PeacefsError:
+    def _not_connected(self, fault: httpx.TransportError, asked: CoordinatorAddress) -> PeacefsError:
         of_tls = _tls_fault(fault)
         if of_tls is None:
             return nobody_at(self.address)
         kind = PeerRefused if is_about_certificates(of_tls) else PeerUnreachable
-        return kind(f"the coordinator at {self.address.http} {explain(of_tls, self.address.host)}")
+        return kind(f"the coordinator at {asked.http} {explain(of_tls, asked.host)}")
 
-    def _silent(self, timeout_s: float) -> PeerTimeout:
-        return PeerTimeout(f"the coordinator at {self.address.http} said nothing for {timeout_s:g} s")
+    def _silent(self, timeout_s: float, asked: CoordinatorAddress) -> PeerTimeout:
+        return PeerTimeout(f"the coordinator at {asked.http} said nothing for {timeout_s:g} s")
 
-    def _broken(self, fault: httpx.TransportError) -> PeerUnreachable:
+    def _broken(self, fault: httpx.TransportError, asked: CoordinatorAddress) -> PeerUnreachable:
         # A coordinator's port for datanodes hangs up on what is no frame.
         is_strange = isinstance(fault, httpx.RemoteProtocolError) and not self._retry_policy.has_been_answered
         hint = "; is that the coordinator's port for clients, 9870 by default?" if is_strange else ""
-        return PeerUnreachable(f"the connection to {self.address.http} broke: {fault}{hint}")
+        return PeerUnreachable(f"the connection to {asked.http} broke: {fault}{hint}")
 
-    def _refusal(self, response: httpx.Response) -> PeacefsError:
+    def _refusal(self, response: httpx.Response, asked: CoordinatorAddress) -> PeacefsError:
         try:
             body: Any = msgspec.json.decode(response.content)
         except UNREADABLE:
@@ -257,8 +269,12 @@ class CoordinatorHttp:
         if isinstance(body, dict) and isinstance(body.get("RemoteException"), dict):
             return from_remote_exception(body)
         return PeerRefused(
-            f"{self.address.http} does not answer like a peacefs coordinator (HTTP status {response.status_code})"
+            f"{asked.http} does not answer like a peacefs coordinator (HTTP status {response.status_code})"
         )
+
+
+def _root(address: CoordinatorAddress) -> str:
+    return "http://localhost" if address.socket is not None else address.http
 
 
 def _tls_fault(fault: BaseException | None) -> ssl.SSLError | None:

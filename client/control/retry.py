@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.errors import PeacefsError, ServiceUnready, Standby
 from peacefs.protocol.limits import client_backoff_max_s, client_backoff_s
 
 T = TypeVar("T")
@@ -43,21 +43,26 @@ class RetryPolicy:
         #: True once the coordinator has answered, if only with a refusal.
         self.has_been_answered = False
 
-    def ask(self, attempt: Callable[[], T], retry_s: float) -> T:
+    def ask(self, attempt: Callable[[], T], retry_s: float, coordinators: int = 1) -> T:
         """Attempts until there is an answer. What is asked must be safe to repeat.
 
         No attempt begins after `retry_s`. A coordinator that has never answered is taken for absent at once;
         one that has is given time to come back. `attempt` raises NotReached, Unanswered, or what was answered.
+        Of several coordinators each attempt asks the one that may lead, and moves on from one that does not: all
+        are asked in turn before there is a pause.
         Raises what the coordinator answered last, or why it did not.
         """
         deadline_s = self._clock() + retry_s
         pause_s = client_backoff_s
+        unasked, absent = coordinators - 1, 0
         while True:
+            elsewhere = True
             try:
                 answer = attempt()
             except NotReached as absence:
                 fault = absence.fault
-                if not self.has_been_answered:
+                absent += 1
+                if not self.has_been_answered and absent >= coordinators:
                     raise fault from None
             except Unanswered as loss:
                 fault = loss.fault
@@ -66,10 +71,20 @@ class RetryPolicy:
                 if not refusal.retriable:
                     raise
                 fault = refusal
+                elsewhere = is_not_leading(refusal)
             else:
                 self.has_been_answered = True
                 return answer
+            if elsewhere and unasked and self._clock() < deadline_s:
+                unasked -= 1
+                continue
+            unasked = coordinators - 1
             pause_s = min(pause_s * 2, client_backoff_max_s) * self._rng.uniform(0.5, 1.0)
             if self._clock() + pause_s > deadline_s:
                 raise fault from None
             self._sleep(pause_s)
+
+
+def is_not_leading(refusal: PeacefsError) -> bool:
+    """Return whether another coordinator may answer what this one has not: it stands by, or knows no leader."""
+    return type(refusal) in (Standby, ServiceUnready)

@@ -8,12 +8,14 @@ from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolat
 from peacefs.protocol.handshake import COORDINATOR
 from peacefs.protocol.limits import client_answer_timeout_s, client_retry_s, control_call_timeout_s
 from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile
+from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.runtime.local_sockets import socket_file
 
 from .addresses import CoordinatorAddress, nobody_at
-from .retry import NotReached, RetryPolicy, Unanswered
+from .coordinators import Coordinators
+from .retry import NotReached, RetryPolicy, Unanswered, is_not_leading
 from .token_source import TokenSource
 
 M = TypeVar("M", bound=Message)
@@ -29,18 +31,16 @@ class ControlRpc:
 
     def __init__(
         self,
-        address: CoordinatorAddress,
+        address: CoordinatorAddress | Coordinators,
         connections: ConnectionPool,
         retry_policy: RetryPolicy,
         token: TokenSource | None = None,
     ) -> None:
-        """`connections` are to no datanode: their hellos show `token`."""
-        self._address = address
+        """`connections` are to no datanode: their hellos show `token`. Several ways share their `Coordinators`."""
+        self._coordinators = Coordinators(address) if isinstance(address, CoordinatorAddress) else address
         self._connections = connections
         self._retry_policy = retry_policy
         self._token = token
-        where = address.socket
-        self._dialled = (address.host, address.port) if where is None else socket_file(where)
         #: The credential that the idle connections have shown.
         self._shown = token.current() if token is not None else ""
 
@@ -55,26 +55,30 @@ class ControlRpc:
     def call(self, message: Message, timeout_s: float = control_call_timeout_s) -> Message:
         """For `threads.ThreadDriver`. Done within `timeout_s`; a Failure is raised, not returned."""
         half_s = timeout_s / 2
-        return self._retry_policy.ask(lambda: self._attempt(message, half_s), half_s)
+        return self._retry_policy.ask(lambda: self._attempt(message, half_s), half_s, self._coordinators.count)
 
     def close(self) -> None:
         self._connections.close_all()
 
     def ask(self, message: Message, answer: type[M], *, answer_timeout_s: float = client_answer_timeout_s) -> M:
         """One logical request, repeated as `RetryPolicy` has it; no attempt waits longer than the timeout."""
-        reply = self._retry_policy.ask(lambda: self._attempt(message, answer_timeout_s), client_retry_s)
+        reply = self._retry_policy.ask(
+            lambda: self._attempt(message, answer_timeout_s), client_retry_s, self._coordinators.count
+        )
         if not isinstance(reply, answer):
             raise ProtocolViolation(f"{answer.__name__} expected, the coordinator sent {type(reply).__name__}")
         return reply
 
     def _attempt(self, message: Message, timeout_s: float) -> Message:
         token = self._token.current() if self._token is not None else ""
-        connection = self._connected(token)
+        asked = self._coordinators.current
+        connection = self._connected(asked, token)
         try:
             connection.send(message, b"", timeout_s)
             reply = connection.receive(timeout_s).message
         except (PeerUnreachable, PeerTimeout) as fault:
             self._connections.close(connection)
+            self._coordinators.leave(asked)
             raise Unanswered(fault) from None
         except BaseException:
             self._connections.close(connection)
@@ -88,16 +92,25 @@ class ControlRpc:
             if is_unknown and self._token is not None and self._token.current() != token:
                 # The token in the file has been replaced since it was read.
                 return self._attempt(message, timeout_s)
-            raise from_wire(reply.code, reply.message, reply.culprit)
+            refusal = from_wire(reply.code, reply.message, reply.culprit)
+            if is_not_leading(refusal):
+                self._coordinators.leave(asked)
+            raise refusal
         return reply
 
-    def _connected(self, token: str) -> SocketConnection:
+    def _connected(self, asked: CoordinatorAddress, token: str) -> SocketConnection:
         """One whose hello has shown this token; those that showed another are closed."""
         if token != self._shown:
-            while (kept := self._connections.kept(self._dialled, _NAME)) is not None:
-                self._connections.close(kept)
+            for one in self._coordinators.address.each:
+                while (kept := self._connections.kept(_dialled(one), _NAME)) is not None:
+                    self._connections.close(kept)
             self._shown = token
         try:
-            return self._connections.connect(self._dialled, _NAME, COORDINATOR)
+            return self._connections.connect(_dialled(asked), _NAME, COORDINATOR)
         except (PeerUnreachable, PeerTimeout):
-            raise NotReached(nobody_at(self._address)) from None
+            self._coordinators.leave(asked)
+            raise NotReached(nobody_at(self._coordinators.address)) from None
+
+
+def _dialled(address: CoordinatorAddress) -> fx.Address:
+    return (address.host, address.port) if address.socket is None else socket_file(address.socket)

@@ -18,7 +18,7 @@ from typing import Any
 
 from fsspec.utils import stringify_path, tokenize
 
-from peacefs.client.control.addresses import CoordinatorAddress, split_uri
+from peacefs.client.control.addresses import CoordinatorAddress, parse_address, split_uri
 from peacefs.client.control.values import FileStatus
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.os_errors import os_errors
@@ -33,8 +33,9 @@ _SCHEME = "peace://"
 
 
 class PeaceFsspecFileSystem(CopyingFileSystem):
-    """Storage options: the coordinator's `host` and `port`, which a URL names; `user`; `replication` of new files;
-    `tls`, whether all is encrypted, as it is by default with a `ca_file`, the CA to trust.
+    """Storage options: the coordinator's `host` and `port`, which a URL names (of several `host` alone, as
+    `a:9870,b:9870`); `user`; `replication` of new files; `tls`, whether all is encrypted, as it is by default with
+    a `ca_file`, the CA to trust.
 
     `token_file`, which each process reads where it is, or a `token`, which goes wherever the options are sent.
     Without them PEACEFS_TOKEN_FILE and PEACEFS_TOKEN of each process count.
@@ -59,7 +60,12 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._address = CoordinatorAddress(host, int(port), tls if tls is not None else ca_file is not None)
+        tls = tls if tls is not None else ca_file is not None
+        if "," in host:
+            with os_errors():
+                self._address = parse_address(f"{'https' if tls else 'http'}://{host}")
+        else:
+            self._address = CoordinatorAddress(host, int(port), tls)
         self._ca_file = ca_file
         self._user = user
         self._replication = replication
@@ -87,7 +93,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
 
     @property
     def fsid(self) -> str:
-        return f"peace_{tokenize(self._address.host, self._address.port)}"
+        return f"peace_{tokenize(*((one.host, one.port) for one in self._address.each))}"
 
     # -- paths -------------------------------------------------------------------------------------
 
@@ -113,7 +119,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
         if where:
             with os_errors():
                 address, _ = split_uri(_SCHEME + where)
-            named |= {"host": address.host, "port": address.port}
+            named |= {"host": address.netloc} if address.others else {"host": address.host, "port": address.port}
         return named
 
     def unstrip_protocol(self, name: str) -> str:

@@ -7,6 +7,8 @@ left when its own process ends, even by SIGKILL (`member_process` says how).
 from __future__ import annotations
 
 import os
+import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from peacefs.client.control.addresses import CoordinatorAddress
+from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
@@ -21,6 +24,7 @@ from peacefs.protocol.limits import (
 )
 
 from .directory import ClusterDirectory
+from .etcd_process import find_etcd
 from .member_process import Member, MemberReady
 
 _HOST = "127.0.0.1"
@@ -35,7 +39,8 @@ class LocalCluster:
     one, None for the one of the run before (of a new directory: the usual one, or with `port` 0 a free one).
     Datanodes take ports from `datanode_port` on, two each, or free
     ones when it is 0. `coordinator_options` are more options of `peacefs coordinator`. With `tls` all is
-    encrypted, with certificates of a CA of the cluster's own. A member that dies stays dead until `restart` is
+    encrypted, with certificates of a CA of the cluster's own. With `standby` there are two coordinators, and the
+    etcd that keeps their journal. A member that dies stays dead until `restart` is
     called, or a `MemberSupervisor` starts it.
     """
 
@@ -49,8 +54,12 @@ class LocalCluster:
         *,
         tls: bool = False,
         node_port: int | None = 0,
+        standby: bool = False,
     ) -> None:
         self._path = directory
+        self._wants_standby = standby
+        self._etcd: Member | None = None
+        self._standby: Member | None = None
         self._wanted_datanodes = datanodes
         self._port = port
         self._datanode_port = datanode_port
@@ -71,7 +80,20 @@ class LocalCluster:
 
     @property
     def members(self) -> list[Member]:
-        return [self.coordinator, *self.datanodes]
+        return [self.coordinator, *self._beside_coordinator(), *self.datanodes]
+
+    @property
+    def standby(self) -> Member | None:
+        """The coordinator that was started second; either of the two may lead."""
+        return self._standby
+
+    @property
+    def etcd(self) -> Member | None:
+        """The member that keeps the journal of both."""
+        return self._etcd
+
+    def _beside_coordinator(self) -> list[Member]:
+        return [member for member in (self._standby, self._etcd) if member is not None]
 
     @property
     def directory(self) -> Path:
@@ -102,7 +124,8 @@ class LocalCluster:
     @property
     def node_address(self) -> str:
         """For agents and more datanodes: their `--coordinator`."""
-        return f"{self.coordinator.readiness.node_host}:{self.coordinator.readiness.node_port}"
+        coordinators = [self.coordinator, *([self._standby] if self._standby else [])]
+        return ",".join(f"{each.readiness.node_host}:{each.readiness.node_port}" for each in coordinators)
 
     @property
     def secret_file(self) -> Path:
@@ -145,9 +168,15 @@ class LocalCluster:
             if self._tls:
                 self._make_certificates()
             self._parent_pipe = os.pipe()
+            if self._wants_standby:
+                self._start_etcd()
             self._coordinator = self._member("coordinator", self._coordinator_arguments)
             self._coordinator.start()
             self._claimed.keep_node_port(self._coordinator.await_ready().node_port)
+            if self._wants_standby:
+                self._standby = self._member("standby", self._standby_arguments)
+                self._standby.start()
+                self._standby.await_ready()
             for number in range(1, self._claimed.datanodes + 1):
                 self.datanodes.append(self._member(f"datanode-{number}", self._datanode_arguments(number)))
                 self.datanodes[-1].start()
@@ -165,13 +194,19 @@ class LocalCluster:
 
     def stop(self) -> None:
         """Stops all members: asked first, killed when they have not ended in time. May be called twice."""
-        members = [*self.datanodes, *([self._coordinator] if self._coordinator else [])]
+        members = [
+            *self.datanodes,
+            *([self._coordinator] if self._coordinator else []),
+            *self._beside_coordinator(),
+        ]
+        deadline = time.monotonic() + local_stop_timeout_s
         try:
-            for member in members:
-                member.terminate()
-            deadline = time.monotonic() + local_stop_timeout_s
-            for member in members:
-                member.await_end(deadline)
+            # A coordinator that ends says so in the journal, which etcd keeps.
+            for those in ([each for each in members if each is not self._etcd], members):
+                for member in those:
+                    member.terminate()
+                for member in those:
+                    member.await_end(deadline)
         finally:
             # Also when a second Ctrl-C cuts the waiting short.
             for member in members:
@@ -179,7 +214,7 @@ class LocalCluster:
             self._forget()
 
     def _forget(self) -> None:
-        self._coordinator = None
+        self._coordinator = self._standby = self._etcd = None
         self.datanodes = []
         if self._parent_pipe is not None:
             for end in self._parent_pipe:
@@ -205,6 +240,51 @@ class LocalCluster:
         assert pipe is not None
         return Member(name, arguments, lambda: claimed.new_log(name), pipe[0], [claimed.lock_descriptor])
 
+    def _start_etcd(self) -> None:
+        assert self._claimed is not None
+        assert self._parent_pipe is not None
+        if find_etcd() is None:
+            raise StartupError(
+                "a standby needs etcd, which is neither beside this Python nor on the PATH: on Debian "
+                "`apt-get install etcd-server`, or run `make setup` again"
+            )
+        claimed = self._claimed
+        self._etcd = Member(
+            "etcd",
+            self._etcd_arguments,
+            lambda: claimed.new_log("etcd"),
+            self._parent_pipe[0],
+            [claimed.lock_descriptor],
+            program=(sys.executable, "-P", "-m", "peacefs.client.local_cluster.etcd_process"),
+        )
+        self._etcd.start()
+        self._etcd.await_ready()
+
+    def _etcd_arguments(self, before: MemberReady | None) -> Sequence[str]:
+        assert self._claimed is not None
+        # etcd takes no port that is free; it is told one.
+        port, peer_port = (before.http_port, before.node_port) if before else _free_ports()
+        return [f"--dir={self._claimed.member('etcd')}", f"--port={port}", f"--peer-port={peer_port}"]
+
+    def _journal_options(self) -> list[str]:
+        if self._etcd is None:
+            return []
+        return [f"--journal=etcd://{_HOST}:{self._etcd.readiness.http_port}"]
+
+    def _standby_arguments(self, before: MemberReady | None) -> Sequence[str]:
+        assert self._claimed is not None
+        return [
+            "coordinator",
+            f"--dir={self._claimed.member('standby')}",
+            f"--host={_HOST}",
+            f"--port={before.http_port if before else 0}",
+            f"--node-port={before.node_port if before else 0}",
+            f"--secret-file={self.secret_file}",
+            *self._tls_options(),
+            *self._journal_options(),
+            *self._coordinator_options,
+        ]
+
     def _coordinator_arguments(self, before: MemberReady | None) -> Sequence[str]:
         assert self._claimed is not None
         return [
@@ -214,6 +294,7 @@ class LocalCluster:
             f"--port={before.http_port if before else self._port}",
             f"--node-port={before.node_port if before else self._node_port or 0}",
             *self._tls_options(),
+            *self._journal_options(),
             *self._coordinator_options,
         ]
 
@@ -252,3 +333,11 @@ class LocalCluster:
             ]
 
         return arguments
+
+
+def _free_ports() -> tuple[int, int]:
+    """Return two ports that nobody listens on at this moment."""
+    with socket.socket() as one, socket.socket() as other:
+        one.bind((_HOST, 0))
+        other.bind((_HOST, 0))
+        return one.getsockname()[1], other.getsockname()[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from peacefs.dataflow.techniques.interface import Standby
 from peacefs.protocol import limits
 
 from .effects import DeleteCheckpoint, Effect, RecordCheckpoint, RetainCheckpoints, SendMessage, StopQuery
@@ -19,6 +20,7 @@ from .messages import (
     Placement,
     RestartPointReached,
     RestartPointRecorded,
+    StandbyPlacement,
     UnitPlacement,
     UnitStopped,
 )
@@ -42,11 +44,14 @@ class ControllerCore:
         node_timeout_s: float = limits.dataflow_node_timeout_s,
         resumed: Mapping[str, tuple[int, int]] | None = None,
         starts_before: int = 0,
+        standby: Standby | None = None,
     ) -> None:
         """`resumed`: the checkpoints of a query that goes on, as an earlier controller recorded them.
 
-        `starts_before`: as many starts of a unit as there can have been under earlier controllers.
+        `starts_before`: as many starts of a unit as there can have been under earlier controllers. With a
+        `standby` each unit is on two nodes, never both on one.
         """
+        self._standby = standby
         self._node_timeout_s = node_timeout_s
         # Units are placed when so many nodes are there, or some are missing for too long, so that the first of
         # them does not get all.
@@ -57,6 +62,8 @@ class ControllerCore:
         self._holders: dict[str, Mapping[str, int]] = {}
         free = {unit: UnitPlacement(None, starts_before, (resumed or {}).get(unit)) for unit in units}
         self._placement = Placement(1, {**free, **edge})
+        # The version of which all were told last.
+        self._announced = 1
         self._units = tuple(units)
         #: Checkpoints of each unit that were recorded and are there, in their order.
         self._kept: dict[str, list[tuple[int, int]]] = {unit: [each] for unit, each in (resumed or {}).items()}
@@ -151,6 +158,10 @@ class ControllerCore:
 
     def unit_stopped(self, message: UnitStopped) -> list[Effect]:
         where = self._placement.units[message.unit]
+        if where.standby is not None and where.standby.incarnation == message.incarnation:
+            # The primary goes on; another standby begins with a copy.
+            self._change(message.unit, replace(where, standby=None))
+            return self._place_free_units() or self._announce()
         return [StopQuery(message.reason)] if where.incarnation == message.incarnation else []
 
     def replicas_at(self, unit: str, nodes: Mapping[str, int]) -> None:
@@ -163,25 +174,61 @@ class ControllerCore:
         del self._members[node]
         for unit in self._units:
             where = self._placement.units[unit]
+            standby = where.standby
             if where.node == node:
-                self._change(unit, replace(where, node=None))
+                left = replace(where, node=None) if standby is None else self._taken_over(where, standby)
+                self._change(unit, left)
+            elif standby is not None and standby.node == node:
+                self._change(unit, replace(where, standby=None))
+
+    def _taken_over(self, where: UnitPlacement, standby: StandbyPlacement) -> UnitPlacement:
+        """Return the place of a unit whose standby takes over."""
+        slot = 1 - where.slot if self._standby is Standby.ACTIVE else where.slot
+        return replace(
+            where, node=standby.node, incarnation=standby.incarnation, slot=slot, standby=None, took_over=True
+        )
 
     def _place_free_units(self) -> list[Effect]:
-        free = [unit for unit in self._units if self._placement.units[unit].node is None]
-        if not free or not self._members or len(self._members) < self._nodes_wanted:
+        placed = self._placement.units
+        free = [unit for unit in self._units if placed[unit].node is None]
+        gone = [unit for unit in free if self._standby is not None and placed[unit].starts]
+        if gone:
+            return [StopQuery(f"unit {gone[0]!r} has lost its primary and its standby, and its state with them")]
+        if not self._members or len(self._members) < self._nodes_wanted:
             return []
-        # Later losses are placed on whoever is left.
-        self._nodes_wanted = 1
+        if free:
+            # Later losses are placed on whoever is left.
+            self._nodes_wanted = 1
         for unit in free:
-            where = self._placement.units[unit]
-            self._change(unit, replace(where, node=self._choose(unit), incarnation=where.incarnation + 1))
-        return self._announce()
+            where = placed[unit]
+            incarnation = where.incarnation + 1
+            chosen = replace(where, node=self._choose(unit), incarnation=incarnation)
+            if self._standby is not None:
+                chosen = replace(chosen, starts=incarnation)
+            self._change(unit, chosen)
+        if self._standby is not None:
+            self._place_standbys(fresh=set(free))
+        return self._announce() if self._placement.version > self._announced else []
 
-    def _choose(self, unit: str) -> str:
+    def _place_standbys(self, fresh: set[str]) -> None:
+        """Give each unit a standby on another node, if there is one. Those of `fresh` units begin with them."""
+        for unit in self._units:
+            where = self._placement.units[unit]
+            if where.node is None or where.standby is not None or not self._members.keys() - {where.node}:
+                continue
+            starts = where.starts + 1
+            node = self._choose(unit, other_than=where.node)
+            standby = StandbyPlacement(node, starts, fresh=unit in fresh)
+            self._change(unit, replace(where, standby=standby, starts=starts))
+
+    def _choose(self, unit: str, other_than: str | None = None) -> str:
         """Return the node that has most of the checkpoint, then that which runs least."""
         holders = self._holders.get(unit, {})
         running = [self._placement.units[other].node for other in self._units]
-        return min(self._members, key=lambda node: (-holders.get(node, 0), running.count(node), node))
+        standbys = [self._placement.units[other].standby for other in self._units]
+        running += [standby.node for standby in standbys if standby is not None]
+        free = [node for node in self._members if node != other_than]
+        return min(free, key=lambda node: (-holders.get(node, 0), running.count(node), node))
 
     def _change(self, unit: str, where: UnitPlacement) -> None:
         units = {**self._placement.units, unit: where}
@@ -189,4 +236,5 @@ class ControllerCore:
         self._placement = Placement(self._placement.version + 1, units, addresses)
 
     def _announce(self) -> list[Effect]:
+        self._announced = self._placement.version
         return [SendMessage(node, self._placement) for node in (self._edge_node, *sorted(self._members))]

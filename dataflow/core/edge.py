@@ -14,19 +14,19 @@ from peacefs.dataflow.query.network import Network, sink_unit, source_unit
 from peacefs.dataflow.techniques.interface import Technique
 
 from .edges import SinkUnit, SourceUnit
-from .effects import Effect
+from .effects import Effect, StopQuery
 from .exchange import Exchange
+from .ha_output import too_much_retained
 from .messages import (
-    CheckpointRecorded,
-    CheckpointStored,
+    Ack,
+    Credit,
+    Data,
+    Ended,
     Message,
-    NodeHeartbeat,
     Placement,
-    RestartPointReached,
-    RestartPointRecorded,
+    Subscribe,
+    Subscribed,
     UnitPlacement,
-    UnitRecovered,
-    UnitStopped,
 )
 from .node import Bounds
 
@@ -42,6 +42,7 @@ class EdgeCore:
     ) -> None:
         """`delivered`: of sinks of a query that is resumed, the number of the last row that they have."""
         bounds = bounds or Bounds()
+        self._retained_bytes_max = bounds.retained_bytes_max
         self._sources = {
             source.name: SourceUnit(source, network, technique, buffer_bytes_max=bounds.buffer_bytes_max)
             for source in network.sources
@@ -52,7 +53,7 @@ class EdgeCore:
             )
             for sink in network.sinks
         }
-        self._exchange = Exchange(network, retry_s=bounds.subscribe_retry_s)
+        self._exchange = Exchange(network, technique, retry_s=bounds.subscribe_retry_s)
         self._exchange.participants |= {source.name: source for source in self._sources.values()}
         self._exchange.participants |= {sink.name: sink for sink in self._sinks.values()}
         self._version = 0
@@ -69,12 +70,19 @@ class EdgeCore:
         """True once every sink has had its last row."""
         return all(sink.ended for sink in self._sinks.values())
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the source that holds most."""
+        return max((source.held_bytes for source in self._sources.values()), default=0)
+
     def has_room(self, source: str) -> bool:
         return self._sources[source].has_room
 
     def offer(self, now_s: float, source: str, rows: pa.RecordBatch) -> list[Effect]:
         """Take rows of a source. Offer more only while it has room."""
         self._sources[source].offer(rows)
+        if self._sources[source].held_bytes > self._retained_bytes_max:
+            return [StopQuery(too_much_retained(source, self._retained_bytes_max))]
         return list(self._run(now_s))
 
     def end(self, now_s: float, source: str) -> list[Effect]:
@@ -89,18 +97,10 @@ class EdgeCore:
                 if message.version > self._version:
                     self._version = message.version
                     self._exchange.placed(message)
-            case (
-                NodeHeartbeat()
-                | CheckpointStored()
-                | CheckpointRecorded()
-                | RestartPointReached()
-                | RestartPointRecorded()
-                | UnitStopped()
-                | UnitRecovered()
-            ):
-                raise AssertionError(f"{type(message).__name__} is not for the edge")
-            case _:
+            case Subscribe() | Subscribed() | Data() | Ended() | Credit() | Ack():
                 effects += self._exchange.received(node, message)
+            case _:
+                raise AssertionError(f"{type(message).__name__} is not for the edge")
         return effects + list(self._run(now_s))
 
     def disconnected(self, now_s: float, node: str) -> list[Effect]:

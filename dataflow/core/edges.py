@@ -15,6 +15,7 @@ from .ha_input import HAInput
 from .ha_output import HAOutput
 from .messages import Ack
 from .output_buffer import Level
+from .unit import make_output
 
 
 class SourceUnit:
@@ -26,14 +27,7 @@ class SourceUnit:
         self.name = source_unit(source.name)
         self.incarnation = 1
         self._buffer_bytes_max = buffer_bytes_max
-        destinations = network.consumers[source.name]
-        self._output = HAOutput(
-            source.name,
-            destinations,
-            technique.retention(destinations),
-            drops_for_absent=technique.drops_for_absent,
-            retains_for_states=technique.tracks_causes,
-        )
+        self._output = make_output(source.name, network, technique)
         self.inputs: dict[str, HAInput] = {}
         self.outputs = {source.name: self._output}
 
@@ -41,6 +35,11 @@ class SourceUnit:
     def has_room(self) -> bool:
         """True if it takes rows now. If not, those that read it are slow, or are away."""
         return self._output.has_room(self._buffer_bytes_max)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the rows that somebody may still ask for."""
+        return self._output.buffer.held_bytes
 
     def offer(self, rows: pa.RecordBatch) -> None:
         if rows.num_rows:

@@ -62,6 +62,37 @@ class RetainCheckpoints:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyState:
+    """Make a copy of what was captured, for the unit's standby; then call `NodeCore.copied`."""
+
+    unit: str
+    incarnation: int
+    number: int
+    capture: StateCapture
+
+
+@dataclass(frozen=True, slots=True)
+class KeepCopy:
+    """Keep a copy of a unit's state in memory, in the place of the one before, on which it may be based."""
+
+    unit: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCopy:
+    """Load the copy that is kept for a unit that begins here; then call `NodeCore.loaded`."""
+
+    unit: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropCopy:
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Deliver:
     """Give rows to a sink. Their numbers rise within a lineage."""
 
@@ -89,6 +120,10 @@ Effect = (
     | RecordCheckpoint
     | DeleteCheckpoint
     | RetainCheckpoints
+    | CopyState
+    | KeepCopy
+    | LoadCopy
+    | DropCopy
     | Deliver
     | SinkEnded
     | StopQuery

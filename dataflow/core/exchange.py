@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.interface import Standby, Technique
 
 from .effects import Effect, SendMessage
 from .ha_input import HAInput
 from .ha_output import HAOutput
 from .messages import Ack, Credit, Data, Ended, Placement, Subscribe, Subscribed, UnitPlacement
+from .replicas import awaited, unit_of
 
 
 class Participant(Protocol):
@@ -30,8 +32,9 @@ ExchangeMessage = Subscribe | Subscribed | Data | Ended | Credit | Ack
 
 
 class Exchange:
-    def __init__(self, network: Network, *, retry_s: float) -> None:
+    def __init__(self, network: Network, technique: Technique, *, retry_s: float) -> None:
         self._network = network
+        self._technique = technique
         self._retry_s = retry_s
         self.participants: dict[str, Participant] = {}
         self._placement = Placement(0, {})
@@ -40,6 +43,8 @@ class Exchange:
 
     def placed(self, placement: Placement) -> None:
         self._placement = placement
+        for participant in self.participants.values():
+            self._retain(participant)
 
     def received(self, node: str, message: ExchangeMessage) -> Iterator[Effect]:
         match message:
@@ -52,13 +57,17 @@ class Exchange:
                 elif producer is not None and isinstance(message, Ack):
                     producer.outputs[message.stream].ack(message)
             case Subscribed() | Data() | Ended():
-                consumer = self.participants.get(message.subscription.consumer)
+                consumer = self.participants.get(unit_of(message.subscription.consumer))
                 if consumer is not None and message.stream in consumer.inputs:
-                    _to_input(consumer.inputs[message.stream], message)
+                    source = consumer.inputs[message.stream]
+                    _to_input(source, message)
+                    if isinstance(message, Subscribed):
+                        yield from self.to_producer(message.stream, source.acknowledged())
 
     def begun(self, participant: Participant) -> Iterator[Effect]:
         """Let a unit take part, and answer those that asked for its rows before it was here."""
         self.participants[participant.name] = participant
+        self._retain(participant)
         for stream in participant.outputs:
             for key in [key for key in self._early if key[0] == stream]:
                 yield from self._subscribed_to(*self._early.pop(key))
@@ -70,7 +79,14 @@ class Exchange:
         elif producer.incarnation == message.producer_incarnation:
             answer = producer.outputs[message.stream].subscribe(node, message)
             if answer is not None:
+                self._retain(producer)
                 yield SendMessage(node, answer)
+
+    def _retain(self, producer: Participant) -> None:
+        """Keep rows for those replicas of consumers that there are, and for no others."""
+        for output in producer.outputs.values() if self._technique.standby is Standby.ACTIVE else ():
+            destinations = awaited(output.destinations, self._placement.units, output.incarnations)
+            output.buffer.retain_until(self._technique.retention(destinations))
 
     def disconnected(self, node: str) -> None:
         """Learn that the connection to a node broke: what was on its way is lost."""

@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+import pyarrow as pa
+
 from peacefs.dataflow.model.batches import START, Batch, Position
 from peacefs.protocol.errors import ProtocolViolation
 
@@ -15,8 +17,16 @@ from .output_buffer import Level
 
 class HAInput:
     def __init__(
-        self, stream: str, consumer: str, incarnation: int, position: Position = START, *, credit_bytes: int
+        self,
+        stream: str,
+        consumer: str,
+        incarnation: int,
+        position: Position = START,
+        *,
+        credit_bytes: int,
+        attempts: int = 0,
     ) -> None:
+        """`attempts`: as many requests as an earlier input of the same incarnation can have made."""
         self.stream = stream
         self._consumer = consumer
         self._incarnation = incarnation
@@ -25,7 +35,7 @@ class HAInput:
         self._received = position
         self._queue: deque[tuple[int, Batch]] = deque()
         self._credit_bytes = credit_bytes
-        self._attempt = 0
+        self._attempt = attempts
         self._asked_producer: int | None = None
         self._asked_s = 0.0
         self._connected = False
@@ -40,6 +50,7 @@ class HAInput:
         self.cuts: Sequence[int] = ()
         #: Rows that the producer had no longer when they were asked for.
         self.lost = 0
+        self._acknowledged: dict[Level, Position] = {}
 
     # -- the connection -----------------------------------------------------------------------------------
 
@@ -100,6 +111,21 @@ class HAInput:
         batch = self._queue[0][1]
         return batch if upto is None else batch.between(1, upto)
 
+    def next_upto(self, number: int) -> Batch | None:
+        """Return all rows up to a number as one batch, which `next` and `take` have then; None if some lack."""
+        if self._received.number < number or not self._queue:
+            return None
+        lineage, first = self._queue[0]
+        if first.last != number:
+            before = self.queued_bytes
+            rows = pa.Table.from_batches([batch.rows for _, batch in self._queue]).combine_chunks()
+            whole = Batch(first.first, rows.to_batches()[0])
+            parts = [whole.between(whole.first, number), whole.after(number)]
+            self._queue = deque((lineage, part) for part in parts if part is not None)
+            # Credit counts the bytes that the producer has sent, however they are cut here.
+            self._taken_bytes += before - self.queued_bytes
+        return self._queue[0][1]
+
     def take(self, upto: int | None = None) -> Batch:
         """Take the rows that `next` returns: the unit has processed them."""
         lineage, batch = self._queue.popleft()
@@ -117,6 +143,11 @@ class HAInput:
         return not self.ended and self._last is not None and not self._queue
 
     @property
+    def connected(self) -> bool:
+        """True if the producer has answered and sends what there is, or will never send more."""
+        return self.ended or self._connected
+
+    @property
     def caught_up(self) -> bool:
         """Return whether all rows were processed that there were when they were first asked for."""
         return self.ended or (self._replay_until is not None and self.processed.number >= self._replay_until)
@@ -132,7 +163,15 @@ class HAInput:
         return Credit(self.stream, self._subscription, limit)
 
     def acknowledge(self, level: Level, upto: Position) -> Ack:
+        self._acknowledged[level] = upto
         return Ack(self.stream, self._consumer, self._incarnation, level, upto)
+
+    def acknowledged(self) -> list[Ack]:
+        """Return what was acknowledged, to be said again to a producer that began again, or has not heard it.
+
+        It may keep so many rows for want of that, that it has no room for those that would bring the next.
+        """
+        return [self.acknowledge(level, upto) for level, upto in self._acknowledged.items()]
 
     @property
     def queued_bytes(self) -> int:

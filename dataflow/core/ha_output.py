@@ -5,7 +5,7 @@ All logging and replay is here, and operators know nothing of it (SGuard 3).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -45,11 +45,13 @@ class HAOutput:
         lineage: int = 0,
         drops_for_absent: bool = False,
         log: NumberedRows | None = None,
+        logs_all: bool = True,
         retains_for_states: bool = False,
         forgot_rows: bool = False,
     ) -> None:
         """`log`: where rows are kept besides, so that a checkpoint of the unit has them.
 
+        They are put there as they are emitted; without `logs_all` only between `keep_rows` and `drop_rows`.
         `retains_for_states`: rows are kept that were sent long ago, and do not hold the unit up. `forgot_rows`: it
         began again, and there were rows before its first that consumers may depend on.
         """
@@ -60,18 +62,22 @@ class HAOutput:
         self._destinations = tuple(destinations)
         self._drops_for_absent = drops_for_absent
         self._log = log
+        self._logs_all = logs_all
         self._retains_for_states = retains_for_states
         self._forgot_rows = forgot_rows
         self._connections: dict[str, _Connection] = {}
         # The latest start of each consumer; earlier ones are not listened to.
         self._incarnations: dict[str, int] = {}
+        # Rows above this number, and the end, wait until a standby can do what they depend on; None: none wait.
+        self._released: int | None = None
+        self._end_released = True
 
     # -- the unit -----------------------------------------------------------------------------------
 
     def emit(self, rows: pa.RecordBatch) -> None:
         assert not self.ended
         batch = Batch(self.buffer.produced + 1, rows)
-        if self._log is not None:
+        if self._log is not None and self._logs_all:
             self._log.append(batch.first, rows)
         if self._drops_for_absent:
             for destination in self._destinations:
@@ -81,6 +87,43 @@ class HAOutput:
 
     def end(self) -> None:
         self.ended = True
+
+    def hold(self) -> None:
+        """Hold back what comes from now on until it is released."""
+        self._released, self._end_released = self.buffer.produced, self.ended
+
+    def release(self, number: int, end: bool) -> None:
+        """Let rows up to a number leave, and with `end` the end of the stream."""
+        if self._released is not None:
+            self._released = max(self._released, number)
+            self._end_released = self._end_released or end
+
+    def release_all(self) -> None:
+        self._released, self._end_released = None, True
+
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        return self._destinations
+
+    @property
+    def incarnations(self) -> Mapping[str, int]:
+        """The latest start of each consumer that has asked for rows."""
+        return self._incarnations
+
+    def trim(self, upto: int) -> None:
+        """Learn that all destinations have the rows up to a number, which may not be here yet."""
+        for destination in self._destinations:
+            self.buffer.ack(1, upto, Mark(Level.RECEIVED, destination))
+
+    def keep_rows(self) -> None:
+        """Put all rows that are held where a copy of the state has them; `drop_rows` takes them out again."""
+        assert self._log is not None
+        for batch in self.buffer.held():
+            self._log.append(batch.first, batch.rows)
+
+    def drop_rows(self) -> None:
+        assert self._log is not None
+        self._log.drop_before(self.buffer.produced + 1)
 
     def begin_after(self, number: int) -> None:
         """Go on after a number; what is up to it was made by an earlier start of the unit."""
@@ -94,7 +137,7 @@ class HAOutput:
         """Return whether the unit may make more: consumers are not too far behind."""
         if self.buffer.held_bytes < backlog_bytes_max:
             return True
-        return self._retains_for_states and self.buffer.unsent_bytes(self._destinations) < backlog_bytes_max
+        return self._retains_for_states and self.buffer.unreceived_bytes(self._destinations) < backlog_bytes_max
 
     def contents(self) -> OutputContents:
         return OutputContents(self.lineage, self.ended, self.buffer.marks())
@@ -102,6 +145,8 @@ class HAOutput:
     def load(self, contents: OutputContents) -> None:
         self.ended = contents.ended
         self.buffer.load(contents.marks, [Batch(first, rows) for first, rows in self._log or ()])
+        if not self._logs_all:
+            self.drop_rows()
 
     # -- consumers ---------------------------------------------------------------------------------------
 
@@ -145,8 +190,10 @@ class HAOutput:
         ):
             return
         if message.consumer in self._destinations:
-            self.buffer.ack(1, message.upto.number, Mark(message.level, message.consumer))
-            if self._log is not None:
+            # What is safe has been received.
+            for level in {Level.RECEIVED, message.level}:
+                self.buffer.ack(1, message.upto.number, Mark(level, message.consumer))
+            if self._log is not None and self._logs_all:
                 self._log.drop_before(self.buffer.first_held)
 
     @property
@@ -160,12 +207,21 @@ class HAOutput:
         for consumer, connection in self._connections.items():
             while connection.sent_bytes < connection.limit_bytes:
                 batch = self.buffer.peek(consumer)
-                if batch is None:
+                if batch is None or (self._released is not None and batch.last > self._released):
                     break
                 self.buffer.advance(consumer)
                 self.buffer.ack(batch.first, batch.last, Mark(Level.SENT, consumer))
                 connection.sent_bytes += batch.bytes
                 yield connection.node, Data(self.stream, connection.subscription, batch)
-            if self.ended and not connection.end_sent and self.buffer.peek(consumer) is None:
+            ended = self.ended and self._end_released and not connection.end_sent
+            if ended and self.buffer.peek(consumer) is None:
                 connection.end_sent = True
                 yield connection.node, Ended(self.stream, connection.subscription, self.buffer.produced)
+
+
+def too_much_retained(stream: str, bytes_max: int) -> str:
+    """Say why a query stops whose states depend on more rows than may be kept."""
+    return (
+        f"the rows of {stream!r} that states of its consumers depend on are more than Bounds.retained_bytes_max, "
+        f"{bytes_max:,} bytes: raise it, make windows smaller, or use SGuard"
+    )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from peacefs.dataflow.model.batches import Batch, Position
 from peacefs.protocol.limits import dataflow_checkpoints_per_start_max
 
+from .determinants import UnitEvent
 from .output_buffer import Level
 from .restart_point import RestartPoint
 
@@ -83,6 +84,16 @@ class Ack:
 
 
 @dataclass(frozen=True, slots=True)
+class StandbyPlacement:
+    """The valid start of a unit's standby, which becomes that of the unit when it takes over."""
+
+    node: str
+    incarnation: int
+    #: True if it began with the unit, so that it needs no copy of its state.
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class UnitPlacement:
     """The valid start of a unit, and its node: None while no node is free."""
 
@@ -90,6 +101,13 @@ class UnitPlacement:
     incarnation: int
     #: The checkpoint that it begins with, as (incarnation, number) of its writer.
     checkpoint: tuple[int, int] | None = None
+    #: The place of the replica in its pair, 0 or 1; a standby has the other.
+    slot: int = 0
+    standby: StandbyPlacement | None = None
+    #: True if it was the standby before.
+    took_over: bool = False
+    #: The highest incarnation that a start of the unit, or of its standby, has had.
+    starts: int = 0
     #: The point at which it begins empty, if it is one that notes such points.
     restart: RestartPoint | None = None
 
@@ -182,6 +200,75 @@ class UnitRecovered:
     replay_us: int
 
 
+@dataclass(frozen=True, slots=True)
+class CopyPiece:
+    """A piece of a copy of a unit's state: the pages that changed since copy `base`, or all if that is 0."""
+
+    unit: str
+    #: The start of the standby that it is for.
+    standby: int
+    number: int
+    base: int
+    #: The piece's place, and how many there are.
+    piece: int
+    pieces: int
+    #: The unit was there when it was copied: after which event, and how far its inputs were.
+    event: int
+    positions: Mapping[str, Position]
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CopyHeld:
+    """The standby has the pieces of a copy up to this one; with `usable` False, it lacks the copy's base."""
+
+    unit: str
+    standby: int
+    number: int
+    piece: int
+    usable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Determinants:
+    """Events of a unit, which its standby is to hold before output that depends on them leaves."""
+
+    unit: str
+    standby: int
+    first: int
+    events: tuple[UnitEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeterminantsHeld:
+    unit: str
+    standby: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrimOutput:
+    """Consumers have an output up to row `upto`, which was made from inputs up to `positions` (HA 5.3)."""
+
+    unit: str
+    standby: int
+    stream: str
+    upto: int
+    positions: Mapping[str, Position] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyInStep:
+    """An active standby, which began with copy `number`, gets all rows that its primary gets from now on."""
+
+    unit: str
+    standby: int
+    number: int
+
+
+#: Messages between the two of a pair.
+PairMessage = CopyPiece | CopyHeld | Determinants | DeterminantsHeld | TrimOutput | StandbyInStep
+
 Message = (
     Subscribe
     | Subscribed
@@ -197,6 +284,12 @@ Message = (
     | RestartPointRecorded
     | UnitStopped
     | UnitRecovered
+    | CopyPiece
+    | CopyHeld
+    | Determinants
+    | DeterminantsHeld
+    | TrimOutput
+    | StandbyInStep
 )
 
 #: (incarnation, number) of the unit that stored it

@@ -6,6 +6,7 @@ Every event returns effects, in order. The host calls `received`, `disconnected`
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from peacefs.dataflow.techniques.interface import (
     AcknowledgeCovered,
     Action,
     Guard,
+    Standby,
     TakeCheckpoint,
     Technique,
     TrimByCauses,
@@ -25,22 +27,31 @@ from peacefs.dataflow.unit_state.interface import UnitState
 from peacefs.protocol import limits
 from peacefs.protocol.errors import PeacefsError
 
-from .effects import Effect, LoadCheckpoint, SendMessage, StoreCheckpoint
+from .determinants import EventLog
+from .effects import DropCopy, Effect, LoadCheckpoint, LoadCopy, SendMessage, StoreCheckpoint
 from .exchange import Exchange
 from .messages import (
     CONTROLLER,
     CheckpointCost,
     CheckpointRecorded,
     CheckpointStored,
+    CopyHeld,
+    CopyPiece,
+    Determinants,
+    DeterminantsHeld,
     Message,
     NodeHeartbeat,
     Placement,
     RestartPointReached,
     RestartPointRecorded,
+    StandbyInStep,
+    TrimOutput,
+    UnitPlacement,
     UnitRecovered,
     UnitStopped,
 )
 from .output_buffer import Level
+from .pairs import Pairs
 from .unit import HAUnit
 
 
@@ -77,13 +88,16 @@ class NodeCore:
         self._technique = technique
         self._new_state = new_state
         self._bounds = bounds or Bounds()
-        self._exchange = Exchange(network, retry_s=self._bounds.subscribe_retry_s)
+        self._exchange = Exchange(network, technique, retry_s=self._bounds.subscribe_retry_s)
+        self._pairs = Pairs(network, technique)
         self._placement = Placement(0, {})
         self._units: dict[str, HAUnit] = {}
         self._guards: dict[str, Guard] = {}
         # Units whose checkpoint is being loaded, with the incarnation that they will have.
         self._loading: dict[str, int] = {}
         self._placed_s: dict[str, float] = {}
+        # Events that a unit which takes over has to repeat.
+        self._scripts: dict[str, EventLog] = {}
         # Units that began again and have not caught up: when they began to load, and when to process.
         self._recovering: dict[str, tuple[float, float]] = {}
         self._beaten_s: float | None = None
@@ -105,12 +119,19 @@ class NodeCore:
                     effects += self._act(unit, [Acknowledge(Level.SAFE, unit.recorded(message.number))])
             case NodeHeartbeat() | CheckpointStored() | RestartPointReached() | UnitStopped() | UnitRecovered():
                 raise AssertionError(f"{type(message).__name__} is for the controller")
+            case CopyPiece() | CopyHeld() | Determinants() | DeterminantsHeld() | TrimOutput() | StandbyInStep():
+                if self._pairs.begins_anew(message):
+                    self._loading.pop(message.unit, None)
+                    if message.unit in self._units:
+                        self._drop(message.unit)
+                effects += self._load(now_s, self._pairs.received(node, message, self._units.get(message.unit)))
             case _:
                 effects += self._exchange.received(node, message)
         return effects + list(self._run(now_s))
 
     def disconnected(self, now_s: float, node: str) -> list[Effect]:
         self._exchange.disconnected(node)
+        self._pairs.disconnected(node)
         return list(self._run(now_s))
 
     def tick(self, now_s: float) -> list[Effect]:
@@ -124,6 +145,10 @@ class NodeCore:
                 effects += self._guarded(unit, partial(unit.on_time, int(now_s * 1_000_000)))
             if unit.name in self._units:
                 effects += self._act(unit, self._guards[unit.name].tick(now_s, unit.positions))
+                if self._technique.standby is not None:
+                    effects += self._pair(now_s, unit)
+        for ack in self._pairs.covered(now_s):
+            effects += self._exchange.to_producer(ack.stream, [ack])
         return effects + list(self._run(now_s))
 
     def stored(
@@ -139,6 +164,15 @@ class NodeCore:
         if self._technique.loads_itself:
             return list(self._act(running, self._guards[unit].recorded(number)))
         return [SendMessage(CONTROLLER, CheckpointStored(unit, incarnation, number, outcome))]
+
+    def copied(
+        self, now_s: float, unit: str, incarnation: int, number: int, data: bytes | PeacefsError
+    ) -> list[Effect]:
+        """Learn the bytes of a copy for a unit's standby, or why there are none."""
+        running = self._units.get(unit)
+        if running is None or running.incarnation != incarnation:
+            return []
+        return [*self._pairs.copied(running, number, data), *self._run(now_s)]
 
     def loaded(self, now_s: float, unit: str, incarnation: int, state: UnitState) -> list[Effect]:
         if self._loading.get(unit) != incarnation:
@@ -205,16 +239,24 @@ class NodeCore:
         self._placement = placement
         self._exchange.placed(placement)
         mine = {name: where for name, where in placement.units.items() if where.node == self.name}
+        standbys = {name: where for name, where in placement.units.items() if self._is_standby(where)}
+        valid = {name: where.incarnation for name, where in mine.items()}
+        valid |= {name: where.standby.incarnation for name, where in standbys.items() if where.standby}
         for name, unit in list(self._units.items()):
-            if name not in mine or mine[name].incarnation != unit.incarnation:
+            if valid.get(name) != unit.incarnation:
                 self._drop(name)
-        self._loading = {
-            name: incarnation
-            for name, incarnation in self._loading.items()
-            if name in mine and mine[name].incarnation == incarnation
-        }
+        self._loading = {name: each for name, each in self._loading.items() if valid.get(name) == each}
+        for name in self._pairs.standbys():
+            if name not in valid:
+                yield from self._pairs.drop(name)
+        for name, where in standbys.items():
+            yield from self._stand_by(now_s, name, where)
         for name, where in mine.items():
-            if name in self._units or self._loading.get(name) == where.incarnation:
+            if where.took_over:
+                yield from self._take_over(now_s, name, where)
+            elif name in self._units:
+                self._pairs.lead(self._units[name], where)
+            if name in self._units or self._loading.get(name) == where.incarnation or where.took_over:
                 continue
             self._placed_s[name] = now_s
             if where.checkpoint is None and not self._technique.loads_itself:
@@ -223,7 +265,62 @@ class NodeCore:
                 self._loading[name] = where.incarnation
                 yield LoadCheckpoint(name, where.incarnation, where.checkpoint or (where.incarnation, 0))
 
+    def _is_standby(self, where: UnitPlacement) -> bool:
+        return where.standby is not None and where.standby.node == self.name
+
+    def _stand_by(self, now_s: float, name: str, where: UnitPlacement) -> Iterator[Effect]:
+        """Be the standby of a unit: an active one that needs no copy begins now."""
+        standby = where.standby
+        assert standby is not None
+        yield from self._load(now_s, self._pairs.stand_by(name, where))
+        if self._technique.standby is Standby.ACTIVE and standby.fresh and name not in self._units:
+            self._placed_s[name] = now_s
+            yield from self._start(now_s, name, standby.incarnation, self._new_state(name))
+
+    def _take_over(self, now_s: float, name: str, where: UnitPlacement) -> Iterator[Effect]:
+        """Be the primary of a unit whose standby is here."""
+        unit, half = self._units.get(name), self._pairs.take_over(name)
+        if half is None and (unit is not None or name in self._loading):
+            # It has taken over before, and may have another standby now.
+            if unit is not None:
+                self._pairs.lead(unit, where)
+            return
+        if half is None or half.incarnation != where.incarnation or not half.usable:
+            reason = f"unit {name!r} is lost: its primary died before its standby had a copy"
+            yield SendMessage(CONTROLLER, UnitStopped(name, where.incarnation, reason))
+            return
+        self._placed_s[name] = now_s
+        self._scripts[name] = half.log
+        if unit is not None:
+            unit.follows = False
+            self._recovering[name] = (now_s, now_s)
+            self._pairs.lead(unit, where)
+        elif half.has_copy:
+            if name not in self._loading:
+                self._loading[name] = where.incarnation
+                yield LoadCopy(name, where.incarnation)
+        else:
+            yield from self._start(now_s, name, where.incarnation, self._new_state(name))
+
+    def _load(self, now_s: float, effects: Iterable[Effect]) -> Iterator[Effect]:
+        """Note which copies are being loaded."""
+        for effect in effects:
+            if isinstance(effect, LoadCopy):
+                self._loading[effect.unit], self._placed_s[effect.unit] = effect.incarnation, now_s
+            yield effect
+
+    def _pair(self, now_s: float, unit: HAUnit) -> Iterator[Effect]:
+        for each in self._pairs.tick(now_s, unit):
+            if isinstance(each, Acknowledge):
+                yield from self._act(unit, [each])
+            else:
+                yield each
+
     def _start(self, now_s: float, name: str, incarnation: int, state: UnitState) -> Iterator[Effect]:
+        where = self._placement.units[name]
+        leads = where.incarnation == incarnation
+        half = self._pairs.standbys().get(name)
+        active = self._technique.standby is Standby.ACTIVE
         unit = HAUnit(
             self._network.unit(name),
             self._network,
@@ -232,21 +329,36 @@ class NodeCore:
             incarnation,
             credit_bytes=self._bounds.credit_bytes,
             buffer_bytes_max=self._bounds.buffer_bytes_max,
+            slot=where.slot if leads or not active else 1 - where.slot,
+            attempts=half.attempts if half is not None else 0,
+            chance=random.Random(f"{self._session} {name} {incarnation}"),
             retained_bytes_max=self._bounds.retained_bytes_max,
             restart=self._placement.units[name].restart,
         )
         self._units[name] = unit
         self._guards[name] = self._technique.guard(name, now_s)
-        if incarnation > 1:
+        if leads and incarnation > 1:
             self._recovering[name] = (self._placed_s[name], now_s)
+        script = self._scripts.pop(name, None)
+        if leads:
+            if script is not None:
+                unit.repeat(script)
+            self._pairs.lead(unit, where)
+        elif half is not None and self._pairs.records(name):
+            unit.follows = True
+            unit.repeat(half.log)
         yield from self._exchange.begun(unit)
-        if unit.loaded:
+        if self._technique.standby is not None:
+            if unit.loaded:
+                yield DropCopy(name)
+        elif unit.loaded:
             # A producer that began again does not know what the checkpoint covers.
             yield from self._act(unit, [Acknowledge(Level.SAFE, unit.positions)])
 
     def _drop(self, name: str) -> None:
         del self._units[name], self._exchange.participants[name], self._guards[name]
         self._recovering.pop(name, None)
+        self._pairs.forget(name)
 
     def _act(self, unit: HAUnit, actions: Iterable[Action]) -> Iterator[Effect]:
         for action in actions:
@@ -279,11 +391,12 @@ class NodeCore:
                 yield from self._stop(unit, f"unit {unit.name!r} needs rows of {lost[0]!r} that are gone")
                 continue
             yield from self._guarded(unit, unit.process_all)
-            if unit.name in self._recovering and unit.caught_up:
+            if unit.name in self._recovering and unit.caught_up and not unit.repeats:
                 placed_s, begun_s = self._recovering.pop(unit.name)
                 load_us, replay_us = int((begun_s - placed_s) * 1e6), int((now_s - begun_s) * 1e6)
                 recovered = UnitRecovered(unit.name, unit.incarnation, load_us, replay_us)
                 yield SendMessage(CONTROLLER, recovered)
+        yield from self._pairs.send_events()
         yield from self._exchange.send_due()
 
     def _guarded(self, unit: HAUnit, call: Callable[[], None]) -> list[Effect]:

@@ -128,11 +128,11 @@ class OutputBuffer:
         """Return the number up to which `destination` has acknowledged all rows, at `level` or a later one."""
         return max(self._ranges(Mark(each, destination)).from_first for each in Level if each >= level)
 
-    def unsent_bytes(self, destinations: Iterable[str]) -> int:
-        """Return the bytes from the first row on that some destination was not sent."""
-        cursor = min((self._cursors.get(destination, 1) for destination in destinations), default=1)
-        begin = max(bisect_right(self._firsts, cursor) - 1, 0)
-        return sum(batch.bytes for batch in self._batches[begin:] if batch.last >= cursor)
+    def unreceived_bytes(self, destinations: Iterable[str]) -> int:
+        """Return the bytes from the first row on that some destination has not acknowledged."""
+        first = min(self.reached(Level.RECEIVED, each) for each in destinations) + 1
+        begin = max(bisect_right(self._firsts, first) - 1, 0)
+        return sum(batch.bytes for batch in self._batches[begin:] if batch.last >= first)
 
     def begin_after(self, number: int) -> None:
         """Go on after a number: the rows up to it were produced elsewhere, and are not to be had here."""

@@ -1,12 +1,14 @@
 """An HA unit: operators between HAInputs and HAOutputs, which are run, checkpointed and recovered together.
 
 Given the same state, its output depends on the sequence of its events alone: rows of an input, the end of an
-input, the time. It takes no rows while an output has no room: so a slow consumer slows its producers down.
+input, the time. It takes no rows while an output has no room: so a slow consumer slows its producers down. Where
+these events matter they are recorded, and a standby repeats them in their order (`determinants.py`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import random
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
@@ -14,18 +16,22 @@ import pyarrow as pa
 from peacefs.dataflow.model.batches import OLDEST, START, Position
 from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.query.network import Network, UnitPlan
-from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.interface import Standby, Technique
 from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import OperatorFailed
+from peacefs.protocol.limits import dataflow_copy_number_bits as copy_number_bits
 
 from .causes import UnitCauses
+from .determinants import EventKind, EventLog, UnitEvent
 from .ha_input import HAInput
-from .ha_output import HAOutput
+from .ha_output import HAOutput, too_much_retained
 from .messages import sequence_of
 from .output_buffer import Level
+from .replicas import both, replica
 from .restart_point import InputPoint, RestartPoint
 from .unit_edges import describe, read
+from .watermarks import Watermarks
 
 
 class HAUnit:
@@ -41,51 +47,68 @@ class HAUnit:
         buffer_bytes_max: int,
         retained_bytes_max: int,
         restart: RestartPoint | None = None,
+        slot: int = 0,
+        attempts: int = 0,
+        chance: random.Random | None = None,
     ) -> None:
-        """`restart`: the point at which it begins, where an earlier start of the unit has noted one."""
+        """`restart`: the point at which it begins, where an earlier start of the unit has noted one.
+
+        `chance` gives the seeds of what functions draw; `slot` is the unit's place in a pair. `attempts`: as many
+        requests as the unit's inputs can have made before, under the same incarnation.
+        """
         self.name = plan.name
         self.incarnation = incarnation
         self._plan = plan
         self._state = state
         self._buffer_bytes_max = buffer_bytes_max
+        # Functions draw from `drawn`, which is seeded for each event.
+        self._seeds, self._drawn = chance, random.Random(0)
+        self._seeded = any(node.specification.wants_chance for node in plan.operators)
         self._journal = state.journal
         self._retained_bytes_max = retained_bytes_max
         # What is to be processed before rows leave again; what an earlier start has made of it has left.
         self._replayed: dict[str, InputPoint] = dict(restart.inputs) if restart is not None else {}
         described = state.edges()
+        #: The number of the last event.
+        self.event: int = 0 if described is None else described.get("event", 0)
+        # Where events are recorded, and those that are to be repeated.
+        self._record: EventLog | None = None
+        self._script: EventLog | None = None
+        #: Copies for a standby that were captured, and whether one is being made.
+        self.copies, self.copying = 0, False
+        #: True for a standby that does what its primary has done, and nothing else.
+        self.follows = False
+        # Of events that gave output which is held back: the outputs as they were then.
+        self._held: deque[tuple[int, dict[str, tuple[int, bool]]]] = deque()
+        self._holds = False
         edges = None if described is None else read(described)
         #: True if it begins with a checkpoint.
         self.loaded = edges is not None
         self.inputs = {
             stream: HAInput(
                 stream,
-                plan.name,
+                replica(plan.name, slot),
                 incarnation,
                 edges.inputs[stream].processed if edges else _beginning(technique, restart, stream),
                 credit_bytes=credit_bytes,
+                attempts=attempts,
             )
             for stream in plan.inputs
         }
         self.outputs = {
-            stream: HAOutput(
-                stream,
-                network.consumers[stream],
-                technique.retention(network.consumers[stream]),
-                lineage=technique.lineage_of(plan.operator_class, incarnation),
-                drops_for_absent=technique.drops_for_absent,
-                log=state.numbered_rows(f"rows of {stream}", network.types[stream].schema)
-                if technique.takes_checkpoints
-                else None,
-                retains_for_states=technique.tracks_causes,
-                forgot_rows=technique.forgets_rows and incarnation > 1,
-            )
+            stream: make_output(stream, network, technique, plan=plan, incarnation=incarnation, state=state)
             for stream in plan.outputs
         }
+        # Of rows that two replicas number differently: what they were made from.
+        self._watermarks: dict[str, Watermarks] | None = None
+        if technique.standby is Standby.ACTIVE and technique.lineage(incarnation):
+            self._watermarks = {stream: Watermarks() for stream in plan.outputs}
         if edges:
             for stream, each in self.inputs.items():
                 each.ended = edges.inputs[stream].ended
             for stream, output in self.outputs.items():
                 output.load(edges.outputs[stream])
+            self._mark()
         #: Rows that each operator was given since the unit began.
         self.operator_rows: Counter[str] = Counter()
         if restart is not None:
@@ -95,7 +118,9 @@ class HAUnit:
         self._operators: dict[str, Operator] = {
             node.name: self._watched(
                 node.name,
-                node.specification.start(node.input_types, OperatorState(state, node.name, keeps_stamps=tracks)),
+                node.specification.start(
+                    node.input_types, OperatorState(state, node.name, keeps_stamps=tracks, chance=self._drawn)
+                ),
             )
             for node in plan.operators
         }
@@ -116,35 +141,35 @@ class HAUnit:
     def positions(self) -> dict[str, Position]:
         return {stream: each.processed for stream, each in self.inputs.items()}
 
+    @property
+    def progress(self) -> dict[str, tuple[Position, bool]]:
+        """How far the inputs are, and whether they have ended."""
+        return {stream: (each.processed, each.ended) for stream, each in self.inputs.items()}
+
     def step(self) -> bool:
         """Process the next rows of one input. Return False if there are none, or no room for what they give."""
         if not self._replayed and not self._has_room():
             return False
+        if self._script is not None:
+            event = self._script.at(self.event + 1)
+            if event is not None:
+                return self._repeat(event)
+        if self.follows:
+            return False
+        self._script = None
         for stream, source in self.inputs.items():
             point = self._replayed.get(stream)
             upto = None if point is None else point.upto.number
             batch = source.next(upto)
             if batch is not None:
-                if self._journal is not None:
-                    if self._journal.holds(stream, batch.first):
-                        continue
-                    self._journal.enter(stream, batch.last)
-                which = f"rows {batch.first} to {batch.last} of {stream!r}"
-                self._publish(self._push(stream, batch.rows, which, self._stamp))
-                source.take(upto)
-                self._go_on()
+                if self._journal is not None and self._journal.holds(stream, batch.first):
+                    continue
+                self._happen(UnitEvent(EventKind.ROWS, stream, batch.last, self._seed()))
                 return True
             if source.at_end() and (point is None or point.ended):
-                if self._journal is not None:
-                    if self._journal.holds_end(stream):
-                        continue
-                    self._journal.enter(stream, source.processed.number, ended=True)
-                ended = self._ended()
-                self._publish(self._end(stream, ended))
-                source.ended = True
-                for name in ended & self.outputs.keys():
-                    self.outputs[name].end()
-                self._go_on()
+                if self._journal is not None and self._journal.holds_end(stream):
+                    continue
+                self._happen(UnitEvent(EventKind.END, stream, 0))
                 return True
         return False
 
@@ -154,9 +179,119 @@ class HAUnit:
             pass
 
     def on_time(self, now_us: int) -> None:
-        """Tell the operators the time, unless there is no room for what they give."""
-        if not self._has_room():
-            return
+        """Tell the operators the time, unless there is no room for what they give, or a standby is told later."""
+        if self._has_room() and not self.follows and not self.repeats:
+            self._happen(UnitEvent(EventKind.TIME, "", now_us, self._seed()))
+
+    # -- events, and how others repeat them --------------------------------------------------------------------
+
+    def record(self, log: EventLog | None) -> None:
+        """Record events from now on in `log`, which ends where the unit is; None: record them no longer."""
+        assert log is None or log.last == self.event
+        self._record = log
+
+    def repeat(self, script: EventLog) -> None:
+        """Do what was recorded elsewhere, before anything else; `script` may get longer meanwhile."""
+        self._script = script
+
+    @property
+    def repeats(self) -> bool:
+        """True while there are recorded events that it has not repeated."""
+        return self._script is not None and self.event < self._script.last
+
+    def hold(self) -> None:
+        """Hold output back from now on until the events that it depends on are released."""
+        self._holds = True
+        for output in self.outputs.values():
+            output.hold()
+
+    def release(self, event: int) -> None:
+        """Let the output of events up to this one leave."""
+        while self._held and self._held[0][0] <= event:
+            _, outputs = self._held.popleft()
+            for stream, (number, ended) in outputs.items():
+                self.outputs[stream].release(number, ended)
+
+    def release_all(self) -> None:
+        self._holds = False
+        self._held.clear()
+        for output in self.outputs.values():
+            output.release_all()
+
+    def _seed(self) -> int:
+        return self._seeds.getrandbits(32) if self._seeded and self._seeds is not None else 0
+
+    def _repeat(self, event: UnitEvent) -> bool:
+        """Let an event happen that was recorded; False: the rows that it took are not all here."""
+        source = self.inputs.get(event.stream)
+        if source is not None:
+            ready = source.next_upto(event.number) is not None if event.kind is EventKind.ROWS else source.at_end()
+            if not ready:
+                return False
+        self._happen(event)
+        return True
+
+    def _happen(self, event: UnitEvent) -> None:
+        if self._seeded:
+            self._drawn.seed(event.seed)
+        match event.kind:
+            case EventKind.ROWS:
+                self._process(event.stream, event.number)
+            case EventKind.END:
+                self._finish(event.stream)
+            case EventKind.TIME:
+                self._tell_time(event.number)
+        self.event += 1
+        if self._record is not None:
+            self._record.append(event)
+        self._mark()
+        if self._holds:
+            outputs = {name: (output.buffer.produced, output.ended) for name, output in self.outputs.items()}
+            self._held.append((self.event, outputs))
+
+    def _mark(self) -> None:
+        """Note what the rows of outputs were made from, where two replicas number them differently."""
+        if self._watermarks is not None:
+            for stream, output in self.outputs.items():
+                self._watermarks[stream].note(output.buffer.produced, self.positions)
+
+    def trim_watermarks(self, stream: str, upto: int) -> dict[str, Position] | None:
+        """Return what rows up to `upto`, which consumers have, were made from; None where numbers say as much."""
+        if self._watermarks is None:
+            return None
+        found = self._watermarks[stream].at(upto)
+        self._watermarks[stream].drop(upto)
+        return dict(found or {})
+
+    def trim(self, stream: str, upto: int, positions: Mapping[str, Position] | None) -> None:
+        """Drop rows that consumers have from the primary: by number, or by what they were made from."""
+        if self._watermarks is not None:
+            upto = self._watermarks[stream].made_from(positions) if positions else 0
+            self._watermarks[stream].drop(upto)
+        self.outputs[stream].trim(upto)
+
+    def _process(self, stream: str, upto: int) -> None:
+        source = self.inputs[stream]
+        batch = source.next(upto)
+        assert batch is not None
+        if self._journal is not None:
+            self._journal.enter(stream, batch.last)
+        which = f"rows {batch.first} to {batch.last} of {stream!r}"
+        self._publish(self._push(stream, batch.rows, which, self._stamp))
+        source.take(upto)
+        self._go_on()
+
+    def _finish(self, stream: str) -> None:
+        if self._journal is not None:
+            self._journal.enter(stream, self.inputs[stream].processed.number, ended=True)
+        ended = self._ended()
+        self._publish(self._end(stream, ended))
+        self.inputs[stream].ended = True
+        for name in ended & self.outputs.keys():
+            self.outputs[name].end()
+        self._go_on()
+
+    def _tell_time(self, now_us: int) -> None:
         made = [
             made
             for node in self._plan.operators
@@ -184,7 +319,25 @@ class HAUnit:
 
     def capture(self, number: int) -> StateCapture:
         """Return the unit as it is now: a checkpoint to be written while it goes on."""
-        return self._state.capture(sequence_of((self.incarnation, number)), describe(self.inputs, self.outputs))
+        return self._capture(sequence_of((self.incarnation, number)))
+
+    def copy(self, *, full: bool, with_rows: bool) -> tuple[int, StateCapture]:
+        """Return the unit as it is now, for its standby, with the number of the copy.
+
+        Pages that did not change since the last one are in it only with `full`. `with_rows` puts the rows of
+        outputs into it, for a unit that does not have them in its state.
+        """
+        self.copies, self.copying = self.copies + 1, True
+        for output in self.outputs.values() if with_rows else ():
+            output.keep_rows()
+        capture = self._capture((self.incarnation << copy_number_bits) + self.copies, full=full)
+        for output in self.outputs.values() if with_rows else ():
+            output.drop_rows()
+        return self.copies, capture
+
+    def _capture(self, sequence: int, *, full: bool = False) -> StateCapture:
+        edges = describe(self.inputs, self.outputs)
+        return self._state.capture(sequence, {**edges, "event": self.event}, full=full)
 
     def restart_point(self, level: Level) -> tuple[int, RestartPoint] | None:
         """Return the latest point at which it could begin, with its number, if consumers let it have a new one."""
@@ -285,12 +438,35 @@ class HAUnit:
     def _has_room(self) -> bool:
         for stream, output in self.outputs.items():
             if output.buffer.held_bytes > self._retained_bytes_max:
-                raise OperatorFailed(
-                    f"the rows of {stream!r} that states of its consumers depend on are more than "
-                    f"Bounds.retained_bytes_max, {self._retained_bytes_max:,} bytes: raise it, make windows "
-                    "smaller, or use SGuard"
-                )
+                raise OperatorFailed(too_much_retained(stream, self._retained_bytes_max))
         return all(output.has_room(self._buffer_bytes_max) for output in self.outputs.values())
+
+
+def make_output(
+    stream: str,
+    network: Network,
+    technique: Technique,
+    *,
+    plan: UnitPlan | None = None,
+    incarnation: int = 0,
+    state: UnitState | None = None,
+) -> HAOutput:
+    """Make the producing edge of a stream, of a unit or a source; in a unit's state, rows can be kept besides."""
+    destinations = network.consumers[stream]
+    if technique.standby is Standby.ACTIVE:
+        destinations = both(destinations, [each.name for each in network.units])
+    kept = technique.takes_checkpoints or technique.standby is not None
+    return HAOutput(
+        stream,
+        destinations,
+        technique.retention(destinations),
+        lineage=0 if plan is None else technique.lineage_of(plan.operator_class, incarnation),
+        drops_for_absent=technique.drops_for_absent,
+        log=state.numbered_rows(f"rows of {stream}", network.types[stream].schema) if kept and state else None,
+        logs_all=technique.standby is not Standby.ACTIVE,
+        retains_for_states=technique.tracks_causes,
+        forgot_rows=plan is not None and technique.forgets_rows and incarnation > 1,
+    )
 
 
 def _beginning(technique: Technique, restart: RestartPoint | None, stream: str) -> Position:

@@ -12,7 +12,19 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from peacefs.dataflow.core.messages import Ack, Data, Message, RestartPointReached, Subscribe
+from peacefs.dataflow.core.messages import (
+    Ack,
+    CopyHeld,
+    CopyPiece,
+    Data,
+    Determinants,
+    DeterminantsHeld,
+    Message,
+    RestartPointReached,
+    StandbyInStep,
+    Subscribe,
+    TrimOutput,
+)
 from peacefs.protocol import limits
 
 
@@ -70,6 +82,13 @@ class Costs:
                 # Where each input begins and how far it is, and the number that each output goes on with.
                 numbers = 2 * len(message.point.inputs) + len(message.point.outputs)
                 return Traffic.REPLICATION, message.unit, numbers * self.number_bytes
+            case Determinants():
+                return Traffic.REPLICATION, message.unit, max(len(message.events), 1) * self.number_bytes
+            case TrimOutput():
+                # A watermark for each input where numbers of output rows say nothing (HA 5.3).
+                return Traffic.REPLICATION, message.unit, len(message.positions or (0,)) * self.number_bytes
+            case CopyHeld() | DeterminantsHeld() | StandbyInStep():
+                return Traffic.REPLICATION, message.unit, self.number_bytes
         return Traffic.CONTROL, type(message).__name__, self.number_bytes
 
     def checkpoint_bytes(self, rows: int, positions: int) -> int:
@@ -85,7 +104,11 @@ class VirtualLinks:
         self._free_s: dict[tuple[str, str], float] = {}
         self._arrived_s: dict[tuple[str, str], float] = {}
         self.bytes: Counter[Flow] = Counter()
+        #: Of copies of state, by unit: the bytes of their pages, which are not what they cost here.
+        self.page_bytes: Counter[str] = Counter()
         self.counting = True
+        # Of each copy on its way, by unit and number: what it costs.
+        self._copy_bytes: dict[tuple[str, int], int] = {}
         #: After the first failure: when the rows of a stream up to which number had left a host.
         self.rows_left: dict[tuple[str, str], list[tuple[int, float]]] = {}
 
@@ -94,7 +117,7 @@ class VirtualLinks:
 
         In HA the node that takes over notices the failure itself.
         """
-        kind, subject, size = self._costs.size(message)
+        kind, subject, size = self._size(now_s, message)
         self.count(now_s, Flow(kind, subject, sender, receiver), size)
         way = sender, receiver
         if told or sender == receiver:
@@ -109,6 +132,24 @@ class VirtualLinks:
         arrival_s = max(arrival_s, self._arrived_s.get(way, 0.0))
         self._arrived_s[way] = arrival_s
         return arrival_s
+
+    def captured(self, unit: str, number: int, size: int) -> None:
+        """Learn what a copy of a unit's state costs that will be sent in pieces."""
+        self._copy_bytes[unit, number] = size
+
+    def count_pages(self, now_s: float, unit: str, size: int) -> None:
+        if self.counting and now_s >= self._costs.counted_from_s:
+            self.page_bytes[unit] += size
+
+    def _size(self, now_s: float, message: Message) -> tuple[Traffic, str, int]:
+        if not isinstance(message, CopyPiece):
+            return self._costs.size(message)
+        self.count_pages(now_s, message.unit, len(message.data))
+        # Its pieces are equal, but for the last, which has the rest.
+        whole = self._copy_bytes[message.unit, message.number]
+        size = whole // message.pieces
+        last = message.piece == message.pieces - 1
+        return Traffic.REPLICATION, message.unit, whole - size * (message.pieces - 1) if last else size
 
     def count(self, now_s: float, flow: Flow, size: int) -> None:
         if self.counting and now_s >= self._costs.counted_from_s and flow.sender != flow.receiver:

@@ -54,7 +54,15 @@ from .interface import Sink, Source
 from .links import Links
 from .node_process import EDGE, NodeOrders
 from .query_record import new_record, read_record
-from .run_events import CheckpointTaken, NodeLost, Observer, RecoveryMeasured, RunEvent, UnitsPlaced
+from .run_events import (
+    CheckpointTaken,
+    NodeLost,
+    Observer,
+    RecoveryMeasured,
+    RunEvent,
+    StandbyMissing,
+    UnitsPlaced,
+)
 
 log = logging.getLogger("peacefs.dataflow")
 
@@ -120,6 +128,7 @@ class EdgeRun:
         for name, sink in sinks.items():
             if not callable(sink):
                 raise InvalidQuery(f"sink {name!r} has to be a function of a record batch, and is {sink!r}")
+        technique.check_nodes(nodes)
         self._network, self._technique, self._bounds = network, technique, bounds
         self._sources, self._sinks = sources, sinks
         self._launcher, self._checkpoints = launcher, checkpoints
@@ -149,6 +158,7 @@ class EdgeRun:
             node_timeout_s=node_timeout_s,
             resumed=self._record.checkpoints,
             starts_before=self._record.starts_before,
+            standby=technique.standby,
         )
         self._announced: Placement | None = None
         self._ended = threading.Event()
@@ -174,6 +184,11 @@ class EdgeRun:
     def place_of(self, unit: str) -> str | None:
         """Return the node where a unit runs; None while there is none."""
         return self._controller.placement.units[unit].node
+
+    def standby_of(self, unit: str) -> str | None:
+        """Return the node of a unit's standby; None while there is none."""
+        standby = self._controller.placement.units[unit].standby
+        return None if standby is None else standby.node
 
     def session_of(self, unit: str) -> str | None:
         """Return the session of the node where a unit runs, as its launcher named it."""
@@ -399,6 +414,12 @@ class EdgeRun:
         }
         self._announced = placement
         self._tell(UnitsPlaced(changed))
+        for name, where in placement.units.items() if self._technique.standby is not None else ():
+            known = before.get(name)
+            alone = where.took_over or (known is not None and known.standby is not None)
+            if where.node is not None and where.standby is None and where != known and alone:
+                log.warning("unit %r goes on without a standby: no other node is free", name)
+                self._tell(StandbyMissing(name))
 
     def _deliver(self, sink: str, rows: pa.RecordBatch) -> None:
         try:

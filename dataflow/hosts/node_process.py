@@ -17,7 +17,16 @@ from typing import Any
 
 import cloudpickle
 
-from peacefs.dataflow.core.effects import Effect, LoadCheckpoint, SendMessage, StoreCheckpoint
+from peacefs.dataflow.core.effects import (
+    CopyState,
+    DropCopy,
+    Effect,
+    KeepCopy,
+    LoadCheckpoint,
+    LoadCopy,
+    SendMessage,
+    StoreCheckpoint,
+)
 from peacefs.dataflow.core.messages import CONTROLLER, CheckpointCost, Message, Placement
 from peacefs.dataflow.core.node import Bounds, NodeCore
 from peacefs.dataflow.query.network import Network
@@ -119,6 +128,14 @@ class NodeProcess:
                     self._begin(self._store_checkpoint(effect))
                 case LoadCheckpoint():
                     self._begin(self._load_checkpoint(effect))
+                case CopyState():
+                    self._begin(self._copy_state(effect))
+                case KeepCopy(unit, data):
+                    self._states.keep_copy(unit, data)
+                case LoadCopy():
+                    self._begin(self._load_copy(effect))
+                case DropCopy(unit):
+                    self._states.drop_copy(unit)
                 case _:
                     raise AssertionError(f"{type(effect).__name__} is not for a node")
 
@@ -147,6 +164,29 @@ class NodeProcess:
         if isinstance(outcome, PeacefsError):
             log.info("checkpoint %s of unit %s is not stored: %s", checkpoint, wanted.unit, outcome.message)
         self._perform(self._core.stored(wanted.unit, *checkpoint, outcome))
+
+    async def _copy_state(self, wanted: CopyState) -> None:
+        """Copy what was captured, on a thread of its own, while the unit goes on."""
+        running = wanted.capture.start()
+        while not running.done:  # noqa: ASYNC110 - another thread ends it
+            await asyncio.sleep(limits.dataflow_copy_poll_s)
+        data: bytes | PeacefsError
+        try:
+            running.result()
+        except PeacefsError as fault:
+            log.warning("a copy of unit %s for its standby was not made: %s", wanted.unit, fault.message)
+            data = fault
+        else:
+            data = self._states.take_copy(wanted.unit, running.sequence)
+        self._perform(self._core.copied(time.monotonic(), wanted.unit, wanted.incarnation, wanted.number, data))
+
+    async def _load_copy(self, wanted: LoadCopy) -> None:
+        try:
+            state = await asyncio.to_thread(self._states.load_copy, wanted.unit)
+        except (CheckpointDamaged, FileNotFound, StateError) as error:
+            self._perform(self._core.not_loaded(wanted.unit, wanted.incarnation, error))
+        else:
+            self._perform(self._core.loaded(time.monotonic(), wanted.unit, wanted.incarnation, state))
 
     async def _load_checkpoint(self, wanted: LoadCheckpoint) -> None:
         """Load a checkpoint, as often as it takes: only what is damaged or gone will not be there later."""

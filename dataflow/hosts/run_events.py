@@ -35,6 +35,13 @@ class RecoveryMeasured:
     replay_s: float
 
 
-RunEvent = NodeLost | UnitsPlaced | CheckpointTaken | RecoveryMeasured
+@dataclass(frozen=True, slots=True)
+class StandbyMissing:
+    """A unit goes on without a standby, since no node is free."""
+
+    unit: str
+
+
+RunEvent = NodeLost | UnitsPlaced | CheckpointTaken | RecoveryMeasured | StandbyMissing
 #: Called with the time (`time.monotonic`) and the event, from the host's thread; it must not take long.
 Observer = Callable[[float, RunEvent], None]

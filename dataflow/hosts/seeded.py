@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
 
@@ -17,10 +17,14 @@ import pyarrow as pa
 from peacefs.dataflow.core.controller import ControllerCore
 from peacefs.dataflow.core.edge import EdgeCore
 from peacefs.dataflow.core.effects import (
+    CopyState,
     DeleteCheckpoint,
     Deliver,
+    DropCopy,
     Effect,
+    KeepCopy,
     LoadCheckpoint,
+    LoadCopy,
     RecordCheckpoint,
     RetainCheckpoints,
     SendMessage,
@@ -49,8 +53,10 @@ from peacefs.protocol.errors import CheckpointCancelled, FileNotFound, QueryFail
 from peacefs.protocol.limits import state_page_bytes_choices
 
 from .checkpoint_store import MemoryCheckpoints, delete, name_of, retain
+from .copy_sizes import CopySizes
 from .costs import Costs, Flow, Traffic, VirtualLinks
 from .failures import CutLink, Failure, Hang, Kill, KillRunning
+from .outcome import Outcome
 from .processor import Processor
 from .recovery_clock import RecoveryClock
 from .unit_states import UnitStates
@@ -60,42 +66,9 @@ _STATE_BYTES = 1 << 28
 
 
 @dataclass
-class Outcome:
-    """The results of a run."""
-
-    sinks: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
-    steps: int = 0
-    seconds: float = 0.0
-    #: (unit, node) of all that ran anywhere at any time.
-    places: set[tuple[str, str]] = field(default_factory=set)
-    checkpoints_stored: int = 0
-    #: Checkpoints that were cancelled, as when their turn is too far away.
-    checkpoints_cancelled: int = 0
-    #: The most bytes of pages that the units of one node had.
-    state_bytes_max: int = 0
-    #: Units that began again and have caught up.
-    recoveries: int = 0
-    #: The most bytes that any output held.
-    held_bytes_max: int = 0
-    #: The most bytes that waited at any input.
-    queued_bytes_max: int = 0
-    #: Of `KillRunning`: the node that died.
-    lost_node: str | None = None
-    #: With costs: seconds from the detection of a death until a unit had recovered, bytes that were counted, and
-    #: those of pages of checkpoints, as they are.
-    recovery_s: Mapping[str, float] = field(default_factory=dict)
-    bytes: Mapping[Flow, int] = field(default_factory=dict)
-    page_bytes: dict[str, int] = field(default_factory=dict)
-
-    def rows(self, sink: str) -> list[tuple[object, ...]]:
-        return [
-            row for batch in self.sinks[sink] for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)
-        ]
-
-
-@dataclass
 class _Host:
     core: NodeCore
+    states: UnitStates
     hung_until_s: float = 0.0
     #: None where processors cost nothing.
     processor: Processor | None = None
@@ -141,8 +114,7 @@ class SeededRun:
         self._tick_s = limits.dataflow_tick_s if costs is None else costs.tick_s
         self._links = VirtualLinks(costs or Costs())
         self._clock = RecoveryClock(self._links)
-        # Rows that a unit had processed and put out when a checkpoint was captured, by unit and incarnation.
-        self._captured: dict[tuple[str, int], int] = {}
+        self._copy_sizes = None if costs is None else CopySizes(network, costs)
         self._pending = {source: list(batches) for source, batches in rows.items()}
         self._now_s = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -151,14 +123,15 @@ class SeededRun:
         self._connections: dict[frozenset[str], int] = {}
         self._arrivals: dict[tuple[str, str], float] = {}
         self._checkpoints = MemoryCheckpoints()
-        self._states = UnitStates(self._checkpoints, self._bounds, network, technique, clock=lambda: self._now_s)
         self._edge = EdgeCore(network, technique, self._bounds)
+        technique.check_nodes(nodes)
         names = [f"node-{number}" for number in range(1, nodes + 1)]
         self._controller = ControllerCore(
             [plan.name for plan in network.units],
             EdgeCore.placements(network, EDGE),
             edge_node=EDGE,
             nodes_wanted=nodes,
+            standby=technique.standby,
         )
         self._nodes: dict[str, _Host] = {}
         self._starts: dict[str, int] = {}
@@ -195,6 +168,7 @@ class SeededRun:
                 self._check()
         self.outcome.seconds = self._now_s
         self.outcome.recovery_s, self.outcome.bytes = self._clock.recovery_s, self._links.bytes
+        self.outcome.page_bytes = self._links.page_bytes
         return self.outcome
 
     # -- events --------------------------------------------------------------------------------------------
@@ -235,13 +209,16 @@ class SeededRun:
         if name in self._nodes:
             return
         self._starts[name] = self._starts.get(name, 0) + 1
+        states = UnitStates(
+            self._checkpoints, self._bounds, self._network, self._technique, clock=lambda: self._now_s
+        )
         core = NodeCore(
-            name, f"{name}/{self._starts[name]}", self._network, self._technique, self._states.new, self._bounds
+            name, f"{name}/{self._starts[name]}", self._network, self._technique, states.new, self._bounds
         )
         processor = None
         if self._costs is not None:
             processor = Processor(core, self._costs.processing_s, self._later, partial(self._perform_all, name))
-        self._nodes[name] = _Host(core, processor=processor)
+        self._nodes[name] = _Host(core, states, processor=processor)
         self._later(self._tick_s * self._chance.random(), lambda: self._tick_node(name, core))
 
     def _tick_node(self, name: str, core: NodeCore) -> None:
@@ -274,11 +251,25 @@ class SeededRun:
                 self._send(node, to, message)
             case StoreCheckpoint():
                 core = self._nodes[node].core
-                self._count_checkpoint(node, core, effect.unit, effect.incarnation)
+                if self._copy_sizes is not None:
+                    size = self._copy_sizes.of(core, effect.unit, effect.incarnation)
+                    self._links.count(self._now_s, Flow(Traffic.REPLICATION, effect.unit, node, "store"), size)
                 self._later(self._store_s * (0.5 + self._chance.random()), lambda: self._store(node, core, effect))
             case LoadCheckpoint():
                 core = self._nodes[node].core
                 self._later(self._store_s * (0.5 + self._chance.random()), lambda: self._load(node, core, effect))
+            case CopyState(unit, incarnation, number, _):
+                core = self._nodes[node].core
+                if self._copy_sizes is not None:
+                    self._links.captured(unit, number, self._copy_sizes.of(core, unit, incarnation))
+                self._later(self._memory_s(), lambda: self._copy(node, core, effect))
+            case KeepCopy(unit, data):
+                self._nodes[node].states.keep_copy(unit, data)
+            case LoadCopy():
+                core = self._nodes[node].core
+                self._later(self._memory_s(), lambda: self._load_copy(node, core, effect))
+            case DropCopy(unit):
+                self._nodes[node].states.drop_copy(unit)
             case RecordCheckpoint(unit, checkpoint, _):
                 # The controller is told a while later, as by a real disk.
                 self._later(
@@ -309,37 +300,44 @@ class SeededRun:
             # The unit has gone on meanwhile; what was captured must be as it was.
             stored = wanted.capture.start().result()
             self.outcome.checkpoints_stored += 1
-            if self._links.counting:
-                known = self.outcome.page_bytes.get(wanted.unit, 0)
-                self.outcome.page_bytes[wanted.unit] = known + stored.bytes_written
+            self._links.count_pages(self._now_s, wanted.unit, stored.bytes_written)
             outcome = CheckpointCost(stored.pages_written, stored.pages_referred, stored.bytes_written)
         self._on_node(node, core, lambda: core.stored(wanted.unit, wanted.incarnation, wanted.number, outcome))
 
-    def _count_checkpoint(self, node: str, core: NodeCore, unit: str, incarnation: int) -> None:
-        """Count the bytes of a copy of a unit's state: the rows that came into its operators and its outputs."""
-        if self._costs is None:
-            return
-        kept = sum(
-            rows
-            for (name, _, operator), rows in core.operator_rows.items()
-            if name == unit and operator in self._costs.keeps_rows
-        )
-        rows = kept + sum(core.produced(unit).values())
-        new = rows - self._captured.get((unit, incarnation), 0)
-        self._captured[unit, incarnation] = rows
-        plan = self._network.unit(unit)
-        size = self._costs.checkpoint_bytes(new, len(plan.inputs) + len(plan.outputs))
-        self._links.count(self._now_s, Flow(Traffic.REPLICATION, unit, node, "store"), size)
-
     def _load(self, node: str, core: NodeCore, wanted: LoadCheckpoint) -> None:
         unit, incarnation = wanted.unit, wanted.incarnation
+        if node not in self._nodes or self._nodes[node].core is not core:
+            return
         try:
-            state = self._states.load(unit, wanted.checkpoint)
+            state = self._nodes[node].states.load(unit, wanted.checkpoint)
         except FileNotFound as gone:
             error = gone
             self._on_node(node, core, lambda: core.not_loaded(unit, incarnation, error))
         else:
             self._on_node(node, core, lambda: core.loaded(self._now_s, unit, incarnation, state))
+
+    def _memory_s(self) -> float:
+        """Return the time that a copy in memory takes; with costs, none."""
+        return self._latency_s * self._chance.random() if self._costs is None else 0.0
+
+    def _copy(self, node: str, core: NodeCore, wanted: CopyState) -> None:
+        host = self._nodes.get(node)
+        if host is None or host.core is not core:
+            return
+        # The unit has gone on meanwhile.
+        running = wanted.capture.start()
+        running.result()
+        data = host.states.take_copy(wanted.unit, running.sequence)
+        self._on_node(
+            node, core, lambda: core.copied(self._now_s, wanted.unit, wanted.incarnation, wanted.number, data)
+        )
+
+    def _load_copy(self, node: str, core: NodeCore, wanted: LoadCopy) -> None:
+        host = self._nodes.get(node)
+        if host is None or host.core is not core:
+            return
+        state = host.states.load_copy(wanted.unit)
+        self._on_node(node, core, lambda: core.loaded(self._now_s, wanted.unit, wanted.incarnation, state))
 
     def _send(self, sender: str, to: str, message: Message) -> None:
         sender_host = EDGE if sender == CONTROLLER else sender
@@ -434,11 +432,16 @@ class SeededRun:
 
     def _check(self) -> None:
         """See that every checkpoint that the controller has recorded is there, and note what is running."""
+        self.outcome.source_held_bytes_max = max(self.outcome.source_held_bytes_max, self._edge.held_bytes)
         for name, host in self._nodes.items():
             self.outcome.held_bytes_max = max(self.outcome.held_bytes_max, host.core.held_bytes)
             self.outcome.queued_bytes_max = max(self.outcome.queued_bytes_max, host.core.queued_bytes)
+            self.outcome.copied_bytes_max = max(self.outcome.copied_bytes_max, host.states.copied_bytes)
             self.outcome.state_bytes_max = max(self.outcome.state_bytes_max, host.core.state_bytes)
             self.outcome.places.update((unit, name) for unit in host.core.units)
         for unit, where in self._controller.placement.units.items():
+            if where.node not in (None, EDGE):
+                self.outcome.primaries.add((unit, where.node or ""))
+            assert where.standby is None or where.standby.node != where.node, "both of a pair are on one node"
             if where.checkpoint is not None:
                 assert sequence_of(where.checkpoint) in self._checkpoints.pages().sequences(name_of(unit))

@@ -15,11 +15,13 @@ from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.unit_state.interface import UnitState
 from peacefs.dataflow.unit_state.paged_state import PagedState
 from peacefs.dataflow.window_checkpoints.windowed_state import WindowedState
+from peacefs.protocol import limits
 from peacefs.protocol.errors import CheckpointDamaged, DiskFault, FileNotFound, LogDamaged
 from peacefs.state.checkpoints.checkpointer import Checkpointer
 from peacefs.state.pages.manager import PageManager
 
 from .checkpoint_store import UnitCheckpoints, name_of
+from .standby_copies import StandbyCopies
 
 
 class UnitStates:
@@ -40,6 +42,9 @@ class UnitStates:
         self._checkpoints, self._bounds = checkpoints, bounds
         self._network, self._technique = network, technique
         self._clock, self._threads = clock, threads
+        # States are copied to the memory of other nodes, and not written, where units have standbys.
+        paired = technique is not None and technique.standby is not None
+        self._copies = StandbyCopies() if paired else None
 
     def new(self, unit: str) -> UnitState:
         """Return the state of a unit that begins without a checkpoint."""
@@ -51,6 +56,32 @@ class UnitStates:
             return self._windowed(unit, checkpoint, self._technique)
         pages, checkpointer = self._open(unit)
         checkpointer.load(sequence_of(checkpoint))
+        return PagedState(pages, checkpointer)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of copies that are kept here for units of other nodes."""
+        return 0 if self._copies is None else self._copies.kept_bytes
+
+    def take_copy(self, unit: str, sequence: int) -> bytes:
+        """Return the bytes of a capture that was written here, for the unit's standby."""
+        assert self._copies is not None
+        return self._copies.take(name_of(unit), sequence)
+
+    def keep_copy(self, unit: str, data: bytes) -> None:
+        assert self._copies is not None
+        self._copies.keep(name_of(unit), data)
+
+    def drop_copy(self, unit: str) -> None:
+        if self._copies is not None:
+            self._copies.drop(name_of(unit))
+
+    def load_copy(self, unit: str) -> PagedState:
+        """Load the copy that is kept here, on any thread."""
+        assert self._copies is not None
+        pages, checkpointer = self._open(unit)
+        (sequence,) = self._copies.sequences(name_of(unit))
+        checkpointer.load(sequence)
         return PagedState(pages, checkpointer)
 
     def _windowed(self, unit: str, begins: CheckpointId, technique: CEC) -> WindowedState:
@@ -81,4 +112,7 @@ class UnitStates:
 
     def _open(self, unit: str) -> tuple[PageManager, Checkpointer]:
         pages = PageManager(page_bytes=self._bounds.page_bytes, memory_bytes_max=self._bounds.state_bytes_max)
-        return pages, Checkpointer(pages, self._checkpoints.pages(), name_of(unit), keep=None)
+        if self._copies is None:
+            return pages, Checkpointer(pages, self._checkpoints.pages(), name_of(unit), keep=None)
+        generations = limits.dataflow_copy_generations_max
+        return pages, Checkpointer(pages, self._copies, name_of(unit), keep=None, generations_max=generations)

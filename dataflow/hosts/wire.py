@@ -6,14 +6,14 @@
 4   4  length of the head
 8   4  length of the rows; 0 if the message has none
 12  4  CRC32C of the 12 bytes before it, the head and the rows
-16     head (MessagePack), then rows (one Arrow IPC message, without its schema, which both ends have)
+16     head (MessagePack), then rows (one Arrow IPC message, without its schema, which both ends have), or pages
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -24,17 +24,23 @@ from peacefs.dataflow.core.messages import (
     Ack,
     CheckpointRecorded,
     CheckpointStored,
+    CopyHeld,
+    CopyPiece,
     Credit,
     Data,
+    Determinants,
+    DeterminantsHeld,
     Ended,
     Message,
     NodeHeartbeat,
     Placement,
     RestartPointReached,
     RestartPointRecorded,
+    StandbyInStep,
     Subscribe,
     Subscribed,
     Subscription,
+    TrimOutput,
     UnitRecovered,
     UnitStopped,
 )
@@ -76,6 +82,12 @@ _KINDS: tuple[type[Any], ...] = (
     CheckpointRecorded,
     UnitStopped,
     UnitRecovered,
+    CopyPiece,
+    CopyHeld,
+    Determinants,
+    DeterminantsHeld,
+    TrimOutput,
+    StandbyInStep,
     RestartPointReached,
     RestartPointRecorded,
 )
@@ -90,6 +102,8 @@ def encode(message: Message | NodeHello) -> list[bytes | memoryview]:
     if isinstance(message, Data):
         head = _DataHead(message.stream, message.subscription, message.batch.first)
         rows = memoryview(message.batch.rows.serialize())
+    elif isinstance(message, CopyPiece):
+        head, rows = replace(message, data=b""), message.data
     body = _encoder.encode(head)
     start = _PREFIX.pack(_MAGIC, _FORMAT, _KINDS.index(type(head)), len(body), len(rows), 0)[:-4]
     checksum = crc32c(rows, crc32c(body, crc32c(start)))
@@ -129,6 +143,8 @@ class MessageReader:
     def _message(self, kind: int, head_bytes: bytes, rows_bytes: bytes) -> Message | NodeHello:
         try:
             head = _decoders[kind].decode(head_bytes)
+            if isinstance(head, CopyPiece):
+                return replace(head, data=rows_bytes)
             if not isinstance(head, _DataHead):
                 return head  # type: ignore[no-any-return]
             rows = pa.ipc.read_record_batch(pa.py_buffer(rows_bytes), self._schemas[head.stream])

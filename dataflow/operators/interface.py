@@ -61,6 +61,16 @@ class OperatorSpecification(ABC):
         return False
 
     @property
+    def wants_chance(self) -> bool:
+        """True if it draws numbers from `OperatorState.chance`, which is seeded for each event of its unit."""
+        return False
+
+    @property
+    def unrecorded(self) -> str | None:
+        """Return why a replay of the same events may give other rows; None if it gives the same."""
+        return None
+
+    @property
     def bounds_causes(self) -> bool:
         """Return whether it is known which rows its state depends on, so that `oldest` can say so."""
         return True

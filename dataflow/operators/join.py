@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import compute
 
 from peacefs.dataflow.model.operator_class import OperatorClass
@@ -26,6 +27,10 @@ from .stamps import CountedStamps
 
 _PROGRESS = "__progress"
 _ORDER = "__order"
+# Places of rows while keys are joined.
+_LEFT, _RIGHT = "__left", "__right"
+_Places = NDArray[np.int64]
+_Mask = NDArray[np.bool_]
 _SIDES = ("left", "right")
 # The progress of an input that has ended.
 _ENDED_US = 2**61
@@ -107,8 +112,9 @@ class _Join(Operator):
         if not ready[0].num_rows and not ready[1].num_rows:
             return ()
         new = self._number(ready)
-        sides = [pa.concat_tables([self._window[port].table(), new[port]]) for port in (0, 1)]
-        pairs = self._pairs(sides[0], sides[1], self._taken.get())
+        windows = [self._window[port].table() for port in (0, 1)]
+        sides = [pa.concat_tables([windows[port], new[port]]) for port in (0, 1)]
+        batches = self._pairs(sides, [window.num_rows for window in windows])
         self._taken.set(self._taken.get() + new[0].num_rows + new[1].num_rows)
         oldest = min(left_progress, right_progress) - self._of.within_us
         for port, side in enumerate(sides):
@@ -118,7 +124,6 @@ class _Join(Operator):
             gone = _number_of(compute.less(side.column(_PROGRESS), oldest))
             self._window[port].drop(gone)
             self._stamps[port].drop(gone)
-        batches: list[Rows] = pairs.combine_chunks().to_batches()
         return batches
 
     def _split(self, port: int, mask: pa.ChunkedArray) -> pa.Table:
@@ -141,33 +146,54 @@ class _Join(Operator):
             begin += table.num_rows
         return numbered
 
-    def _pairs(self, left: pa.Table, right: pa.Table, first_new: int) -> pa.Table:
-        keys = list(self._of.keys)
-        hidden = [self._times[1], _PROGRESS, _ORDER]
-        renamed = [f"__right {name}" if name in hidden else name for name in right.column_names]
-        joined = left.join(
-            right.rename_columns(renamed), keys=keys, join_type="inner", use_threads=False, coalesce_keys=True
-        )
-        lefts, rights = joined.column(_ORDER), joined.column(f"__right {_ORDER}")
-        later, earlier = compute.max_element_wise(lefts, rights), compute.min_element_wise(lefts, rights)
-        wanted = compute.and_(
-            compute.greater_equal(later, first_new),
-            compute.and_(
-                self._near(joined.column(_PROGRESS), joined.column(f"__right {_PROGRESS}")),
-                self._near(
-                    joined.column(self._times[0]).cast(pa.int64()),
-                    joined.column(f"__right {self._times[1]}").cast(pa.int64()),
-                ),
-            ),
-        )
-        ordered = joined.append_column("__later", later).append_column("__earlier", earlier).filter(wanted)
-        ordered = ordered.take(
-            compute.sort_indices(ordered, [("__later", "ascending"), ("__earlier", "ascending")])
-        )
-        return ordered.select(self._schema.names).cast(self._schema)
+    def _pairs(self, sides: Sequence[pa.Table], seen: Sequence[int]) -> list[Rows]:
+        """Return the pairs of rows of two sides, but for those whose rows were both `seen` before.
 
-    def _near(self, left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
-        return compute.less_equal(compute.abs(compute.subtract(left, right)), self._of.within_us)
+        Keys alone are joined; the rest of rows is taken for pairs whose times are near.
+        """
+        left, right = (side.select(list(self._of.keys)) for side in sides)
+        found = [
+            _matches(left.slice(seen[0]), right, list(self._of.keys), (seen[0], 0)),
+            _matches(left.slice(0, seen[0]), right.slice(seen[1]), list(self._of.keys), (0, seen[1])),
+        ]
+        places = [np.concatenate([each[port] for each in found]) for port in (0, 1)]
+        near = self._near(sides, [_PROGRESS, _PROGRESS], places)
+        near &= self._near(sides, self._times, places)
+        places = [each[near] for each in places]
+        if not len(places[0]):
+            return []
+        orders = [side.column(_ORDER).to_numpy()[chosen] for side, chosen in zip(sides, places, strict=True)]
+        order = np.lexsort((np.minimum(*orders), np.maximum(*orders)))
+        chosen = [pa.array(each[order]) for each in places]
+        names = (sides[0].column_names[:-2], self._schema.names[len(sides[0].column_names) - 2 :])
+        columns = [
+            column
+            for side, rows, wanted in zip(sides, chosen, names, strict=True)
+            for column in side.select(wanted).take(rows).columns
+        ]
+        batches: list[Rows] = pa.Table.from_arrays(columns, schema=self._schema).combine_chunks().to_batches()
+        return batches
+
+    def _near(self, sides: Sequence[pa.Table], names: Sequence[str], places: Sequence[_Places]) -> _Mask:
+        """Return for which pairs two columns of times differ by the window at most."""
+        left, right = (
+            side.column(name).cast(pa.int64()).to_numpy()[chosen]
+            for side, name, chosen in zip(sides, names, places, strict=True)
+        )
+        near: _Mask = np.abs(left - right) <= self._of.within_us
+        return near
+
+
+def _matches(left: pa.Table, right: pa.Table, keys: list[str], begin: tuple[int, int]) -> tuple[_Places, _Places]:
+    """Return the places of rows with the same key, where the first of each table is at `begin`."""
+    if not left.num_rows or not right.num_rows:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    numbered = [
+        table.append_column(name, pa.array(np.arange(first, first + table.num_rows)))
+        for table, name, first in zip((left, right), (_LEFT, _RIGHT), begin, strict=True)
+    ]
+    joined = numbered[0].join(numbered[1], keys=keys, join_type="inner", use_threads=False)
+    return joined.column(_LEFT).to_numpy(), joined.column(_RIGHT).to_numpy()
 
 
 def _number_of(mask: pa.ChunkedArray) -> int:

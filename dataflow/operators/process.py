@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import random
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,12 +26,17 @@ from .stamps import TimedStamps
 StatefulFunction = Callable[[Rows, MutableMapping[Any, Any]], Rows]
 #: The same with a map of records of declared columns, which is changed a batch at a time.
 TableFunction = Callable[[Rows, UnorderedMap], Rows]
+#: Either with a third argument, from which it draws what it leaves to chance.
+DrawingFunction = (
+    Callable[[Rows, MutableMapping[Any, Any], random.Random], Rows]
+    | Callable[[Rows, UnorderedMap, random.Random], Rows]
+)
 
 
 @dataclass(frozen=True)
 class Process(OperatorSpecification):
     kind: ClassVar[str] = "process"
-    function: StatefulFunction | TableFunction
+    function: StatefulFunction | TableFunction | DrawingFunction
     schema: pa.Schema
     time: str
     deterministic: bool
@@ -48,6 +55,21 @@ class Process(OperatorSpecification):
     @property
     def bounds_causes(self) -> bool:
         return self.remembers_us is not None
+
+    @property
+    def wants_chance(self) -> bool:
+        try:
+            taken = inspect.signature(self.function).parameters.values()
+        except (TypeError, ValueError):  # a builtin, which says nothing of itself
+            return False
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return sum(each.kind in kinds and each.default is each.empty for each in taken) > 2
+
+    @property
+    def unrecorded(self) -> str | None:
+        if self.deterministic or self.wants_chance:
+            return None
+        return "its function is not deterministic; let it draw from a third argument, a random.Random"
 
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         if not callable(self.function):
@@ -70,6 +92,8 @@ class Process(OperatorSpecification):
 class _Process(Operator):
     def __init__(self, of: Process, time: str, state: OperatorState) -> None:
         self._of = of
+        self._chance = (state.chance,) if of.wants_chance else ()
+        self._function: Callable[..., Rows] = of.function
         self._time = time
         self._stamps, self._latest_us = TimedStamps(), EARLIEST_US
         self._state: Any = (
@@ -85,5 +109,5 @@ class _Process(Operator):
             self._latest_us = max(self._latest_us, latest_us)
             self._stamps.add(self.stamp, latest_us)
             self._stamps.drop_until(self._latest_us - self._of.remembers_us)
-        made = checked(self._of.function(rows, self._state), self._of.schema, self._of.function)
+        made = checked(self._function(rows, self._state, *self._chance), self._of.schema, self._of.function)
         return (made,) if made.num_rows else ()

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType
@@ -18,7 +20,7 @@ from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
 
 from .interface import Operator, OperatorSpecification, Rows
-from .row_times import batches_of, times_of
+from .row_times import Times, times_of
 from .stamps import KeyedStamps
 
 
@@ -53,6 +55,12 @@ class Resample(OperatorSpecification):
 
 
 class _Resample(Operator):
+    """Each row is looked at beside the one before it of its key, all of a batch at once.
+
+    For that the last rows of earlier batches are put in front of the batch's, late ones are left out, and the rest
+    is sorted by key.
+    """
+
     def __init__(self, of: Resample, time: str, schema: pa.Schema, state: OperatorState) -> None:
         self._of = of
         self._time = time
@@ -62,44 +70,119 @@ class _Resample(Operator):
         self._stamps = KeyedStamps()
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
-        emitted: list[list[Any]] = []
-        times = times_of(rows, self._time).tolist()
-        keys = [rows.column(key).to_pylist() for key in self._of.keys]
-        columns = [rows.column(column).to_pylist() for column in self._of.columns]
-        for at, time in enumerate(times):
-            key = tuple(column[at] for column in keys)
-            values = [column[at] for column in columns]
-            before = self._last.get(key)
-            if before is not None and time < before[0]:
-                continue
-            if before is not None:
-                emitted += (
-                    [*key, grid, *self._between(before, time, values, grid)]
-                    for grid in self._grid(before[0], time)
-                )
-            elif time % self._of.every_us == 0:
-                emitted.append([*key, time, *map(self._shown, values)])
-            self._last[key] = [time, *values]
-            self._stamps.replace(self.stamp, key)
-        return batches_of(emitted, self._schema, self._time)
+        groups, of_row = _groups(rows, self._of.keys)
+        known = self._last.find_all(groups)
+        had = [(group, last) for group, last in enumerate(known) if last is not None]
+        begin = len(had)
+        of = np.concatenate([np.array([group for group, _ in had], np.int64), of_row])
+        times = np.concatenate([np.array([last[0] for _, last in had], np.int64), times_of(rows, self._time)])
+        order = _in_order(of, times)
+        # Neighbours in `order`; the first of a key has none before it.
+        same = of[order[1:]] == of[order[:-1]]
+        before, after = order[:-1][same], order[1:][same]
+        first = order[np.concatenate([[True], ~same])]
+        values = [self._values(rows, name, at, had) for at, name in enumerate(self._of.columns)]
+        self._keep(groups, of, times, order[np.concatenate([~same, [True]])], begin, values)
+        return self._emit(rows, begin, times, before, after, first[first >= begin], values)
 
     def oldest(self, port: int) -> int | None:
         return self._stamps.oldest
 
-    def _grid(self, after: int, until: int) -> range:
+    def _values(self, rows: Rows, name: str, at: int, had: Sequence[tuple[int, Any]]) -> pa.Array:
+        column = rows.column(name)
+        return pa.concat_arrays([pa.array([last[1 + at] for _, last in had], column.type), column])
+
+    def _keep(
+        self,
+        groups: Sequence[Any],
+        of: NDArray[np.int64],
+        times: Times,
+        last: NDArray[np.int64],
+        begin: int,
+        values: Sequence[pa.Array],
+    ) -> None:
+        """Remember the last row of each key that had one."""
+        last = last[last >= begin]
+        chosen = pa.array(last)
+        columns = zip(times[last].tolist(), *(each.take(chosen).to_pylist() for each in values), strict=True)
+        for group, kept in zip(of[last].tolist(), columns, strict=True):
+            self._last[groups[group]] = list(kept)
+            self._stamps.replace(self.stamp, groups[group])
+
+    def _emit(
+        self,
+        rows: Rows,
+        begin: int,
+        times: Times,
+        before: NDArray[np.int64],
+        after: NDArray[np.int64],
+        first: NDArray[np.int64],
+        values: Sequence[pa.Array],
+    ) -> Iterable[Rows]:
         every = self._of.every_us
-        return range((after // every + 1) * every, until + 1, every)
+        begun = times[before] // every
+        counts = times[after] // every - begun
+        first = first[times[first] % every == 0]
+        # A first row that is at a regular time is shown as if it came after itself.
+        old = np.concatenate([np.repeat(before, counts), first])
+        new = np.concatenate([np.repeat(after, counts), first])
+        steps = np.arange(len(old) - len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
+        grid = np.concatenate([(np.repeat(begun, counts) + 1 + steps) * every, times[first]])
+        if not len(grid):
+            return ()
+        order = np.lexsort((grid, new))
+        old, new, grid = old[order], new[order], grid[order]
+        keys = pa.array(new - begin)
+        arrays = [rows.column(key).take(keys) for key in self._of.keys]
+        arrays.append(pa.array(grid).cast(self._schema.field(len(arrays)).type))
+        for each in values:
+            if self._of.method == "last":
+                arrays.append(each.take(pa.array(np.where(grid == times[new], new, old))))
+            else:
+                arrays.append(_on_a_line(each, old, new, grid, times))
+        return (pa.RecordBatch.from_arrays(arrays, schema=self._schema),)
 
-    def _between(self, before: Sequence[Any], time: int, values: Sequence[Any], grid: int) -> list[Any]:
-        if grid == time:
-            return [self._shown(value) for value in values]
-        if self._of.method == "last":
-            return list(before[1:])
-        part = (grid - before[0]) / (time - before[0])
-        return [
-            None if old is None or new is None else old + (new - old) * part
-            for old, new in zip(before[1:], values, strict=True)
-        ]
 
-    def _shown(self, value: Any) -> Any:
-        return value if self._of.method == "last" or value is None else float(value)
+def _groups(rows: Rows, keys: Sequence[str]) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return the keys of rows, each once, and which of them each row has."""
+    codes = np.zeros(rows.num_rows, np.int64)
+    for key in keys:
+        encoded = rows.column(key).dictionary_encode("encode")
+        codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+        # Small again, so that the next column finds room.
+        codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
+    _, first, of_row = np.unique(codes, return_index=True, return_inverse=True)
+    shown = rows.select(list(keys)).take(pa.array(first))
+    columns = [column.to_pylist() for column in shown.columns]
+    return (list(zip(*columns, strict=True)) if columns else [()]), of_row.reshape(-1)
+
+
+def _in_order(of: NDArray[np.int64], times: Times) -> NDArray[np.int64]:
+    """Return rows by key, in the order in which they came, without those earlier than one before them."""
+    order = np.argsort(of, kind="stable")
+    # Ranks are as small as rows are many, so that a key's are above all of the keys before it.
+    ranks = np.unique(times, return_inverse=True)[1].reshape(-1)[order]
+    placed = of[order] * len(times) + ranks
+    found: NDArray[np.int64] = order[placed == np.maximum.accumulate(placed)]
+    return found
+
+
+def _on_a_line(
+    values: pa.Array, old: NDArray[np.int64], new: NDArray[np.int64], grid: Times, times: Times
+) -> pa.Array:
+    """Return values between two rows each; those at the time of the later one are its own."""
+    gone = values.is_null().to_numpy(zero_copy_only=False)
+    numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+    if numbers.dtype.kind == "u" or (numbers.dtype.kind == "i" and _is_wide(numbers)):
+        numbers = numbers.astype(np.float64)
+    at_end = grid == times[new]
+    between = np.where(at_end, 1, times[new] - times[old])
+    part = (grid - times[old]) / between
+    rise = numbers[new].astype(np.result_type(numbers, np.int64)) - numbers[old]
+    shown = np.where(at_end, numbers[new].astype(np.float64), numbers[old] + rise * part)
+    return pa.array(shown, pa.float64(), mask=np.where(at_end, gone[new], gone[old] | gone[new]))
+
+
+def _is_wide(numbers: NDArray[Any]) -> bool:
+    """Return whether a difference of two of them may be no number of 64 bits."""
+    return bool(int(numbers.min()) < -(2**62) or int(numbers.max()) > 2**62)

@@ -10,7 +10,7 @@ from peacefs.dataflow.model.stream_type import StreamType, names_of
 from peacefs.dataflow.operators.aggregates import Aggregation
 from peacefs.dataflow.operators.count_windows import AggregateCountWindows
 from peacefs.dataflow.operators.join import JoinWindow
-from peacefs.dataflow.operators.process import Process, StatefulFunction, TableFunction
+from peacefs.dataflow.operators.process import DrawingFunction, Process, StatefulFunction, TableFunction
 from peacefs.dataflow.operators.resample import Resample
 from peacefs.dataflow.operators.row_operators import Filter, MapRows, RowsFunction, Select, Union
 from peacefs.dataflow.operators.sort import BoundedSort
@@ -123,7 +123,7 @@ class Stream:
 
     def process(
         self,
-        function: StatefulFunction | TableFunction,
+        function: StatefulFunction | TableFunction | DrawingFunction,
         schema: Schema | None = None,
         *,
         time: str | None = None,
@@ -140,8 +140,10 @@ class Stream:
         is a map of Python values, for functions that treat row by row.
 
         What it does must depend on the rows and the state alone, and not on how rows were cut into batches; else
-        say `deterministic=False`. If its state depends on those rows alone that are older than the latest by at
-        most `remembers`, a technique can make the state again from them, as upstream backup does.
+        say `deterministic=False`. A function that leaves something to chance takes a third argument, a
+        `random.Random`, which draws the same numbers again in a replay. If its state depends on those rows alone
+        that are older than the latest by at most `remembers`, a technique can make the state again from them, as
+        upstream backup does.
         """
         schema, time = self._schema(schema, time)
         kept = None if state is None else as_schema(state)

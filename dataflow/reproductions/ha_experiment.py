@@ -21,7 +21,8 @@ from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.functions import col, count
 from peacefs.dataflow.hosts.costs import Costs, Traffic
 from peacefs.dataflow.hosts.failures import KillRunning
-from peacefs.dataflow.hosts.seeded import Outcome, SeededRun
+from peacefs.dataflow.hosts.outcome import Outcome
+from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.query.query import Query

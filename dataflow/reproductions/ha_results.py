@@ -12,7 +12,9 @@ from functools import partial
 
 from peacefs.dataflow import closed_forms
 from peacefs.dataflow.closed_forms import UnitLoad
+from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 
 from .ha_experiment import Setup, measure
@@ -46,6 +48,21 @@ APPROACHES: Mapping[str, Approach] = {
         partial(_upstream_backup, precise=True),
         closed_forms.upstream_backup_recovery_s,
         partial(closed_forms.upstream_backup_bandwidth, precise=True),
+    ),
+    "active standby": Approach(
+        lambda interval_s: ActiveStandby(interval_s=interval_s, precise=False),
+        closed_forms.active_standby_recovery_s,
+        closed_forms.active_standby_bandwidth,
+    ),
+    "active standby, precise": Approach(
+        lambda interval_s: ActiveStandby(interval_s=interval_s),
+        partial(closed_forms.active_standby_recovery_s, precise=True),
+        closed_forms.active_standby_bandwidth,
+    ),
+    "passive standby": Approach(
+        lambda interval_s: PassiveStandby(interval_s=interval_s, precise=False),
+        closed_forms.passive_standby_recovery_s,
+        closed_forms.passive_standby_bandwidth,
     ),
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import Level, Mark
@@ -56,6 +57,15 @@ class TrimByCauses:
 Action = TakeCheckpoint | Acknowledge | AcknowledgeCovered | TrimByCauses
 
 
+class Standby(Enum):
+    """What the second node of a unit does before it takes over (HA 5.1, 5.3)."""
+
+    #: It keeps copies of the primary's state.
+    PASSIVE = "passive"
+    #: It processes what the primary processes, and keeps its output to itself.
+    ACTIVE = "active"
+
+
 class Guard:
     """A technique at work for one unit on its node. Every event may lead to actions."""
 
@@ -81,6 +91,10 @@ class Technique(ABC):
     loads_itself: ClassVar[bool] = False
     #: True if rows may be lost; otherwise a unit that finds rows lost stops the query.
     tolerates_gaps: ClassVar[bool] = False
+    #: The standby that each unit has on a second node.
+    standby: ClassVar[Standby | None] = None
+    #: So often a standby is told of what it has to know.
+    standby_interval_s: float = 0.0
     #: True if units note which of their input rows their state depends on, and retain output as long as others'
     #: states depend on it, which does not hold the unit up.
     tracks_causes: ClassVar[bool] = False
@@ -88,6 +102,14 @@ class Technique(ABC):
     begins_with_oldest: bool = False
     #: True if a unit that begins again does not make all rows again that its consumers may ask for.
     forgets_rows: bool = False
+
+    def records_events(self, unit: OperatorClass) -> bool:
+        """Return whether a unit of this class records its events for its standby (HA 6)."""
+        return False
+
+    def check_nodes(self, nodes: int) -> None:
+        """Raise InvalidQuery if so many nodes are too few."""
+        return
 
     def check(self, network: Network) -> None:
         """Raise InvalidQuery if the technique cannot run a network; the message says what to change."""

@@ -6,6 +6,7 @@ way; if the unit was loaded from a checkpoint, the structure has the contents th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -107,6 +108,14 @@ class Groups(Protocol):
     def clear(self) -> None: ...
 
 
+class ValueMap(MutableMapping[Any, Any], ABC):
+    """A map of Python values, which are replaced, never changed in place."""
+
+    @abstractmethod
+    def find_all(self, keys: Sequence[Any]) -> list[Any]:
+        """Return the value of each key, None where there is none. Many at once are much faster than one by one."""
+
+
 class StateCapture(Protocol):
     """The state at one moment, which stays as it is while operators go on, until it is written or cancelled.
 
@@ -172,12 +181,15 @@ class UnitState(Protocol):
         """Return a map of records in pages, by their key columns."""
         ...
 
-    def mapping(self, name: str) -> MutableMapping[Any, Any]:
-        """Return a map. Keys and values are what a cell may hold. Values are replaced, never changed in place."""
+    def mapping(self, name: str) -> ValueMap:
+        """Return a map. Keys and values are what a cell may hold."""
         ...
 
-    def capture(self, sequence: int, edges: Mapping[str, Any]) -> StateCapture:
-        """Return the state of this moment, with the unit's edges. Short, since the unit stands still meanwhile."""
+    def capture(self, sequence: int, edges: Mapping[str, Any], *, full: bool = False) -> StateCapture:
+        """Return the state of this moment, with the unit's edges. Short, since the unit stands still meanwhile.
+
+        With `full`, what did not change since the last one is written, too.
+        """
         ...
 
     @property

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+import random
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from peacefs.state.structures.unordered_map import UnorderedMap
 
-from .interface import Accumulator, Cell, Groups, RowQueue, UnitState
+from .interface import Accumulator, Cell, Groups, RowQueue, UnitState, ValueMap
 
 
 class OperatorState:
-    def __init__(self, unit: UnitState, operator: str, *, keeps_stamps: bool = False) -> None:
+    def __init__(
+        self,
+        unit: UnitState,
+        operator: str,
+        *,
+        keeps_stamps: bool = False,
+        chance: random.Random | None = None,
+    ) -> None:
         """`keeps_stamps`: whether an operator is to keep the stamps of rows with them, where it needs to."""
         self.keeps_stamps = keeps_stamps
         self._unit = unit
         self._operator = operator
+        #: Numbers that a replay draws again.
+        self.chance = chance or random.Random(0)
 
     def cell(self, name: str, initial: Any) -> Cell:
         return self._unit.cell(f"{self._operator}/{name}", initial)
@@ -31,5 +41,5 @@ class OperatorState:
     def table(self, name: str, schema: pa.Schema, key: Sequence[str]) -> UnorderedMap:
         return self._unit.table(f"{self._operator}/{name}", schema, key)
 
-    def mapping(self, name: str) -> MutableMapping[Any, Any]:
+    def mapping(self, name: str) -> ValueMap:
         return self._unit.mapping(f"{self._operator}/{name}")

@@ -6,7 +6,7 @@ are marked read-only; they are written, and cloned if they change, while the uni
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ from peacefs.state.structures.sequences import List
 from peacefs.state.structures.unordered_map import UnorderedMap
 
 from .batch_log import BatchLog, LoggedOutput, LoggedRows
-from .interface import Accumulator, Cell, Groups, NumberedRows, RowQueue
+from .interface import Accumulator, Cell, Groups, NumberedRows, RowQueue, ValueMap
 from .packed_map import PackedMap
 from .paged_groups import PagedGroups
 
@@ -92,7 +92,7 @@ class PagedState:
         self._new(name)
         return UnorderedMap.create(self._pages.page_set(name), schema, key)
 
-    def mapping(self, name: str) -> MutableMapping[Any, Any]:
+    def mapping(self, name: str) -> ValueMap:
         self._new(name)
         made = PackedMap(self._pages.page_set(name))
         self._maps.append(made)
@@ -105,7 +105,7 @@ class PagedState:
         """Pages are loaded as they were: no row is processed again in part."""
         return None
 
-    def capture(self, sequence: int, edges: Mapping[str, Any]) -> PagedCapture:
+    def capture(self, sequence: int, edges: Mapping[str, Any], *, full: bool = False) -> PagedCapture:
         def flush() -> None:
             for each in self._maps:
                 each.flush()
@@ -113,7 +113,7 @@ class PagedState:
             cells |= {name: queue.dropped for name, queue in self._queues.items()}
             self._write_blob(msgspec.msgpack.encode({"edges": edges, "cells": cells}))
 
-        return PagedCapture(self._checkpointer, self._checkpointer.prepare(sequence, flush=flush))
+        return PagedCapture(self._checkpointer, self._checkpointer.prepare(sequence, full=full, flush=flush))
 
     def edges(self) -> Mapping[str, Any] | None:
         return self._edges

@@ -11,7 +11,7 @@ The first commit of a start has all windows, so that what earlier starts have lo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -20,7 +20,15 @@ import pyarrow as pa
 from peacefs.dataflow.model.batches import Batch, Position
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.operators.interface import Operator
-from peacefs.dataflow.unit_state.interface import Accumulator, Cell, Groups, NumberedRows, RowQueue, UnitState
+from peacefs.dataflow.unit_state.interface import (
+    Accumulator,
+    Cell,
+    Groups,
+    NumberedRows,
+    RowQueue,
+    UnitState,
+    ValueMap,
+)
 from peacefs.protocol.limits import cec_windows_per_check
 from peacefs.state.checkpoints.outcome import PublishedPages, RunningCheckpoint
 from peacefs.state.structures.unordered_map import UnorderedMap
@@ -189,7 +197,7 @@ class WindowedState:
     def table(self, name: str, schema: pa.Schema, key: Sequence[str]) -> UnorderedMap:
         return self._pages.table(name, schema, key)
 
-    def mapping(self, name: str) -> MutableMapping[Any, Any]:
+    def mapping(self, name: str) -> ValueMap:
         return self._pages.mapping(name)
 
     @property
@@ -239,7 +247,7 @@ class WindowedState:
 
     # -- commits ----------------------------------------------------------------------------------------------
 
-    def capture(self, sequence: int, edges: Mapping[str, Any]) -> WindowCapture:
+    def capture(self, sequence: int, edges: Mapping[str, Any], *, full: bool = False) -> WindowCapture:
         begun_s = self._clock()
         if self.replay is not None:
             self.replay.settle()

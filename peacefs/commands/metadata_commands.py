@@ -197,10 +197,10 @@ def leave_journal(
     directory: Directory,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Have a coordinator's metadata follow no journal any more; it must not run.
+    """Go on without a journal.
 
-    For a cluster that goes on with one coordinator: the one that led last. What the others and the journal have
-    besides is given up.
+    The coordinator must not run. For a cluster that goes on with one coordinator: the one that led last. What the
+    others and the journal have besides is given up.
     """
     from peacefs.coordinator.metadata.engines import ENGINE
 
@@ -227,9 +227,10 @@ def discard_journal(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Remove a journal, after a restore: the coordinator that starts first begins another, the others copy anew.
+    """Remove a journal, after a restore.
 
-    No coordinator may run. Whatever only the journal has is lost.
+    The coordinator that starts first begins another, the others copy anew. No coordinator may run. Whatever only
+    the journal has is lost.
     """
     from peacefs.coordinator.journal.address import JournalOptions, open_journal
     from peacefs.coordinator.journal.port import JournalRefused, JournalUnsure

@@ -259,9 +259,10 @@ def run_coordinator(
 
 @coordinator.command("hand-over")
 def hand_over(coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Have a standby lead in place of the coordinator that does, which ends to be started again.
+    """Have a standby lead in this one's place.
 
-    For an upgrade: the standbys first, then hand over, then the one that led.
+    The coordinator that led ends, to be started again. For an upgrade: the standbys first, then hand over, then
+    the one that led.
     """
     import msgspec
 

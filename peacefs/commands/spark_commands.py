@@ -46,7 +46,7 @@ def conf(
             "-c",
             envvar="PEACEFS_COORDINATOR",
             metavar="URL",
-            help="The coordinator as Spark reaches it: http://host:port, or https:// over TLS.",
+            help="The coordinator as Spark reaches it: http://host:port, or https://; several with commas.",
         ),
     ] = DEFAULT_ADDRESS.http,
     truststore: Annotated[

@@ -24,7 +24,7 @@ from .service_options import (
     TlsCa,
     TlsCertificate,
     TlsKey,
-    node_address,
+    node_addresses,
     tls_files_of,
 )
 
@@ -72,11 +72,13 @@ def agent(
     """
     from peacefs.spark_connector.supervision.agent import AgentOptions, run
 
+    first, *others = node_addresses(coordinator)
     run(
         AgentOptions(
             directory=directory,
             commands=commands,
-            coordinator=node_address(coordinator),
+            coordinator=first,
+            more_coordinators=tuple(others),
             name=name,
             host=host,
             rack=rack,

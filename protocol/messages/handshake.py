@@ -10,7 +10,7 @@ import msgspec
 
 from .base import Message
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 
 class Target(msgspec.Struct, frozen=True, array_like=True):

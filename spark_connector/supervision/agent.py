@@ -18,6 +18,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from peacefs.client.control.retry import is_not_leading
 from peacefs.protocol import private_files
 from peacefs.protocol.errors import (
     PeacefsError,
@@ -47,7 +48,7 @@ from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, re
 from peacefs.protocol.tokens import Signer
 
 from .command_list import CommandList, read_command_list, start_of
-from .coordinator_contact import CoordinatorContact
+from .coordinator_contact import CoordinatorContact, CoordinatorTurns
 from .reconciliation import Key, key_of, reconcile
 from .run_account import Accounts, hide_memory, home_of
 from .run_process import RunProcess
@@ -73,6 +74,8 @@ class AgentOptions:
     rack: str = ""
     secret_file: Path | None = None
     tls: TlsFiles | None = None
+    #: The other coordinators of the cluster, one of which leads.
+    more_coordinators: tuple[tuple[str, int], ...] = ()
     #: True if a coordinator on another machine may be reached without TLS.
     no_tls: bool = False
     ready_fd: int | None = None
@@ -84,7 +87,8 @@ def run(options: AgentOptions) -> None:
     log_to_stderr()
     hide_memory()
     listed = read_command_list(options.commands)
-    require_tls_for([options.coordinator[0]], options.tls, no_tls=options.no_tls)
+    coordinator_hosts = [host for host, _ in (options.coordinator, *options.more_coordinators)]
+    require_tls_for(coordinator_hosts, options.tls, no_tls=options.no_tls)
     tls = None if options.tls is None else TlsIdentity(options.tls)
     accounts = Accounts(listed.accounts, os.geteuid())
     if warning := accounts.warning():
@@ -109,7 +113,7 @@ def run(options: AgentOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     when_parent_dies(options.parent_fd, stop.set)
-    log.info("%s", describe_tls(tls, [options.coordinator[0]]))
+    log.info("%s", describe_tls(tls, coordinator_hosts))
     if tls is not None:
         tls.start_watch()
     try:
@@ -151,6 +155,8 @@ class Agent:
         self._unwanted: set[Key] = set()
         self._was_answered = False
         self._contact = CoordinatorContact()
+        self._coordinators = (options.coordinator, *options.more_coordinators)
+        self._turns = CoordinatorTurns(len(self._coordinators))
 
     def serve(self) -> None:
         """Until told to stop; nothing that it started is left then. Raises StartupError if it is refused."""
@@ -179,8 +185,10 @@ class Agent:
                 raise StartupError(f"the coordinator refuses this agent: {refusal.message}") from None
             return self._failed(f"the coordinator refuses this agent: {refusal.message}", refusal.message)
         except (PeerUnreachable, PeerTimeout) as fault:
-            return self._failed(fault.message, "unreachable")
+            return 0.0 if self._turns.move_on() else self._failed(fault.message, "unreachable")
         except PeacefsError as fault:
+            if is_not_leading(fault) and self._turns.move_on():
+                return 0.0
             return self._failed(fault.message, fault.message)
 
     def _failed(self, fault: str, kind: str) -> float:
@@ -190,7 +198,7 @@ class Agent:
         return pause_s
 
     def _connected(self) -> SocketConnection:
-        address = self._options.coordinator
+        address = self._coordinators[self._turns.current]
         return open_connection(address, "the coordinator", self._me, self._tls, role=COORDINATOR)[0]
 
     def _beat(self, connection: SocketConnection) -> None:
@@ -201,6 +209,7 @@ class Agent:
             raise from_wire(answer.code, answer.message)
         if not isinstance(answer, AgentOrders):
             raise ProtocolViolation(f"an agent's word was answered by {type(answer).__name__}")
+        self._turns.answered()
         if not self._was_answered:
             self._was_answered = True
             log.info("agent %s on %s: the coordinator answers", self._name, self._host)

@@ -9,6 +9,30 @@ from __future__ import annotations
 from peacefs.protocol.limits import agent_retry_busy_max_s, agent_retry_max_s, agent_retry_s
 
 
+class CoordinatorTurns:
+    """The coordinators of the cluster, of which one leads: the one to speak to, and the next when it does not."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._unasked = count - 1
+        #: The place of the one to speak to.
+        self.current = 0
+
+    def move_on(self) -> bool:
+        """The current one cannot be reached, or does not lead; return whether the next is to be asked at once.
+
+        Once all were asked in vain the answer is False: there is a pause before the next round.
+        """
+        self.current = (self.current + 1) % self._count
+        at_once = self._unasked > 0
+        self._unasked = self._unasked - 1 if at_once else self._count - 1
+        return at_once
+
+    def answered(self) -> None:
+        """The current one leads."""
+        self._unasked = self._count - 1
+
+
 class CoordinatorContact:
     """Told of each attempt. `fault` is what is said of one, and its kind, by which repetitions are known."""
 

@@ -19,6 +19,8 @@ import peacefs
 from peacefs.client.command_line.application import application
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.protocol import handshake
+from peacefs.protocol.messages import PROTOCOL_VERSION
 
 pytestmark = pytest.mark.cluster
 
@@ -138,6 +140,19 @@ def test_put_and_cat_are_pipes(run_process: Run, home: str) -> None:
     data = os.urandom(2_500_000)
     assert run_process("put", "-", f"{home}/piped", stdin=data).returncode == 0
     assert run_process("cat", f"{home}/piped", f"{home}/piped").stdout == data + data
+
+
+def test_command_newer_or_older_than_its_coordinator_says_what_to_do_in_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for newer_by, what in ((1, "coordinator"), (-1, "client")):
+        with monkeypatch.context() as patch:
+            patch.setattr(handshake, "PROTOCOL_VERSION", PROTOCOL_VERSION + newer_by)
+            refused = run("ls", "/")
+        assert refused.returncode == 1
+        (line,) = complaints(refused)
+        assert f"speaks protocol version {PROTOCOL_VERSION}, client " in line
+        assert f"upgrade peacefs where {what}" in line
 
 
 def test_put_says_that_a_block_size_is_cut_down(run: Run, home: str, tmp_path: Path) -> None:

@@ -226,6 +226,48 @@ def test_sort_puts_rows_in_order_and_leaves_out_what_is_too_late() -> None:
     assert [row[0] for row in run(_EVERY["sort"], rows)] == ["b", "a", "e", "c"]
 
 
+def resampled(rows: Sequence[Row], every: int, line: bool) -> list[Row]:
+    """The definition of resample, row by row."""
+    last: dict[Any, tuple[int, Any]] = {}
+    shown: list[Row] = []
+    for key, at, value in rows:
+        before = last.get(key)
+        if before is not None and at < before[0]:
+            continue
+        if before is None and at % every == 0:
+            shown.append((key, at, value))
+        elif before is not None:
+            for grid in range((before[0] // every + 1) * every, at + 1, every):
+                if grid == at or not line:
+                    shown.append((key, grid, value if grid == at else before[1]))
+                else:
+                    known = value is not None and before[1] is not None
+                    part = (grid - before[0]) / (at - before[0])
+                    shown.append((key, grid, before[1] + (value - before[1]) * part if known else None))
+        last[key] = (at, value)
+    return shown
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("name", ["resample", "resample on a line"])
+def test_resample_is_what_its_definition_says_of_late_rows_nulls_and_wide_numbers(name: str, seed: int) -> None:
+    chance = random.Random(seed)
+    rows: list[Row] = []
+    at = 0
+    for _ in range(300):
+        at += chance.choice([0, 0, 250_000, 1_000_000, 7_000_000])
+        late = chance.choice([0, 0, 500_000, 3_000_000])
+        value = chance.choice([None, chance.randint(0, 9), chance.choice([-(2**63), 2**63 - 1])])
+        rows.append((chance.choice(["a", "b", None]), max(at - late, 0), value))
+    expected = resampled(rows, 2 * _SECOND, name != "resample")
+    assert len(expected) > 100
+    arrivals = [(0, row) for row in rows]
+    for seen in (run(_EVERY[name], arrivals), run(_EVERY[name], arrivals, chance=chance)):
+        assert [row[:2] for row in seen] == [row[:2] for row in expected]
+        for (_, _, value), (_, _, wanted) in zip(seen, expected, strict=True):
+            assert value == (wanted if wanted is None else pytest.approx(wanted, rel=1e-9))
+
+
 def test_resample_gives_values_at_regular_times() -> None:
     rows = left(("a", 1, 10), ("a", 5, 50), ("a", 6, 60))
     assert [row[1:] for row in run(_EVERY["resample"], rows)] == [

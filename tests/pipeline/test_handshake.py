@@ -230,11 +230,11 @@ def test_a_version_that_is_not_ours_is_told_both_numbers_in_one_line() -> None:
     with pytest.raises(PeerRefused) as refused:
         next(accepting(NODE, b"a" * 16, msgspec.msgpack.decode(earlier, type=Hello), reached="10.0.0.1:9866"))
     assert refused.value.message == (
-        f"dn-1 speaks protocol version {PROTOCOL_VERSION}, dn-9 1: run the same version of peacefs on both"
+        f"dn-1 speaks protocol version {PROTOCOL_VERSION}, dn-9 1: upgrade peacefs where dn-9 runs"
     )
     theirs = connecting(GATEWAY, b"c" * 16, target=TO_NODE)
     next(theirs)
-    with pytest.raises(PeerRefused, match="dn-9 speaks protocol version 1"):
+    with pytest.raises(PeerRefused, match=r"dn-9 speaks protocol version 1, .*upgrade peacefs where dn-9 runs"):
         theirs.send(Challenge(1, "ours", "dn-9", b"n" * 16, b""))
     theirs = connecting(GATEWAY, b"c" * 16, target=TO_NODE)
     next(theirs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peacefs.protocol.limits import agent_retry_busy_max_s, agent_retry_max_s, agent_retry_s, run_guard_timeout_s
-from peacefs.spark_connector.supervision.coordinator_contact import CoordinatorContact
+from peacefs.spark_connector.supervision.coordinator_contact import CoordinatorContact, CoordinatorTurns
 
 GONE = "cannot reach the coordinator at 127.0.0.1:9820"
 
@@ -40,3 +40,24 @@ def test_agent_says_a_fault_of_another_kind_too() -> None:
     refusal = "the coordinator refuses this agent: wrong secret"
     assert contact.failed(refusal, refusal, busy=False)[0] == f"{refusal}; trying again, less and less often"
     assert contact.failed(refusal, refusal, busy=False)[0] is None
+
+
+def test_coordinators_are_asked_in_turn_and_after_all_there_is_a_pause() -> None:
+    turns = CoordinatorTurns(3)
+    assert [(turns.current, turns.move_on()) for _ in range(7)] == [
+        (0, True),
+        (1, True),
+        (2, False),
+        (0, True),
+        (1, True),
+        (2, False),
+        (0, True),
+    ]
+    turns.answered()
+    assert turns.current == 1
+    assert [turns.move_on() for _ in range(3)] == [True, True, False]
+
+
+def test_coordinator_without_a_standby_is_the_only_one() -> None:
+    turns = CoordinatorTurns(1)
+    assert [(turns.current, turns.move_on()) for _ in range(2)] == [(0, False), (0, False)]

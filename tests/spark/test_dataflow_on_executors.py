@@ -23,7 +23,8 @@ _TESTS = Path(__file__).parent.parent
 
 @pytest.mark.spark
 @pytest.mark.timeout(400)
-def test_executor_that_is_killed_is_made_up_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("technique", ["sguard", "upstream-backup"])
+def test_executor_that_is_killed_is_made_up_for(technique: str, tmp_path: Path) -> None:
     environment = {
         **os.environ,
         **java_environment(find_java(), tmp_path),
@@ -32,7 +33,7 @@ def test_executor_that_is_killed_is_made_up_for(tmp_path: Path) -> None:
         "PYTHONPATH": str(_TESTS),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "support.executors_ordeal", str(tmp_path)],
+        [sys.executable, "-m", "support.executors_ordeal", str(tmp_path), technique],
         env=environment,
         capture_output=True,
         text=True,

@@ -102,6 +102,23 @@ def test_the_settings_are_printed_for_each_way_to_give_them() -> None:
     assert [record["key"] for record in records] == [setting.key for setting in table]
 
 
+def test_several_coordinators_are_a_cluster_with_a_name_for_spark() -> None:
+    told = as_dict(settings("a:9870,b:9871", "/jobs"))
+    assert told["spark.sql.streaming.checkpointLocation"] == "webhdfs://peacefs/jobs"
+    hadoop = {key.removeprefix("spark.hadoop."): value for key, value in told.items()}
+    assert hadoop["dfs.nameservices"] == "peacefs"
+    assert hadoop["dfs.ha.namenodes.peacefs"] == "c1,c2"
+    assert hadoop["dfs.namenode.http-address.peacefs.c1"] == "a:9870"
+    assert hadoop["dfs.namenode.http-address.peacefs.c2"] == "b:9871"
+    assert "dfs.http.client.retry.policy.enabled" not in hadoop, "Hadoop passes it over for a logical URI"
+    over_tls = as_dict(settings("https://a,b"))
+    assert over_tls["spark.sql.streaming.checkpointLocation"] == "swebhdfs://peacefs/checkpoints"
+    assert over_tls["spark.hadoop.dfs.namenode.https-address.peacefs.c2"] == "b:9870"
+    assert not any("nameservices" in key or "failover" in key for key in as_dict(settings("a")))
+    printed = CliRunner().invoke(application, ["spark", "conf", "-c", "http://a:9870,b:9871", "--root=/jobs"])
+    assert "spark.hadoop.dfs.ha.namenodes.peacefs c1,c2" in printed.stdout.splitlines()
+
+
 def test_a_wrong_version_or_format_is_said_in_a_line() -> None:
     for arguments, status in ((["--spark-version=3.4.1"], 1), (["--format=yaml"], 2)):
         result = CliRunner().invoke(application, ["spark", "conf", *arguments])

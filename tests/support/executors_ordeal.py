@@ -1,5 +1,5 @@
 """A dataflow on Spark's executors, one of which is killed in the middle. Run as a program, since a process has one
-Spark context: `python -m support.executors_ordeal DIRECTORY`; prints the output's rows as JSON."""
+Spark context: `python -m support.executors_ordeal DIRECTORY TECHNIQUE`; prints the output's rows as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +19,9 @@ from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.sguard import SGuard
+from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 from peacefs.spark_connector.executors_host import SparkExecutors
 
 from .dataflows import SCHEMA, input_rows
@@ -70,7 +72,14 @@ def has_ended(pid: int) -> bool:
     return state == "Z"
 
 
-def main(directory: Path) -> None:
+#: SGuard has a checkpoint before the kill; upstream backup has nothing stored, ever.
+TECHNIQUES: dict[str, Callable[[], Technique]] = {
+    "sguard": lambda: SGuard(interval_s=0.1),
+    "upstream-backup": lambda: UpstreamBackup(precise=True),
+}
+
+
+def main(directory: Path, technique: Technique) -> None:
     places = directory / "places"
     places.mkdir()
     os.environ["SPARK_HOME"] = str(spark_home(directory))
@@ -89,7 +98,9 @@ def main(directory: Path) -> None:
     def feed() -> Iterator[pa.RecordBatch]:
         yield from batches[:4]
         begun.wait()
-        wait_until(lambda: run.checkpoint_of("second"), "a checkpoint of the second unit", _PATIENCE_S)
+        wait_until(lambda: list(places.iterdir()), "the second unit's first rows", _PATIENCE_S)
+        if technique.takes_checkpoints:
+            wait_until(lambda: run.checkpoint_of("second"), "a checkpoint of the second unit", _PATIENCE_S)
         (worker,) = (int(path.name) for path in places.iterdir())
         os.kill(executor_of(worker), signal.SIGKILL)
         # Its Python worker ends a moment later, when it has noticed.
@@ -100,7 +111,7 @@ def main(directory: Path) -> None:
         rows.extend([*map(str, row)] for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
 
     host = SparkExecutors(spark, 2, DirectoryCheckpoints(directory / "checkpoints"), node_timeout_s=5.0)
-    with host.start(network(places), SGuard(interval_s=0.1), {"in": feed()}, {"out": take}) as run:
+    with host.start(network(places), technique, {"in": feed()}, {"out": take}) as run:
         begun.set()
         run.wait(_PATIENCE_S)
     spark.stop()
@@ -108,4 +119,4 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), TECHNIQUES[sys.argv[2]]())

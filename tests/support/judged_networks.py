@@ -20,7 +20,7 @@ from support.dataflows import SCHEMA, Row
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.comparison import compare_outputs
-from peacefs.dataflow.hosts.seeded import Outcome
+from peacefs.dataflow.hosts.outcome import Outcome
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
@@ -101,10 +101,11 @@ def deterministic() -> JudgedNetwork:
 def arbitrary() -> JudgedNetwork:
     """A union whose rows bear a digest of all rows before them, so that no interleaving is forgotten.
 
-    All rows are within an hour, so that its state depends on rows of an hour alone.
+    Its inputs come from two nodes: those of one would come in the same order at both nodes of a pair. All rows are
+    within an hour, so that its state depends on rows of an hour alone.
     """
     query = Query("judged")
-    one, other = _begun(query, "in"), _begun(query, "more")
+    one, other = _begun(query, "in"), _begun(query, "more", unit="fourth")
     stream = one.unit("second").union(other).process(_chained, remembers="1h")
     return JudgedNetwork(
         _ended(stream), lambda row: row[2], lambda row: digits(row[2]), achievable=_is_one_interleaving
@@ -129,8 +130,8 @@ def digits(total: int) -> list[int]:
     return found
 
 
-def _begun(query: Query, source: str) -> Stream:
-    return query.source(source, SCHEMA, time="at").unit("first").filter(F.col("value") >= 0)
+def _begun(query: Query, source: str, *, unit: str = "first") -> Stream:
+    return query.source(source, SCHEMA, time="at").unit(unit).filter(F.col("value") >= 0)
 
 
 def _ended(stream: Stream) -> Network:

@@ -1,0 +1,198 @@
+"""Pairs of units of which one half is on this node (HA 5.1 and 5.3, Flux 3).
+
+A unit has its primary on one node and its standby on another. The controller says which is which; a standby that
+takes over keeps its incarnation, and what its primary says later is not listened to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peacefs.dataflow.model.operator_class import most_general
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.interface import Acknowledge, Standby, Technique
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import dataflow_early_messages_max
+
+from .effects import DropCopy, Effect, LoadCopy, SendMessage
+from .messages import (
+    Ack,
+    CopyHeld,
+    CopyPiece,
+    Determinants,
+    DeterminantsHeld,
+    PairMessage,
+    StandbyInStep,
+    TrimOutput,
+    UnitPlacement,
+)
+from .output_buffer import Level
+from .pair_primary import PrimaryHalf
+from .pair_standby import StandbyHalf
+from .unit import HAUnit
+
+ToStandby = CopyPiece | Determinants | TrimOutput
+
+
+class Pairs:
+    def __init__(self, network: Network, technique: Technique) -> None:
+        self._technique = technique
+        self._active = technique.standby is Standby.ACTIVE
+        self._records = {
+            plan.name: technique.records_events(
+                most_general(node.specification.operator_class for node in plan.operators)
+            )
+            for plan in network.units
+        }
+        self._primaries: dict[str, PrimaryHalf] = {}
+        self._standbys: dict[str, StandbyHalf] = {}
+        # Active standbys that run here and have told their primary so.
+        self._in_step: set[str] = set()
+        # Messages to standbys that this node has not been told of yet.
+        self._early: list[tuple[str, ToStandby]] = []
+        self._acknowledged_s: dict[str, float] = {}
+
+    # -- placements ------------------------------------------------------------------------------------------
+
+    def stand_by(self, name: str, where: UnitPlacement) -> Iterator[Effect]:
+        """Learn that a unit's standby is here."""
+        standby = where.standby
+        assert standby is not None
+        known = self._standbys.get(name)
+        if known is None or known.incarnation != standby.incarnation:
+            if known is not None:
+                yield from self.drop(name)
+            self._standbys[name] = StandbyHalf(name, where, records=self._records[name])
+            early, self._early = self._early, []
+            for node, message in early:
+                yield from self._to_standby(node, message, None)
+
+    def take_over(self, name: str) -> StandbyHalf | None:
+        """Learn that the standby is the unit now, and return what it has."""
+        self._in_step.discard(name)
+        return self._standbys.pop(name, None)
+
+    def lead(self, unit: HAUnit, where: UnitPlacement) -> None:
+        """Learn which standby a unit that runs here has, if any."""
+        known = self._primaries.get(unit.name)
+        standby = where.standby
+        if known is not None and (standby is None or known.incarnation != standby.incarnation):
+            del self._primaries[unit.name]
+            unit.record(None)
+            unit.release_all()
+        if standby is not None and unit.name not in self._primaries:
+            records = self._records[unit.name]
+            self._primaries[unit.name] = PrimaryHalf(unit, standby, self._technique, records=records)
+
+    def drop(self, name: str) -> Iterator[Effect]:
+        """Learn that neither half of a unit is here."""
+        self._primaries.pop(name, None)
+        self._in_step.discard(name)
+        if self._standbys.pop(name, None) is not None:
+            yield DropCopy(name)
+
+    def forget(self, name: str) -> None:
+        """Learn that a unit runs here no longer."""
+        self._primaries.pop(name, None)
+        self._in_step.discard(name)
+
+    def records(self, name: str) -> bool:
+        """Return whether a unit's standby does what its primary recorded."""
+        return self._records[name]
+
+    def standbys(self) -> dict[str, StandbyHalf]:
+        return dict(self._standbys)
+
+    # -- messages ---------------------------------------------------------------------------------------------
+
+    def received(self, node: str, message: PairMessage, unit: HAUnit | None) -> Iterator[Effect]:
+        """`unit` is the one that the message is about, if it runs here."""
+        match message:
+            case CopyPiece() | Determinants() | TrimOutput():
+                yield from self._to_standby(node, message, unit)
+            case CopyHeld() | DeterminantsHeld() | StandbyInStep():
+                half = self._primaries.get(message.unit)
+                if half is None or half.incarnation != message.standby:
+                    return
+                if isinstance(message, CopyHeld):
+                    yield from half.held(message)
+                elif isinstance(message, DeterminantsHeld):
+                    half.determinants_held(message.upto)
+                else:
+                    half.standby_in_step(message.number)
+
+    def _to_standby(self, node: str, message: ToStandby, unit: HAUnit | None) -> Iterator[Effect]:
+        half = self._standbys.get(message.unit)
+        if half is None or half.incarnation < message.standby:
+            self._early = [*self._early, (node, message)][-dataflow_early_messages_max:]
+        elif half.incarnation == message.standby:
+            match message:
+                case CopyPiece():
+                    had = half.has_copy
+                    yield from half.piece(node, message)
+                    if self._active and half.has_copy and not had:
+                        yield LoadCopy(message.unit, half.incarnation)
+                case Determinants():
+                    yield from half.determinants(node, message)
+                case TrimOutput() if unit is not None:
+                    unit.trim(message.stream, message.upto, message.positions)
+
+    def disconnected(self, node: str) -> None:
+        self._early = [early for early in self._early if early[0] != node]
+        for half in self._primaries.values():
+            if half.node == node:
+                half.disconnected()
+        self._in_step.clear()
+        for standby in self._standbys.values():
+            if standby.node == node:
+                standby.disconnected()
+
+    def copied(self, unit: HAUnit, number: int, data: bytes | PeacefsError) -> Iterator[Effect]:
+        unit.copying = False
+        half = self._primaries.get(unit.name)
+        if half is not None:
+            yield from half.copied(number, data)
+
+    # -- time -------------------------------------------------------------------------------------------------
+
+    def tick(self, now_s: float, unit: HAUnit) -> Iterator[Effect | Acknowledge]:
+        """Do what is to be done for a unit that runs here, from time to time."""
+        half = self._primaries.get(unit.name)
+        if half is not None:
+            yield from half.tick(now_s)
+        standby = self._standbys.get(unit.name)
+        if standby is not None:
+            standby.log.drop(unit.event)
+            connected = all(each.connected for each in unit.inputs.values())
+            if connected and standby.node is not None and unit.name not in self._in_step:
+                self._in_step.add(unit.name)
+                told = StandbyInStep(unit.name, standby.incarnation, standby.number)
+                yield SendMessage(standby.node, told)
+        if now_s >= self._acknowledged_s.get(unit.name, 0.0):
+            self._acknowledged_s[unit.name] = now_s + self._technique.standby_interval_s
+            positions = unit.positions if half is None else half.acknowledged()
+            if positions is not None:
+                yield Acknowledge(Level.RECEIVED if self._active else Level.SAFE, positions)
+
+    def begins_anew(self, message: PairMessage) -> bool:
+        """Return whether an active standby that has a copy is sent another one, and is to begin with that."""
+        half = self._standbys.get(message.unit)
+        if not self._active or half is None or not isinstance(message, CopyPiece):
+            return False
+        anew = half.incarnation == message.standby and message.piece == 0 and half.has_copy
+        if anew:
+            half.begin_anew()
+            self._in_step.discard(message.unit)
+        return anew
+
+    def covered(self, now_s: float) -> Iterator[Ack]:
+        """Yield what passive standbys acknowledge for their primaries."""
+        for name, half in self._standbys.items():
+            if not self._active and now_s >= self._acknowledged_s.get(name, 0.0):
+                self._acknowledged_s[name] = now_s + self._technique.standby_interval_s
+                for stream, position in half.covered.items():
+                    yield Ack(stream, name, half.primary, Level.SAFE, position)
+
+    def send_events(self) -> Iterator[Effect]:
+        for half in self._primaries.values():
+            yield from half.send_events()

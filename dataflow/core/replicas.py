@@ -1,0 +1,53 @@
+"""Names of a unit's two replicas as consumers, and which of them producers have to keep rows for.
+
+A pair has two *slots*. Each start of a replica takes one of them, whatever its role is then; so the replica that
+takes over stays the consumer that it was, and its producers notice nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from .messages import UnitPlacement
+
+_SECOND = "replica 2 of "
+
+
+def replica(unit: str, slot: int) -> str:
+    """Return the name under which a replica reads streams; of the first slot, the unit's own."""
+    return f"{_SECOND}{unit}" if slot else unit
+
+
+def unit_of(consumer: str) -> str:
+    """Return the unit of a consumer that `replica` named; another consumer's name as it is."""
+    return consumer.removeprefix(_SECOND)
+
+
+def both(consumers: Iterable[str], units: Iterable[str]) -> tuple[str, ...]:
+    """Return the consumers, of `units` both replicas."""
+    paired = set(units)
+    return tuple(
+        name
+        for consumer in consumers
+        for name in ((replica(consumer, 0), replica(consumer, 1)) if consumer in paired else (consumer,))
+    )
+
+
+def awaited(
+    destinations: Sequence[str], placed: Mapping[str, UnitPlacement], incarnations: Mapping[str, int]
+) -> tuple[str, ...]:
+    """Return the destinations for which rows are kept: all but replicas that are not there now.
+
+    `incarnations` are those of replicas that have asked for rows: one that is later than the placement knows has
+    been placed by a newer placement.
+    """
+    return tuple(each for each in destinations if _is_awaited(each, placed, incarnations.get(each, 0)))
+
+
+def _is_awaited(destination: str, placed: Mapping[str, UnitPlacement], incarnation: int) -> bool:
+    unit = unit_of(destination)
+    where = placed.get(unit)
+    if where is None or where.node is None or incarnation > where.starts:
+        return True
+    slots = {where.slot} if where.standby is None else {0, 1}
+    return destination in {replica(unit, slot) for slot in slots}

@@ -1,0 +1,49 @@
+"""High watermarks: which input rows an output row was made from at the latest (HA 5.3).
+
+Two replicas of a unit that is not deterministic number their rows differently. A row of the secondary is a
+duplicate if it was made from no later input than what downstream has from the primary. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from peacefs.dataflow.model.batches import Position
+
+Positions = Mapping[str, Position]
+
+
+class Watermarks:
+    """For one output: up to which number it had come, when its unit was at which positions. Both only rise."""
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[int, Positions]] = deque()
+
+    def note(self, number: int, positions: Positions) -> None:
+        """Note that rows up to `number` were made from inputs up to `positions`."""
+        if not self._marks or number > self._marks[-1][0]:
+            self._marks.append((number, positions))
+
+    def at(self, number: int) -> Positions | None:
+        """Return the positions for the rows up to `number`, whole events alone; None if there are none yet."""
+        found = None
+        for upto, positions in self._marks:
+            if upto > number:
+                break
+            found = positions
+        return found
+
+    def made_from(self, positions: Positions) -> int:
+        """Return the highest number all of whose rows were made from inputs up to `positions`."""
+        highest = 0
+        for number, made in self._marks:
+            if any(each > positions.get(stream, each) for stream, each in made.items()):
+                break
+            highest = number
+        return highest
+
+    def drop(self, number: int) -> None:
+        """Forget the marks of rows below `number`, but for the last."""
+        while len(self._marks) > 1 and self._marks[1][0] <= number:
+            self._marks.popleft()

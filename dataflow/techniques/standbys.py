@@ -1,0 +1,48 @@
+"""What the techniques with a standby have in common: a second node for each unit, and events in the order of one.
+
+`core/pairs.py` does the work; the classes here say when and how much.
+"""
+
+from __future__ import annotations
+
+from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.query.network import Network
+from peacefs.protocol.errors import InvalidQuery
+
+from .interface import Guard, Technique
+
+
+class StandbyTechnique(Technique):
+    def __init__(self, *, interval_s: float, precise: bool) -> None:
+        if not interval_s > 0:
+            raise InvalidQuery(f"{self.name} has interval_s={interval_s}: give a time above 0, as 0.05")
+        self.standby_interval_s = interval_s
+        self._precise = precise
+
+    def promises(self, network: OperatorClass) -> Recovery:
+        if self._precise:
+            return Recovery.PRECISE
+        return Recovery.DIVERGENT if network is OperatorClass.ARBITRARY else Recovery.REPEATING
+
+    def records_events(self, unit: OperatorClass) -> bool:
+        return self._precise and unit is OperatorClass.ARBITRARY
+
+    def check_nodes(self, nodes: int) -> None:
+        if nodes < 2:
+            raise InvalidQuery(
+                f"{self.name} wants a second node for each unit, and there is {nodes}: give the host 2 or more"
+            )
+
+    def check(self, network: Network) -> None:
+        for operator in network.operators if self._precise else ():
+            why = operator.specification.unrecorded
+            if why is not None:
+                raise InvalidQuery(
+                    f"{self.name} cannot be precise for operator {operator.name!r}: {why}, or give precise=False"
+                )
+
+    def lineage(self, incarnation: int) -> int:
+        return 0 if self._precise else incarnation
+
+    def guard(self, unit: str, now_s: float) -> Guard:
+        return Guard()

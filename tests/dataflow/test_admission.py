@@ -1,0 +1,130 @@
+"""A technique that cannot give what is asked for is refused before anything begins, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from support.dataflows import SAMPLES, SCHEMA
+
+from peacefs.dataflow import Query
+from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
+from peacefs.dataflow.hosts.edge_run import RunOptions
+from peacefs.dataflow.hosts.local_processes import LocalProcesses
+from peacefs.dataflow.hosts.seeded import SeededRun
+from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.admission import ALTERNATIVES, admit, suffices
+from peacefs.dataflow.techniques.amnesia import Amnesia
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.sguard import SGuard
+from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
+from peacefs.protocol.errors import InvalidQuery, StartupError
+
+
+def network_of(kind: OperatorClass) -> Network:
+    return SAMPLES[kind]().network
+
+
+def counting() -> Network:
+    """A function of which nobody has said which rows its state depends on."""
+    query = Query("counting")
+    query.source("in", SCHEMA, time="at").process(lambda rows, state: rows, name="counter").sink("out")
+    return query.network()
+
+
+@pytest.mark.parametrize(
+    ("kind", "technique", "guarantee", "said"),
+    [
+        (
+            OperatorClass.CONVERGENT_CAPABLE,
+            UpstreamBackup(),
+            Recovery.PRECISE,
+            r"^upstream-backup gives convergent recovery of query 'first', which is convergent-capable by "
+            r"'aggregate-1', and precise is asked for: use SGuard\(interval_s=1\).*UpstreamBackup\(precise=True\)"
+            r".*or guarantee=Recovery\.CONVERGENT$",
+        ),
+        (
+            OperatorClass.DETERMINISTIC,
+            UpstreamBackup(),
+            Recovery.REPEATING,
+            r"gives divergent .* by 'aggregate-1', and repeating is asked for: use SGuard\(interval_s=1\), "
+            r".*SGuard\(interval_s=1, precise=False\).*DIVERGENT$",
+        ),
+        (OperatorClass.REPEATABLE, Amnesia(), Recovery.DIVERGENT, r"gap recovery .* use SGuard.*Recovery\.GAP$"),
+        (
+            OperatorClass.ARBITRARY,
+            SGuard(interval_s=1),
+            Recovery.CONVERGENT,
+            r"by 'union-1', and convergent is asked for: .*guarantee=Recovery\.DIVERGENT$",
+        ),
+    ],
+)
+def test_guarantee_that_a_technique_cannot_give_is_refused(
+    kind: OperatorClass, technique: Technique, guarantee: Recovery, said: str, tmp_path: Path
+) -> None:
+    network = network_of(kind)
+    with pytest.raises(InvalidQuery, match=said) as refused:
+        SeededRun(network, technique, {}, seed=1, guarantee=guarantee)
+    assert "\n" not in str(refused.value)
+    host = LocalProcesses(1, DirectoryCheckpoints(tmp_path))
+    with pytest.raises(InvalidQuery, match=said):
+        host.start(network, technique, {"in": []}, {"out": print}, RunOptions(guarantee=guarantee))
+
+
+@pytest.mark.parametrize("kind", OperatorClass, ids=str)
+@pytest.mark.parametrize("guarantee", Recovery, ids=lambda each: each.value)
+def test_guarantee_that_is_refused_names_techniques_that_are_not(kind: OperatorClass, guarantee: Recovery) -> None:
+    network = network_of(kind)
+    for technique in (Amnesia(), SGuard(interval_s=1), UpstreamBackup()):
+        if suffices(technique.promises(kind), guarantee):
+            admit(network, technique, guarantee)
+            continue
+        with pytest.raises(InvalidQuery) as refused:
+            admit(network, technique, guarantee)
+        for written, make in ALTERNATIVES.items():
+            if f"{written}," in str(refused.value):
+                admit(network, make(), guarantee)
+
+
+@pytest.mark.parametrize("precise", [True, False])
+def test_function_that_does_not_say_what_its_state_depends_on_is_refused(precise: bool) -> None:
+    with pytest.raises(InvalidQuery, match=r"cannot run 'counter'.*remembers='10m'.*or use SGuard"):
+        admit(counting(), UpstreamBackup(precise=precise))
+    admit(counting(), SGuard(interval_s=1))
+
+
+@pytest.mark.parametrize("kind", [OperatorClass.DETERMINISTIC, OperatorClass.ARBITRARY], ids=str)
+def test_precise_upstream_backup_of_what_does_not_converge_is_refused(kind: OperatorClass) -> None:
+    with pytest.raises(InvalidQuery, match=r"cannot be precise with '(aggregate|union)-1'.*or precise=False"):
+        admit(network_of(kind), UpstreamBackup(precise=True))
+    admit(network_of(kind), UpstreamBackup(), Recovery.DIVERGENT)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: UpstreamBackup(interval_s=0),
+            r"UpstreamBackup\(interval_s=0\): .* above 0 and at most 60 seconds",
+        ),
+        (lambda: UpstreamBackup(interval_s=61), "at most 60 seconds"),
+        (lambda: UpstreamBackup(interval_s=float("nan")), "above 0"),
+        (lambda: SGuard(interval_s=-1), r"SGuard\(interval_s=-1\): it has to be above 0"),
+    ],
+)
+def test_interval_that_is_impossible_is_refused(make: Callable[[], Technique], said: str) -> None:
+    with pytest.raises(InvalidQuery, match=said):
+        make()
+
+
+@pytest.mark.parametrize("technique", [Amnesia(), UpstreamBackup(precise=True)])
+def test_resuming_by_a_technique_that_keeps_nothing_is_refused(technique: Technique, tmp_path: Path) -> None:
+    host = LocalProcesses(1, DirectoryCheckpoints(tmp_path))
+    sources: dict[str, list[pa.RecordBatch]] = {"in": []}
+    with pytest.raises(StartupError, match=r"keeps nothing that outlives the program.*takes checkpoints"):
+        host.start(
+            network_of(OperatorClass.REPEATABLE), technique, sources, {"out": print}, RunOptions(resume=True)
+        )

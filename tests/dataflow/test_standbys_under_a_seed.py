@@ -1,0 +1,268 @@
+"""Active and passive standby: a failure at every step of a run, and what comes out."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, MutableMapping
+from functools import cache
+
+import pyarrow as pa
+import pytest
+from simulation.seeds import seeds
+from support.dataflows import SAMPLES, SCHEMA, Row, Sample
+
+from peacefs.dataflow import Query
+from peacefs.dataflow import functions as F
+from peacefs.dataflow.comparison import compare_outputs
+from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.hosts.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
+from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.techniques.active_standby import ActiveStandby
+from peacefs.dataflow.techniques.passive_standby import PassiveStandby
+from peacefs.dataflow.techniques.standbys import StandbyTechnique
+from peacefs.protocol.errors import InvalidQuery, QueryFailed
+
+_TECHNIQUES = [ActiveStandby, PassiveStandby]
+_NODES = ("node-1", "node-2", "node-3")
+_NOT_ARBITRARY = [each for each in OperatorClass if each is not OperatorClass.ARBITRARY]
+_WORSE = list(Recovery)
+
+
+def play(
+    network: OperatorClass, technique: StandbyTechnique, *failures: Failure, seed: int = 1, **how: object
+) -> Outcome:
+    sample = sample_of(network)
+    how = {"rows_every_s": 0.04, **how}
+    return SeededRun(sample.network, technique, sample.rows(seed), seed=seed, failures=failures, **how).run()  # type: ignore[arg-type]
+
+
+@cache
+def sample_of(network: OperatorClass) -> Sample:
+    return SAMPLES[network]()
+
+
+def numbered_as_they_came(rows: list[Row], seed: int = 1) -> list[Row]:
+    """Return what the union gives without a failure if its inputs interleave as they do in `rows`."""
+    given = sample_of(OperatorClass.ARBITRARY).rows(seed)
+    waiting = {name: [row for batch in batches for row in batch.to_pylist()] for name, batches in given.items()}
+    made = []
+    for number, row in enumerate(rows):
+        source = next((each for each in waiting.values() if each and each[0]["value"] == row[2]), None)
+        if source is None:
+            break
+        first = source.pop(0)
+        made.append((f"row {number + 1}", first["at"], first["value"]))
+    left = [row for source in waiting.values() for row in source]
+    return [*made, *(("lost", row["at"], row["value"]) for row in left)]
+
+
+def verdict(network: OperatorClass, expected: Outcome, observed: Outcome, seed: int = 1) -> Recovery:
+    sample, rows = sample_of(network), observed.rows("out")
+    precise = expected.rows("out") if network in _NOT_ARBITRARY else numbered_as_they_came(rows, seed)
+    return compare_outputs(precise, rows, subject=sample.subject, carries=sample.carries)
+
+
+@pytest.mark.parametrize("network", OperatorClass, ids=str)
+@pytest.mark.parametrize("technique", _TECHNIQUES)
+def test_standby_is_precise_after_a_failure_at_any_step(
+    technique: Callable[[], StandbyTechnique], network: OperatorClass
+) -> None:
+    """Before each step a node is killed, with primaries and standbys; a union goes on as it was begun."""
+    expected = play(network, technique())
+    assert verdict(network, expected, expected) is Recovery.PRECISE
+    assert technique().promises(network) is Recovery.PRECISE
+    recovered = 0
+    for first, node in enumerate(_NODES):
+        for step in range(first, expected.steps, len(_NODES)):
+            observed = play(network, technique(), Kill(step, node))
+            assert verdict(network, expected, observed) is Recovery.PRECISE, f"{node} killed before step {step}"
+            recovered += observed.recoveries
+    assert recovered > expected.steps / 3, "many failures were those of a primary"
+
+
+@pytest.mark.parametrize("network", OperatorClass, ids=str)
+@pytest.mark.parametrize("technique", _TECHNIQUES)
+def test_standby_without_precision_gives_the_row_of_the_table(
+    technique: Callable[..., StandbyTechnique], network: OperatorClass
+) -> None:
+    """HA's Table 2 of the output of the unit that failed: repeating, and divergent for arbitrary networks."""
+    promised = Recovery.DIVERGENT if network is OperatorClass.ARBITRARY else Recovery.REPEATING
+    assert technique(precise=False).promises(network) is promised
+    expected = play(network, technique(precise=False))
+    (node,) = [node for unit, node in expected.primaries if unit == sample_of(network).unit]
+    seen = {
+        verdict(network, expected, play(network, technique(precise=False), Kill(step, node)))
+        for step in range(0, expected.steps, 3)
+    }
+    assert max(seen, key=_WORSE.index) is promised, "nothing that is worse than promised"
+
+
+@pytest.mark.parametrize("technique", _TECHNIQUES)
+@pytest.mark.parametrize("seed", seeds(20))
+def test_standby_is_precise_whatever_connection_breaks(
+    technique: Callable[[], StandbyTechnique], seed: int
+) -> None:
+    """One node dies or hangs, and comes back; connections break at any time, those between a pair among them."""
+    chance = random.Random(seed)
+    network = chance.choice(list(OperatorClass))
+    expected = play(network, technique(), seed=seed)
+    step = chance.randrange(expected.steps * 2)
+    node = chance.choice(_NODES)
+    failures: list[Failure] = [
+        chance.choice(
+            [
+                Kill(step, node, back_after_s=chance.uniform(0.01, 2)),
+                Hang(step, node, for_s=chance.uniform(0.01, 3)),
+            ]
+        )
+    ]
+    for _ in range(chance.randint(1, 5)):
+        one, other = chance.sample([*_NODES, "edge"], 2)
+        failures.append(CutLink(chance.randrange(expected.steps * 2), (one, other)))
+    observed = play(network, technique(), *failures, seed=seed)
+    assert verdict(network, expected, observed, seed) is Recovery.PRECISE, (network, failures)
+
+
+@pytest.mark.parametrize("technique", _TECHNIQUES)
+@pytest.mark.parametrize("seed", seeds(20))
+def test_standby_survives_several_failures_or_says_that_a_unit_is_lost(
+    technique: Callable[[], StandbyTechnique], seed: int
+) -> None:
+    """What is lost is never lost silently: rows come out as without a failure, or the query stops."""
+    chance = random.Random(seed)
+    network = chance.choice(list(OperatorClass))
+    expected = play(network, technique(), seed=seed)
+    failures: list[Failure] = []
+    for _ in range(chance.randint(2, 4)):
+        step, node = chance.randrange(expected.steps * 3), chance.choice(_NODES)
+        if chance.random() < 0.5:
+            failures.append(Kill(step, node, back_after_s=chance.uniform(0.01, 2)))
+        else:
+            failures.append(Hang(step, node, for_s=chance.uniform(0.01, 3)))
+    observed: Outcome | None = None
+    why = ""
+    try:
+        observed = play(network, technique(), *failures, seed=seed)
+    except QueryFailed as stopped:
+        why = stopped.message
+    if observed is None:
+        assert re.search("has lost its primary and its standby|is lost: its primary died", why), (why, failures)
+    else:
+        assert verdict(network, expected, observed, seed) is Recovery.PRECISE, (network, failures)
+
+
+@pytest.mark.parametrize("network", OperatorClass, ids=str)
+@pytest.mark.parametrize("technique", _TECHNIQUES)
+def test_second_failure_is_survived_once_a_new_standby_has_a_copy(
+    technique: Callable[[], StandbyTechnique], network: OperatorClass
+) -> None:
+    """The primary dies, its standby takes over and gets one of its own; then that one is the primary's end."""
+    sample = sample_of(network)
+    rows = sample.rows(1, batches=60)
+
+    def run(*failures: Failure) -> Outcome:
+        return SeededRun(sample.network, technique(), rows, seed=1, failures=failures, rows_every_s=0.05).run()
+
+    expected = run()
+    (first,) = [node for unit, node in expected.primaries if unit == sample.unit]
+    once = run(Kill(100, first, back_after_s=0.5))
+    second = next(node for unit, node in sorted(once.primaries) if unit == sample.unit and node != first)
+    recoveries = []
+    for step in range(expected.steps // 2, expected.steps, expected.steps // 8):
+        twice = run(Kill(100, first, back_after_s=0.5), Kill(step, second, back_after_s=0.5))
+        union = network is OperatorClass.ARBITRARY
+        assert len(twice.rows("out")) == len(expected.rows("out"))
+        recoveries.append(twice.recoveries)
+        if union:
+            assert [row[0] for row in twice.rows("out")] == [
+                f"row {at + 1}" for at in range(len(twice.rows("out")))
+            ]
+        else:
+            assert twice.rows("out") == expected.rows("out"), step
+    assert max(recoveries) > 1, "the unit has recovered twice"
+
+
+@pytest.mark.parametrize("technique", _TECHNIQUES)
+def test_unit_whose_pair_is_dead_stops_the_query_with_its_name(technique: Callable[[], StandbyTechnique]) -> None:
+    failures = [Kill(60, node) for node in _NODES]
+    with pytest.raises(QueryFailed, match=r"unit '(first|second)' has lost its primary and its standby"):
+        play(OperatorClass.REPEATABLE, technique(), *failures)
+
+
+@pytest.mark.parametrize("technique", _TECHNIQUES)
+def test_node_that_hung_is_fenced_when_its_standby_has_taken_over(
+    technique: Callable[[], StandbyTechnique],
+) -> None:
+    for network in (OperatorClass.CONVERGENT_CAPABLE, OperatorClass.ARBITRARY):
+        expected = play(network, technique())
+        for step in range(20, expected.steps, 6):
+            observed = play(network, technique(), Hang(step, _NODES[step % 3], for_s=1.2))
+            assert verdict(network, expected, observed) is Recovery.PRECISE, step
+
+
+@pytest.mark.parametrize("technique", _TECHNIQUES)
+def test_pair_wants_two_nodes(technique: Callable[[], StandbyTechnique]) -> None:
+    with pytest.raises(InvalidQuery, match="a second node for each unit, and there is 1: give the host 2 or more"):
+        play(OperatorClass.REPEATABLE, technique(), nodes=1)
+
+
+@pytest.mark.parametrize("technique", _TECHNIQUES)
+@pytest.mark.parametrize("dead", ["standby", "nobody"])
+def test_memory_is_bounded_with_a_slow_consumer(technique: Callable[[], StandbyTechnique], dead: str) -> None:
+    """With two nodes, one of which may be dead for good: the other goes on, with a bounded memory."""
+    sample = sample_of(OperatorClass.REPEATABLE)
+    rows = sample.rows(1, batches=80)
+    batch = max(batch.nbytes for batch in rows["in"])
+    bounds = Bounds(credit_bytes=4 * batch, buffer_bytes_max=10 * batch, page_bytes=8192)
+    failures = {"standby": [Kill(200, "node-2")], "nobody": []}[dead]
+    # The sink's node stands still, as a consumer that is slow does.
+    failures += [CutLink(150, ("node-1", "edge"))]
+    how = {"seed": 1, "bounds": bounds, "rows_every_s": 0.01, "nodes": 2, "failures": failures}
+    observed = SeededRun(sample.network, technique(), rows, **how).run()  # type: ignore[arg-type]
+    assert len(observed.rows("out")) == sum(batch.num_rows for batch in rows["in"])
+    assert 0 < observed.held_bytes_max < bounds.buffer_bytes_max + 2 * batch
+    assert observed.queued_bytes_max < bounds.credit_bytes + 2 * batch
+    # Two units' pages, and what a copy refers to of older ones.
+    assert observed.copied_bytes_max < 4 * observed.state_bytes_max
+
+
+# -- determinants ---------------------------------------------------------------------------------------------
+
+
+def chance_and_timeouts() -> tuple[Sample, Callable[[list[Row]], bool]]:
+    """A function that draws, and windows that are closed by the time; nothing of a run says what comes out."""
+    query = Query("first")
+
+    def drawn(rows: pa.RecordBatch, state: MutableMapping[str, int], chance: random.Random) -> pa.RecordBatch:
+        kept = [chance.random() < 0.7 for _ in range(rows.num_rows)]
+        state["rows"] = state.get("rows", 0) + sum(kept)
+        kept_rows = rows.filter(pa.array(kept))
+        ranks = pa.array([state["rows"] - kept_rows.num_rows + at + 1 for at in range(kept_rows.num_rows)])
+        return kept_rows.set_column(2, "value", ranks.cast(pa.int64()))
+
+    stream = query.source("in", SCHEMA, time="at").process(drawn, deterministic=False)
+    windows = stream.unit("second").key_by("key").window("4s", every="4s", timeout="0.1s")
+    windows.aggregate(F.count(), F.min("value"), F.max("value")).sink("out")
+    return Sample(query.network(), lambda row: row)
+
+
+@pytest.mark.parametrize("technique", _TECHNIQUES)
+def test_what_chance_and_time_did_is_done_again(technique: Callable[[], StandbyTechnique]) -> None:
+    """Windows count the rows that were drawn, which are ranked: each rank is in one window, and none twice.
+
+    A standby that drew again, or closed windows at other times, would count ranks twice or leave some out.
+    """
+    sample = chance_and_timeouts()
+    given = sample.rows(1, batches=12)
+
+    def run(*failures: Failure) -> Outcome:
+        return SeededRun(sample.network, technique(), given, seed=3, failures=failures, rows_every_s=0.08).run()
+
+    expected = run()
+    windows = [(row[0], row[1]) for row in expected.rows("out")]
+    assert len(windows) > len(set(windows)) or len(windows) > 5
+    for step in range(0, expected.steps, 4):
+        observed = run(Kill(step, _NODES[step // 4 % 3])).rows("out")
+        counted = sum(row[3] for row in observed)
+        assert counted == max(row[5] for row in observed), step

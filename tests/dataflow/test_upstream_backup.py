@@ -1,0 +1,207 @@
+"""Upstream backup: a unit that begins empty, and the rows that its producers have kept for it.
+
+`test_ha_table_two.py` has its rows of HA's Table 2. Here a run is played for every twelfth step; PEACEFS_STEPS=all
+plays all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from functools import cache
+
+import pyarrow as pa
+import pytest
+from simulation.seeds import seeds
+from support.dataflows import input_rows, repeatable
+from support.upstream_samples import CONVERGING, disordered_rows
+
+from peacefs.dataflow import Query
+from peacefs.dataflow import functions as F
+from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.hosts.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
+from peacefs.dataflow.model.operator_class import Recovery
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
+from peacefs.protocol.errors import QueryFailed
+
+#: A run is played for so many steps each; 1 plays all of them.
+_EVERY_STEP = int(os.environ.get("PEACEFS_STEPS", "12").replace("all", "1"))
+Rows = dict[str, list[pa.RecordBatch]]
+
+
+def backup(*, precise: bool = True, adjacent_failures: bool = True) -> UpstreamBackup:
+    return UpstreamBackup(interval_s=0.06, precise=precise, adjacent_failures=adjacent_failures)
+
+
+def play(
+    network: Network, rows: Rows, *failures: Failure, technique: UpstreamBackup | None = None, **how: object
+) -> Outcome:
+    how = {"seed": 1, "rows_every_s": 0.04, **how}
+    return SeededRun(network, technique or backup(), rows, failures=failures, **how).run()  # type: ignore[arg-type]
+
+
+def node_of(expected: Outcome, unit: str) -> str:
+    (node,) = [node for name, node in expected.places if name == unit]
+    return node
+
+
+# -- precise recovery -----------------------------------------------------------------------------------------
+
+
+@cache
+def converging(name: str) -> tuple[Network, Rows, Outcome]:
+    network = CONVERGING[name]()
+    rows = disordered_rows(network, 1)
+    return network, rows, play(network, rows)
+
+
+@pytest.mark.parametrize("name", CONVERGING)
+def test_upstream_backup_is_precise_after_a_failure_at_any_step(name: str) -> None:
+    """Rows come out of order and too late; the output is the same row for row, wherever a node was killed."""
+    network, rows, expected = converging(name)
+    assert backup().promises(network.operator_class) is Recovery.PRECISE
+    for at, node in enumerate(sorted({node for _, node in expected.places})):
+        for step in range(at * _EVERY_STEP // 3, expected.steps, _EVERY_STEP):
+            observed = play(network, rows, Kill(step, node))
+            assert observed.rows("out") == expected.rows("out"), f"{node} killed before step {step}"
+
+
+@pytest.mark.parametrize("seed", seeds(40))
+def test_upstream_backup_is_precise_whatever_fails(seed: int) -> None:
+    """Several failures of any kind, of neighbours too, and those during a recovery among them."""
+    chance = random.Random(seed)
+    network, rows, expected = converging(chance.choice(sorted(CONVERGING)))
+    nodes = ["node-1", "node-2", "node-3"]
+    failures: list[Failure] = []
+    for _ in range(chance.randint(1, 4)):
+        step = chance.randrange(expected.steps * 2)
+        failures.append(
+            chance.choice(
+                [
+                    Kill(step, chance.choice(nodes), back_after_s=chance.uniform(0.01, 2)),
+                    Hang(step, chance.choice(nodes), for_s=chance.uniform(0.01, 3)),
+                    CutLink(step, tuple(chance.sample([*nodes, "edge"], 2))),  # type: ignore[arg-type]
+                ]
+            )
+        )
+    observed = play(network, rows, *failures, seed=seed)
+    assert observed.rows("out") == expected.rows("out"), failures
+
+
+# -- several failures at once -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("precise", [True, False])
+def test_neighbours_that_die_together_lose_nothing(precise: bool) -> None:
+    network, rows, expected = converging("sliding window")
+    for step in range(0, expected.steps, 5):
+        dead = [Kill(step, node_of(expected, unit)) for unit in ("first", "second")]
+        observed = play(network, rows, *dead, technique=backup(precise=precise))
+        if precise:
+            assert observed.rows("out") == expected.rows("out"), step
+        else:
+            assert set(expected.rows("out")) <= set(observed.rows("out")), step
+
+
+@pytest.mark.parametrize("precise", [True, False])
+def test_neighbours_that_die_one_after_the_other_stop_a_query_that_keeps_less(precise: bool) -> None:
+    """A row that the dead neighbours needed is gone: it is said, and no output is wrong or short."""
+    network, rows, expected = converging("sliding window")
+    technique = {"technique": backup(precise=precise, adjacent_failures=False)}
+    alone = play(network, rows, **technique)  # type: ignore[arg-type]
+    said = []
+    windows = {row[:2] for row in expected.rows("out")}
+
+    def check(observed: Outcome) -> None:
+        # Without precision a window may count a row twice that its producer has sent again.
+        assert windows <= {row[:2] for row in observed.rows("out")}
+        assert not precise or observed.rows("out") == expected.rows("out")
+
+    for step in range(20, alone.steps - 20, 20):
+        one, other = node_of(alone, "first"), node_of(alone, "second")
+        for dead in ([Kill(step, one), Kill(step, other)], [Kill(step, one), Kill(step + 25, other)]):
+            try:
+                observed = play(network, rows, *dead, **technique)  # type: ignore[arg-type]
+            except QueryFailed as failed:
+                said.append(failed.message)
+            else:
+                check(observed)
+    assert len(said) > 3
+    assert set(said) == {"unit 'second' needs rows of 'filter-1' that are gone"}
+    for at, unit in enumerate(("first", "second", "third")):
+        for step in range(at, alone.steps, 20):
+            dies = Kill(step, node_of(alone, unit))
+            check(play(network, rows, dies, **technique))  # type: ignore[arg-type]
+
+
+# -- trimming ---------------------------------------------------------------------------------------------------
+
+
+def _held(network: Network, batches: int, *failures: Failure, **how: object) -> tuple[Outcome, int]:
+    rows = disordered_rows(network, 1, batches=batches)
+    return play(network, rows, *failures, **how), max(batch.nbytes for each in rows.values() for batch in each)
+
+
+@pytest.mark.parametrize("name", ["filter", "sliding window", "sort", "process", "joined windows"])
+@pytest.mark.parametrize("precise", [True, False])
+def test_trimming_keeps_no_more_in_a_long_run_than_in_a_short_one(name: str, precise: bool) -> None:
+    """Through three units in a row, from the source to the sink."""
+    network = CONVERGING[name]()
+    technique = backup(precise=precise)
+    short, _ = _held(network, 40, technique=technique)
+    long, batch = _held(network, 200, technique=backup(precise=precise))
+    assert long.held_bytes_max < min(3 * short.held_bytes_max, 200 * batch / 4)
+    assert long.source_held_bytes_max < min(3 * short.source_held_bytes_max, 200 * batch / 4)
+
+
+def test_trimming_goes_on_after_a_failure() -> None:
+    network = CONVERGING["sliding window"]()
+    calm, _ = _held(network, 200)
+    for unit in ("first", "second", "third"):
+        failed, batch = _held(network, 200, Kill(150, node_of(calm, unit)))
+        assert failed.recoveries > 0
+        assert failed.held_bytes_max < 200 * batch / 3
+        assert failed.source_held_bytes_max < 200 * batch / 3
+
+
+def test_memory_is_bounded_while_a_consumer_is_away() -> None:
+    sample = repeatable()
+    rows = sample.rows(1, batches=60)
+    batch = max(batch.nbytes for batch in rows["in"])
+    bounds = Bounds(credit_bytes=4 * batch, buffer_bytes_max=10 * batch)
+    expected = play(sample.network, rows, bounds=bounds, rows_every_s=0.01)
+    away = node_of(expected, "second")
+    for failure in (Kill(150, away), Hang(150, away, for_s=0.7)):
+        observed = play(sample.network, rows, failure, bounds=bounds, rows_every_s=0.01)
+        assert observed.rows("out") == expected.rows("out")
+        # What it has is kept, for two intervals or three, besides what it does not have.
+        assert 0 < observed.held_bytes_max < 3 * bounds.buffer_bytes_max < 60 * batch
+        assert observed.queued_bytes_max < bounds.credit_bytes + 2 * batch
+        assert observed.seconds > expected.seconds + 0.4, "the source did not wait"
+
+
+def _kept_for_ever(*units: str) -> tuple[Network, Rows]:
+    """A key that says nothing again: resample needs its last row for ever."""
+    query = Query("first")
+    stream = query.source("in", repeatable().network.sources[0].type.schema, time="at")
+    for unit in units:
+        stream = stream.filter(F.col("value") >= 0).unit(unit)
+    stream.key_by("key").resample("value", every="1s").sink("out")
+    rows = input_rows(1, batches=60, size=4)
+    keys = [pa.array(["silent"] + ["a"] * 3), *(pa.array(["a"] * 4) for _ in rows[1:])]
+    return query.network(), {
+        "in": [batch.set_column(0, "key", key) for batch, key in zip(rows, keys, strict=True)]
+    }
+
+
+@pytest.mark.parametrize("units", [(), ("second",)], ids=["a source", "a unit"])
+def test_state_that_depends_on_too_many_rows_stops_the_query(units: tuple[str, ...]) -> None:
+    """It would hold its producers up for ever."""
+    network, rows = _kept_for_ever(*units)
+    bounds = Bounds(buffer_bytes_max=2000, retained_bytes_max=3000)
+    with pytest.raises(QueryFailed, match=r"states of its consumers depend on are more than.*retained_bytes_max"):
+        play(network, rows, bounds=bounds)
+    # They are more than the bound for rows that consumers do not have, and hold nobody up.
+    kept = play(network, rows, bounds=Bounds(buffer_bytes_max=2000))
+    assert max(kept.held_bytes_max, kept.source_held_bytes_max) > 2 * 2000
