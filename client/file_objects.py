@@ -22,7 +22,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import Opened
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
-from .parallel_reads import ParallelReads, ReadAhead
+from .parallel_reads import ParallelReads, RangesAhead
 from .transfer.file_reader import FileReader, read_rest, read_rest_into
 from .transfer.short_circuit import SharedDescriptors
 
@@ -55,7 +55,7 @@ class _RangeReader(io.RawIOBase):
         self._driver = driver
         self._opened = opened
         self._reads = reads
-        self._ahead: ReadAhead | None = None
+        self._ahead: RangesAhead | None = None
         self._position = 0
         self._range_bytes = packet_bytes
         self._reader: FileReader | None = None
@@ -171,7 +171,7 @@ class _RangeReader(io.RawIOBase):
     def read_at(self, offset: int, length: int) -> bytes:
         opened = self._opened
         end = min(offset + length, self.length)
-        if self._reads is not None and self._reads.are_worthwhile(opened, offset, end):
+        if self._reads is not None and self._reads.are_worthwhile(opened, offset, end, self._avoided):
             return self._reads.read(opened, offset, end, self._avoided)
         reader = FileReader(
             opened.token,

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from peacefs.protocol.errors import BadRequest, FileNotFound
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.ids import new_request_id
+from peacefs.protocol.ids import NodeId, new_request_id
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.new_file import NewFile, block_bytes_notice, possible_block_bytes
@@ -209,9 +209,9 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
     def read(self, path: str) -> bytes:
         """A whole file."""
         opened = self._calls.open(path, self.user)
-        length = opened.layout.length
-        if self._reads.are_worthwhile(opened, 0, length):
-            return self._reads.read(opened, 0, length, set())
+        length, avoided = opened.layout.length, set[NodeId]()
+        if self._reads.are_worthwhile(opened, 0, length, avoided):
+            return self._reads.read(opened, 0, length, avoided)
         return self._driver.run(read_whole(opened.token, opened.layout))
 
     def write(

@@ -60,13 +60,13 @@ class ParallelReads:
         if threads is not None:
             threads.shutdown(wait=False, cancel_futures=True)
 
-    def are_worthwhile(self, opened: Opened, start: int, end: int) -> bool:
+    def are_worthwhile(self, opened: Opened, start: int, end: int, avoided: set[NodeId]) -> bool:
         """Return whether several threads bring these bytes sooner than one."""
         layout = opened.layout
         if end - start < self._read_bytes_min or self._is_closed:
             return False
         nodes = {hop.node for chunk in layout.chunks for hop in chunk.replicas}
-        return len(nodes) > 1 and not self.driver.run(is_read_locally(layout, start))
+        return len(nodes) > 1 and not self.driver.run(is_read_locally(layout, start, avoided))
 
     def read(self, opened: Opened, start: int, end: int, avoided: set[NodeId]) -> bytes:
         """Read these bytes of a file on the caller's thread and others. Raises ChunkUnavailable, ..."""
@@ -98,10 +98,10 @@ class ParallelReads:
                 helper.result()
         return buffer.getvalue()
 
-    def begin_ahead(self, opened: Opened, position: int, avoided: set[NodeId]) -> ReadAhead | None:
+    def begin_ahead(self, opened: Opened, position: int, avoided: set[NodeId]) -> RangesAhead | None:
         """Begin to read ahead from a position; None where that is of no use, or too much is read ahead already."""
         end = opened.layout.length
-        if not self.are_worthwhile(opened, position, end):
+        if not self.are_worthwhile(opened, position, end, avoided):
             return None
         needed = parallel_ranges_max * self._range_bytes
         with self._lock:
@@ -109,7 +109,7 @@ class ParallelReads:
                 return None
             self._free_bytes -= needed
         ranges = RangesToRead(opened, position, end, self._range_bytes, avoided)
-        return ReadAhead(self, ranges, self._range_bytes)
+        return RangesAhead(self, ranges, self._range_bytes)
 
     def submit(self, work: Callable[[], None]) -> Future[None]:
         """Have something done by one of the threads; by none once the client is closed."""
@@ -128,7 +128,7 @@ class ParallelReads:
             self._free_bytes += count
 
 
-class ReadAhead:
+class RangesAhead:
     """The ranges that follow a reader's position, some of them under way. Belongs to one reader."""
 
     def __init__(self, reads: ParallelReads, ranges: RangesToRead, range_bytes: int) -> None:

@@ -881,6 +881,9 @@ dataflow_combined_share_max: Final = 0.3
 dataflow_uncombined_batches: Final = 63
 # Changes of a function's map that are put into pages at once.
 dataflow_pending_changes_max: Final = 1024
+# Values of such a map that are kept as they are in the pages, so that they need not be looked for there again.
+dataflow_known_values_max: Final = 65_536
+dataflow_known_bytes_max: Final = 16 * MIB
 # A checkpoint whose turn is further away is cancelled, and taken afresh after so long.
 dataflow_checkpoint_patience_s: Final = 2.0
 dataflow_checkpoint_retry_s: Final = 1.0

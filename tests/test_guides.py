@@ -19,7 +19,10 @@ from peacefs.command import application
 _PROGRAM = typer.main.get_command(application)
 #: The folders whose files a page may name.
 _FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()}
-_BENCHMARKS = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+_MAINS = re.compile(r"^def main\(", re.MULTILINE)
+_BENCHMARKS = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} | {
+    path.parent.name for path in (ROOT / "benchmarks").glob("*/__init__.py") if _MAINS.search(path.read_text())
+}
 
 
 def _named(page: Page) -> str:

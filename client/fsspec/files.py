@@ -4,30 +4,67 @@ from __future__ import annotations
 
 import uuid
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fsspec.spec import AbstractBufferedFile
 
 from peacefs.client.os_errors import os_errors
 from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.limits import packet_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from peacefs.client.file_objects import FileSink
+    from peacefs.client.file_objects import FileSink, FileSource
 
     from .filesystem import PeaceFsspecFileSystem
 
 
+_NO_CACHE: Final = "none"
+
+
 class FsspecSource(AbstractBufferedFile):  # type: ignore[misc]
-    """Reads what the file was when it was opened, through the cache of fsspec that the caller chose."""
+    """Reads what the file was when it was opened: through the cache of fsspec that the caller chose, or without.
+
+    fsspec's default reads 5 MiB more than it is asked for, each time. Our client reads on by itself where its
+    reader does, so without a choice there is no cache.
+    """
 
     def __init__(self, fs: PeaceFsspecFileSystem, path: str, block_size: int | None, **options: Any) -> None:
         with os_errors():
             self._source = fs.files.open(path)
         # Whoever opens a pickled file again brings the length that it had; what counts is what it has.
         options.pop("size", None)
-        super().__init__(fs, path, "rb", block_size, size=self._source.length, **options)
+        cache = options.pop("cache_type", _NO_CACHE)
+        self._is_cached = cache != _NO_CACHE
+        super().__init__(fs, path, "rb", block_size, size=self._source.length, cache_type=cache, **options)
+
+    def read(self, length: int | None = -1) -> bytes:
+        """A large read elsewhere than where the last one ended is of exactly that."""
+        if self._is_cached or self.closed:
+            return super().read(length)  # type: ignore[no-any-return]
+        left = max(self.size - self.loc, 0)
+        wanted = left if length is None or length < 0 else min(length, left)
+        with os_errors():
+            if wanted >= packet_bytes and self._source.tell() != self.loc:
+                data = self._source.read_at(self.loc, wanted)
+            else:
+                data = self._from_here().read(wanted)
+        self.loc += len(data)
+        return data
+
+    def readuntil(self, char: bytes = b"\n", blocks: int | None = None) -> bytes:
+        if self._is_cached or self.closed or char != b"\n":
+            return super().readuntil(char, blocks)  # type: ignore[no-any-return]
+        with os_errors():
+            line = self._from_here().readline()
+        self.loc += len(line)
+        return line
+
+    def _from_here(self) -> FileSource:
+        if self._source.tell() != self.loc:
+            self._source.seek(self.loc)
+        return self._source
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         with os_errors():

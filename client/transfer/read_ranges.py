@@ -88,24 +88,27 @@ class RangesToRead:
             self._token, self._chunks[wanted.chunk_index] = reader.opened.token, known
 
 
-def is_read_locally(layout: Layout, at: int) -> fx.Steps[bool]:
-    """Return whether the chunk at this byte can be read short-circuit from the replica that is asked first."""
+def is_read_locally(layout: Layout, at: int, avoided: set[NodeId]) -> fx.Steps[bool]:
+    """Return whether the chunk at this byte can be read short-circuit from the replica that is asked first.
+
+    Adds a node that cannot be reached to `avoided`, so that it is waited for once.
+    """
     begin = 0
     for chunk in layout.chunks:
         if at < begin + chunk.length:
-            return can_be_shared(chunk) and (yield from _is_on_this_host(chunk))
+            return can_be_shared(chunk) and (yield from _is_on_this_host(chunk, avoided))
         begin += chunk.length
     return False
 
 
-def _is_on_this_host(chunk: ChunkLayout) -> fx.Steps[bool]:
+def _is_on_this_host(chunk: ChunkLayout, avoided: set[NodeId]) -> fx.Steps[bool]:
     if not chunk.replicas:
         return False
-    hop = chunk.replicas[0]
+    hop = min(chunk.replicas, key=lambda hop: hop.node in avoided)
     try:
         connection = yield from fx.connect(hop.address, hop.node)
     except PeacefsError:
-        # Who reads will meet the same, and go to another.
+        avoided.add(hop.node)
         return False
     is_local = connection.local_address is not None
     yield from fx.release(connection)

@@ -155,6 +155,10 @@ class Membership:
     def mode(self, node_id: NodeId) -> Mode:
         return self._modes[node_id][0] if node_id in self._modes else Mode.IN_SERVICE
 
+    def out_of_service(self) -> list[NodeId]:
+        """Return the datanodes for which an operator's decision stands."""
+        return [node for node, (mode, _ends_s) in self._modes.items() if mode is not Mode.IN_SERVICE]
+
     def take_ended(self, now_s: float) -> list[NodeId]:
         """Datanodes whose time out of service is over: they are in service again."""
         ended = [node for node, (_mode, ends_s) in self._modes.items() if ends_s <= now_s]

@@ -113,16 +113,17 @@ class Joining:
 
     def _check(self, metadata: Metadata, identity: JournalIdentity | None) -> JournalIdentity:
         place = metadata.journal_place()
-        if identity is None and place.journal:
+        if identity is None and place.number > 0:
             raise StartupError(
                 f"{self._directory} follows a journal that is not there: is --journal that of its cluster? To "
                 f"begin another one from this store: `peacefs metadata leave-journal --dir {self._directory}`"
             )
         if identity is None:
-            begun = JournalIdentity(metadata.cluster_id, uuid.uuid4().hex)
+            # The store knows it first: where this is cut short, the same one is begun again.
+            begun = JournalIdentity(metadata.cluster_id, place.journal or uuid.uuid4().hex)
+            metadata.follow(begun.journal)
             identity = self._journal.begin(begun)
             if identity == begun:
-                metadata.follow(begun.journal)
                 log.warning("a journal was begun for cluster %s", metadata.cluster_id)
                 return identity
         if identity.cluster != metadata.cluster_id:

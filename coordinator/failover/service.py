@@ -139,8 +139,9 @@ class Failover:
         while not self._leadership.leads:
             try:
                 await self._stand_by()
-            except (JournalUnsure, JournalRefused) as problem:
-                self._leadership.seen(None)
+            except (JournalUnsure, JournalRefused, JournalFull) as problem:
+                if not isinstance(problem, JournalFull):
+                    self._leadership.seen(None)
                 self._complain("the journal cannot be followed: %s", problem)
             except MetadataFull as full:
                 self._complain("%s: the journal cannot be followed", full)
@@ -154,6 +155,9 @@ class Failover:
                 await self._stay_leader()
             except (JournalUnsure, JournalRefused) as problem:
                 self._complain("the lease cannot be renewed: %s", problem)
+            except JournalFull as full:
+                # Names are read on, and what all coordinators have is trimmed.
+                self._complain("%s: nothing can be changed", full)
 
     def _complain(self, text: str, problem: Exception) -> None:
         """Log what lasts once in a while."""
@@ -241,10 +245,10 @@ class Failover:
         elif await self._run(lambda: self._journal.campaign(self._me, leader_lease_s)):
             # It ended while the journal was away, and nobody took it.
             self._leadership.confirmed(began_s)
-        await self._state()
         if self._clock() - self._trimmed_s >= journal_trim_interval_s:
             self._trimmed_s = self._clock()
             await self._run(self._trim)
+        await self._state()
 
     def _trim(self) -> None:
         """Remove what all coordinators have on their disks, but for the last of it."""

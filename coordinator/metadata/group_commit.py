@@ -114,9 +114,10 @@ class GroupCommit:
             begun_s = self._clock()
             try:
                 outcomes = self._metadata.commit([waiting.request for waiting in batch])
-            except MetadataFull:
+            except MetadataFull as full:
                 self._tell_of_room()
-                self._deliver(partial(_refuse, batch, no_room))
+                refusal = partial(_no_room_in_journal, str(full)) if full.in_journal else no_room
+                self._deliver(partial(_refuse, batch, refusal))
                 continue
             except MetadataFault as fault:
                 self._fail(batch)
@@ -184,6 +185,10 @@ def no_room() -> ServiceUnready:
     return ServiceUnready(
         "the coordinator's disk is full: nothing can be changed until there is room. Free some and try again"
     )
+
+
+def _no_room_in_journal(why: str) -> ServiceUnready:
+    return ServiceUnready(f"{why}: nothing can be changed until there is")
 
 
 def _unready() -> ServiceUnready:

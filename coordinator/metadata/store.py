@@ -56,7 +56,14 @@ class MetadataFault(Exception):
 
 
 class MetadataFull(Exception):
-    """There was no room on the disk for a commit: nothing of it was done, and a later one may be."""
+    """There was no room on the disk for a commit: nothing of it was done, and a later one may be.
+
+    `in_journal` says that the room was wanting in the journal.
+    """
+
+    def __init__(self, message: str, *, in_journal: bool = False) -> None:
+        super().__init__(message)
+        self.in_journal = in_journal
 
 
 class RequestOutcome(NamedTuple):

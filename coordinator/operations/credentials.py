@@ -29,6 +29,8 @@ class Credentials:
         for node, enrolment in self._enrolled.items():
             if enrolment.revoked_ms is not None:
                 self._ctx.cluster.revoke(node)
+            else:
+                self._ctx.cluster.readmit(node)
 
     @property
     def enrolled(self) -> Mapping[NodeId, Enrolment]:

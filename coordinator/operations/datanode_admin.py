@@ -19,8 +19,12 @@ class DatanodeAdmin:
         self._ctx = context
 
     def recall(self) -> None:
-        """At a start: what was decided before and still stands."""
-        for node, decision in self._ctx.reader.decisions().items():
+        """At a start, and when another coordinator has led: what was decided before and still stands."""
+        decisions = self._ctx.reader.decisions()
+        for node in self._ctx.cluster.members.out_of_service():
+            if node not in decisions:
+                self._ctx.cluster.set_mode(node, Mode.IN_SERVICE)
+        for node, decision in decisions.items():
             if decision.until_ms is None or decision.until_ms > self._ctx.now_ms():
                 self._act(node, decision)
 

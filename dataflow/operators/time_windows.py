@@ -81,7 +81,8 @@ class _TimeWindows(Operator):
         self._columns = list(dict.fromkeys(columns)) or [self._time]
         # [latest time of a row, end of the last window that was emitted, since when no row came]
         self._progress = state.cell("progress", [EARLIEST_US, EARLIEST_US, None])
-        # The oldest stamp of each pane, and that of the latest row.
+        # The oldest stamp of each pane, and that of the latest row. A row that was late is late again: what made
+        # it so is in a pane that is there for as long as that of the late one would be.
         self._stamps: dict[int, int] = {}
         self._latest = LatestStamp()
 
@@ -90,8 +91,6 @@ class _TimeWindows(Operator):
         times = times_of(rows, self._time)
         maxima = running_maxima(times, latest)
         on_time = times >= np.maximum(self._closed_by(maxima), closed)
-        if not on_time.all():
-            self._note_late(times[~on_time])
         if self.stamp is not None:
             self._latest.reach(self.stamp, int(times.max()))
         if not on_time.all():
@@ -117,15 +116,6 @@ class _TimeWindows(Operator):
 
     def _note(self, pane: int, stamp: int) -> None:
         self._stamps[pane] = min(self._stamps.get(pane, stamp), stamp)
-
-    def _note_late(self, times: Times) -> None:
-        """Note that rows are left out because of an earlier one: without that one they would be taken."""
-        if self.stamp is None:
-            return
-        because = earliest(self._latest.stamp, self.stamp)
-        assert because is not None
-        for pane in np.unique(times // self._pane_us):
-            self._note(int(pane), because)
 
     def _closed_by(self, times: Times) -> Times:
         """Return the end of the last window that is over at each of `times`."""

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx
@@ -227,6 +228,35 @@ def test_a_tree_moves_and_is_copied_in_one_step_without_its_data(
     assert fs.ls(f"{home}/deep") == []
     fs.rmdir(f"{home}/deep")
     assert not fs.exists(f"{home}/deep")
+
+
+@pytest.mark.parametrize("cache", [{}, {"cache_type": "readahead"}, {"cache_type": "none"}], ids=str)
+def test_reads_lines_and_seeks_are_those_of_pythons_own_file(
+    fs: Any, home: str, tmp_path: Path, cache: dict[str, str]
+) -> None:
+    lines = [b"%d " % number * (number % 4000) for number in range(900)]
+    data = b"\n".join(lines)
+    (tmp_path / "own").write_bytes(data)
+    fs.pipe_file(f"{home}/file", data)
+    random = Random(1)
+    with fs.open(f"{home}/file", "rb", **cache) as ours, (tmp_path / "own").open("rb") as own:
+        for _ in range(200):
+            match random.randrange(5):
+                case 0:
+                    at = random.randrange(len(data) + 10)
+                    assert (ours.seek(at), own.seek(at)) == (at, at)
+                case 1:
+                    assert ours.readline() == own.readline()
+                case _:
+                    count = random.choice((0, 1, 500, 70_000, 300_000, 2_000_000))
+                    assert ours.read(count) == own.read(count)
+            assert ours.tell() == own.tell()
+        ours.seek(0)
+        own.seek(0)
+        assert list(ours) == list(own)
+        ours.seek(5)
+        assert ours.read() == data[5:]
+        assert ours.read(1) == b""
 
 
 def test_trees_are_put_and_got_without_a_call_a_file_that_only_asks(

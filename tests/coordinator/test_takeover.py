@@ -6,11 +6,17 @@ import asyncio
 from typing import Any
 
 import pytest
+from support.files_in_memory import context_in_memory
+from support.new_core import new_core
+from support.no_links import NoLinks
 from support.play import Play, record
 
 from peacefs.coordinator.failover.door import Door
 from peacefs.coordinator.failover.leadership import Leadership
 from peacefs.coordinator.journal.port import Member
+from peacefs.coordinator.metadata.model import AdminDecision, Mode
+from peacefs.coordinator.operations.context import OperationContext
+from peacefs.coordinator.operations.datanode_admin import DatanodeAdmin
 from peacefs.coordinator.rpc.datanode_links import DatanodeLinks
 from peacefs.protocol.errors import ServiceUnready, Standby
 from peacefs.protocol.limits import leader_lease_s, leader_silence_max_s
@@ -163,3 +169,22 @@ def test_standby_has_clients_come_again_when_nobody_leads_for_long() -> None:
     assert not isinstance(refusal.value, Standby)
     assert refusal.value.hadoop_class == "org.apache.hadoop.ipc.RetriableException"
     assert 120.0 <= clock.now_s < 121.0
+
+
+def test_decisions_that_another_leader_took_back_are_taken_back_here() -> None:
+    """A datanode was drained when this coordinator began to stand by, and is in service when it leads."""
+    context = context_in_memory(new_core(), NoLinks(), lambda: 0.0)
+    administration = DatanodeAdmin(context)
+
+    def decide(mode: Mode) -> None:
+        asyncio.run(_commit(context, mode))
+        administration.recall()
+
+    decide(Mode.DECOMMISSION)
+    assert context.cluster.members.out_of_service() == ["dn-1"]
+    decide(Mode.IN_SERVICE)
+    assert context.cluster.members.out_of_service() == []
+
+
+async def _commit(context: OperationContext, mode: Mode) -> None:
+    await context.commit(lambda tx: tx.decide("dn-1", AdminDecision(mode, None)))

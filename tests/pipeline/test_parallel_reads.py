@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 
 import pytest
@@ -109,6 +110,20 @@ def test_large_read_goes_on_from_other_replicas_when_one_is_damaged_and_a_node_d
         assert read(source) == DATA
     assert {report.node for report in written.coordinator.corrupt} <= {"n0"}
     assert reads.ahead_bytes_free == read_ahead_bytes_max
+
+
+def test_datanode_that_cannot_be_reached_is_tried_once_before_a_large_read(written, reads):
+    address = written.nodes[0].address
+    written.nodes[0].relay.stop()
+    avoided: set[str] = set()
+    assert reads.are_worthwhile(opened(written), 0, len(DATA), avoided)
+    assert avoided == {"n0"}
+    # Nobody connects there any more: whoever took the address would hear of it.
+    with socket.create_server(address) as listener:
+        listener.setblocking(False)
+        assert reads.read(opened(written), 0, len(DATA), avoided) == DATA
+        with pytest.raises(BlockingIOError):
+            listener.accept()
 
 
 def test_large_read_tells_that_no_replica_is_good_and_leaves_nothing_behind(written, reads):

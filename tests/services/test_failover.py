@@ -5,9 +5,13 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import httpx
 import pytest
 from support.failover_cluster import FailoverCluster, failover_cluster
 from support.waiting import wait_until
+
+from peacefs.coordinator.journal.etcd import EtcdJournal
+from peacefs.coordinator.journal.port import JournalFull
 
 pytestmark = pytest.mark.cluster
 
@@ -116,3 +120,29 @@ def test_coordinator_of_another_cluster_is_refused_below_the_same_prefix(tmp_pat
         assert own.exit_status() == 1
         assert "the journal belongs to cluster" in own.log()
         assert "a prefix of its own" in own.log()
+
+
+def test_etcd_that_is_full_refuses_changes_and_leaves_reads_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    with failover_cluster(tmp_path, datanodes=0, coordinators=2, quota_bytes=24 << 20) as cluster:
+        cluster.mkdir("/before")
+        other = cluster.etcd.journal("/another-user")
+        assert other.take(0, 1)
+        with pytest.raises(JournalFull):
+            fill(other)
+        refused = httpx.put(
+            f"http://{cluster.http[0]}/webhdfs/v1/refused?op=MKDIRS&user.name=ann", timeout=120, trust_env=False
+        )
+        assert "RetriableException" in refused.text
+        assert "database space exceeded" in refused.text
+        assert cluster.names() == {"before"}
+        # What filled it goes, and an operator gives the room back.
+        other.trim(1_000_000)
+        cluster.etcd.members[0].defragment()
+        cluster.mkdir("/after")
+        assert cluster.names() == {"before", "after"}
+        other.close()
+
+
+def fill(journal: EtcdJournal) -> None:
+    for number in range(1, 1000):
+        journal.append(1, number, bytes(1 << 20))

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,31 +25,33 @@ from peacefs.spark_connector.java import find_java, java_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
+#: A driver with a session for each kind of log in turn; with jobs until it is killed, or three of each.
 JOB = """
 import sys, time
 from pyspark.sql import SparkSession
 
-logs, rolling, ends = sys.argv[1:]
-spark = (
-    SparkSession.builder.master("local[2]")
-    .config("spark.ui.enabled", "false")
-    .config("spark.sql.shuffle.partitions", "2")
-    # Each count is one job.
-    .config("spark.sql.adaptive.enabled", "false")
-    .config("spark.eventLog.enabled", "true")
-    .config("spark.eventLog.dir", logs)
-    .config("spark.eventLog.rolling.enabled", rolling)
-    .getOrCreate()
-)
-print("application", spark.sparkContext.applicationId, flush=True)
-number = 0
-while ends != "true" or number < 3:
-    assert spark.range(1000).repartition(2).count() == 1000
-    number += 1
-    print("job", number, flush=True)
-    time.sleep(0.2)
-spark.stop()
-print("stopped", flush=True)
+logs, kinds, ends = sys.argv[1:]
+for rolling in kinds.split(","):
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        # Each count is one job.
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.eventLog.enabled", "true")
+        .config("spark.eventLog.dir", logs)
+        .config("spark.eventLog.rolling.enabled", rolling)
+        .getOrCreate()
+    )
+    print("application", spark.sparkContext.applicationId, flush=True)
+    number = 0
+    while ends != "true" or number < 3:
+        assert spark.range(1000).repartition(2).count() == 1000
+        number += 1
+        print("job", number, flush=True)
+        time.sleep(0.2)
+    spark.stop()
+    print("stopped", rolling, flush=True)
 """
 
 
@@ -116,7 +119,7 @@ def history(
     command = [
         str(Path(environment["JAVA_HOME"]) / "bin" / "java"),
         *(f"-D{key}={value}" for key, value in settings.items() if value),
-        "-XX:TieredStopAtLevel=1",
+        *shlex.split(environment.get("SPARK_SUBMIT_OPTS", "")),
         "-cp",
         f"{Path(pyspark.__file__).parent}/jars/*",
         "org.apache.spark.deploy.history.HistoryServer",
@@ -169,17 +172,29 @@ def test_event_log_is_read_while_it_grows_and_after_its_driver_was_killed(
         assert any(name.endswith(".inprogress") for name in names), names
 
 
+@pytest.fixture(scope="module")
+def ended(
+    cluster: LocalCluster, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """The applications of a driver that has ended, by the kind of their logs."""
+    command = [sys.executable, "-P", "-c", JOB, f"{cluster.webhdfs_uri}/logs", "true,false", "true"]
+    driver = Started(command, environment, tmp_path_factory.mktemp("ended") / "output")
+    try:
+        rolling = driver.said(r"application (\S+)")
+        driver.said(r"(stopped false)")
+        return {"true": rolling, "false": driver.last_said(r"application (\S+)")}
+    finally:
+        driver.kill()
+
+
 @pytest.mark.parametrize("rolling", ["true", "false"], ids=["rolling", "single"])
 @pytest.mark.timeout(400)
 def test_event_log_of_a_driver_that_ends_is_complete(
-    cluster: LocalCluster, environment: dict[str, str], history: str, tmp_path: Path, rolling: str
+    cluster: LocalCluster, history: str, ended: dict[str, str], rolling: str
 ) -> None:
-    command = [sys.executable, "-P", "-c", JOB, f"{cluster.webhdfs_uri}/logs", rolling, "true"]
-    driver = Started(command, environment, tmp_path / "output")
-    try:
-        application = driver.said(r"application (\S+)")
-        driver.said(r"(stopped)")
-    finally:
-        driver.kill()
+    application = ended[rolling]
     wait_until(lambda: is_completed(history, application), "the log does not end")
     assert jobs(history, application) == 3
+    with PeaceFileSystem(cluster.http_address) as files:
+        [log] = [entry for entry in files.list("/logs") if application in entry.name]
+    assert log.is_directory == (rolling == "true")

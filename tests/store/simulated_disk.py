@@ -81,6 +81,8 @@ class _Inode:
     cached: bytearray = field(default_factory=bytearray)
     medium: bytearray = field(default_factory=bytearray)
     pending: list[_Write | _Truncate] = field(default_factory=list)
+    #: True while the medium, with what is pending, is what a reader sees: it has lost nothing since it was read.
+    is_as_cached: bool = True
 
     def change(self, operation: _Write | _Truncate) -> None:
         operation.apply(self.cached)
@@ -93,6 +95,7 @@ class _Inode:
 
     def sync_in_part(self, random: Random) -> None:
         """Some of what is pending reaches the medium; the rest is forgotten."""
+        self.is_as_cached = self.is_as_cached and not self.pending
         parts = [part for operation in self.pending for part in operation.sectors()]
         match random.randrange(4):
             case 0:
@@ -105,7 +108,14 @@ class _Inode:
             part.apply(self.medium)
         self.pending.clear()
 
+    def rot(self, offset: int) -> None:
+        self.medium[offset] ^= 1
+        self.is_as_cached = False
+
     def drop_cached(self) -> None:
+        if self.is_as_cached:
+            return
+        self.is_as_cached = True
         self.cached[:] = self.medium
         for operation in self.pending:
             operation.apply(self.cached)
@@ -190,14 +200,18 @@ class SimulatedDisk:
         """The effect's result. Raises OSError."""
         if isinstance(effect, fx.Sleep):
             return None
-        if any(_path_of(effect).startswith(broken) for broken in self._broken):
+        if self._broken and any(_path_of(effect).startswith(broken) for broken in self._broken):
             # To close a file no disk is needed.
             if isinstance(effect, fx.CloseFile):
                 return self._close_file(effect)
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        if any(_path_of(effect).startswith(path) for path in self._read_only) and _changes_something(effect):
+        if (
+            self._read_only
+            and any(_path_of(effect).startswith(path) for path in self._read_only)
+            and _changes_something(effect)
+        ):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        fault = self._fault_for(effect)
+        fault = self._fault_for(effect) if self._faults else None
         if fault is not None:
             self._leave_traces(effect)
             raise OSError(fault.code, os.strerror(fault.code))
@@ -240,7 +254,7 @@ class SimulatedDisk:
     def flip_bit(self, path: str, offset: int, *, in_memory_too: bool = True) -> None:
         """The medium rots; until it is read again, memory may still hold the sound byte."""
         inode = self._file(path)
-        inode.medium[offset] ^= 1
+        inode.rot(offset)
         if in_memory_too:
             inode.drop_cached()
 

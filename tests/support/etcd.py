@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -34,8 +35,11 @@ def etcd_binary() -> str:
 class EtcdMember:
     """One member; `kill`, `pause` and `go_on` are what happens to it."""
 
-    def __init__(self, binary: str, directory: Path, name: str, client_port: int, peer_port: int) -> None:
+    def __init__(
+        self, binary: str, directory: Path, name: str, client_port: int, peer_port: int, quota_bytes: int = 0
+    ) -> None:
         self.name = name
+        self._quota_bytes = quota_bytes
         self.endpoint = f"127.0.0.1:{client_port}"
         self.peer_url = f"http://127.0.0.1:{peer_port}"
         self._binary = binary
@@ -48,6 +52,7 @@ class EtcdMember:
         arguments += ["--advertise-client-urls", f"http://{self.endpoint}"]
         arguments += ["--listen-peer-urls", self.peer_url, "--initial-advertise-peer-urls", self.peer_url]
         arguments += ["--initial-cluster", cluster, "--initial-cluster-state", "new", "--logger", "zap"]
+        arguments += ["--quota-backend-bytes", str(self._quota_bytes)]
         with (self._directory / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(arguments, stdout=log, stderr=log, env=_environment())
 
@@ -64,6 +69,19 @@ class EtcdMember:
         )
         said = answer.json()
         return bool(said["leader"] == said["header"]["member_id"])
+
+    def defragment(self) -> None:
+        """Give back the room of what was removed, and tell etcd so."""
+        self._maintain("defragment", {})
+        for alarm in self._maintain("alarm", {"action": "GET"}).get("alarms", []):
+            self._maintain("alarm", {**alarm, "action": "DEACTIVATE"})
+
+    def _maintain(self, what: str, asked: dict[str, Any]) -> dict[str, Any]:
+        path = f"http://{self.endpoint}/v3/maintenance/{what}"
+        answer = httpx.post(path, json=asked, timeout=60, trust_env=False)
+        assert answer.is_success, answer.text
+        said: dict[str, Any] = answer.json()
+        return said
 
     def kill(self) -> None:
         if self._process is not None:
@@ -104,12 +122,16 @@ class EtcdMembers:
 
 
 @contextmanager
-def etcd_members(directory: Path, count: int = 1) -> Iterator[EtcdMembers]:
-    """Start them, and end them at the end. Skips the test where there is no etcd."""
+def etcd_members(directory: Path, count: int = 1, quota_bytes: int = 0) -> Iterator[EtcdMembers]:
+    """Start them, and end them at the end. Skips the test where there is no etcd.
+
+    With `quota_bytes` each is full when it has so many, else when it has etcd's 2 GiB.
+    """
     binary = etcd_binary()
     ports = free_ports(2 * count)
     members = [
-        EtcdMember(binary, directory, f"member-{at}", ports[2 * at], ports[2 * at + 1]) for at in range(count)
+        EtcdMember(binary, directory, f"member-{at}", ports[2 * at], ports[2 * at + 1], quota_bytes)
+        for at in range(count)
     ]
     all_of_it = EtcdMembers(members)
     try:

@@ -197,11 +197,16 @@ class FailoverCluster:
 
 @contextmanager
 def failover_cluster(
-    directory: Path, *, coordinators: int = 2, datanodes: int = 3, members: int = 1
+    directory: Path,
+    *,
+    coordinators: int = 2,
+    datanodes: int = 3,
+    members: int = 1,
+    quota_bytes: int = 0,
 ) -> Iterator[FailoverCluster]:
     """All of it, running. Skips the test where there is no etcd."""
     (directory / "etcd").mkdir()
-    with etcd_members(directory / "etcd", members) as etcd:
+    with etcd_members(directory / "etcd", members, quota_bytes) as etcd:
         cluster = FailoverCluster(directory, etcd, coordinators, datanodes)
         try:
             cluster.start()

@@ -187,7 +187,7 @@ class SqliteMetadata(Metadata):
             if is_full and not has_appended and self._take_back():
                 self.has_room = False
                 where = error if isinstance(error, JournalFull) else f"{self._path}: there is no room on its disk"
-                raise MetadataFull(str(where)) from error
+                raise MetadataFull(str(where), in_journal=isinstance(error, JournalFull)) from error
             # Nothing is known of what was under way; no later commit may build upon it.
             self._fault = error
             self._take_back()

@@ -1,0 +1,184 @@
+"""How a coordinator comes to a store that is a part of the journal, and what it is told where it is not."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from peacefs.coordinator.failover.joining import Joining
+from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer, Mishap
+from peacefs.coordinator.journal.port import JournalIdentity, Member
+from peacefs.coordinator.journal.writer import JournalWriter
+from peacefs.coordinator.metadata.engines import ENGINE
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.store import Metadata
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.protocol.errors import StartupError
+
+NOW_S = time.monotonic()
+
+
+class Cluster:
+    """A journal, and the directories of the coordinators that come to it. `waited` is called while one waits."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.server = JournalServer(lambda: NOW_S)
+        self.opened: list[Metadata] = []
+        self.waited: list[Callable[[], object]] = []
+        self.waits = 0
+
+    def directory(self, name: str) -> Path:
+        path = self.root / name
+        path.mkdir(exist_ok=True)
+        return path
+
+    def join(self, name: str, mishap: Callable[[str], Mishap] = lambda call: Mishap.NONE) -> Metadata:
+        journal = JournalInMemory(self.server, mishap)
+        joining = Joining(
+            ENGINE,
+            self.directory(name),
+            journal,
+            JournalWriter(journal),
+            Member(name),
+            "root",
+            self._copy,
+            sleep=self._wait,
+        )
+        self.opened.append(joining.join().metadata)
+        return self.opened[-1]
+
+    def _wait(self, seconds: float) -> None:
+        self.waits += 1
+        assert self.waits < 100, "a coordinator waits for what nobody will do"
+        if self.waited:
+            self.waited.pop(0)()
+
+    def _copy(self, leader: Member, cluster: str, target: Path) -> None:
+        with ENGINE.exact_copy(self.directory(leader.name)) as copy:
+            target.write_bytes(copy.read())
+
+    def lead(self, name: str) -> Metadata:
+        """Have a coordinator join and lead, as the failover would."""
+        journal = JournalInMemory(self.server)
+        writer = JournalWriter(journal)
+        joining = Joining(ENGINE, self.directory(name), journal, writer, Member(name), "root", self._copy)
+        metadata = joining.join().metadata
+        assert journal.campaign(Member(name), 60)
+        epoch = journal.epoch()
+        assert writer.take(epoch, max(epoch, metadata.epoch) + 1)
+        metadata.begin_epoch(above=max(epoch, metadata.epoch))
+        self.opened.append(metadata)
+        return metadata
+
+    def close(self) -> None:
+        for metadata in self.opened:
+            metadata.close()
+        self.opened.clear()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    yield made
+    made.close()
+
+
+def make_directory(metadata: Metadata, path: str) -> None:
+    run_now(metadata, lambda tx: namespace.mkdirs(tx, parse_path(path), "ann", 0o755, 1))
+
+
+def names(metadata: Metadata) -> list[str]:
+    return [each.name for each in namespace.list_page(metadata.reader(), parse_path("/"), None, 100).entries]
+
+
+def test_first_coordinator_begins_the_journal_and_the_second_copies_its_store(cluster: Cluster) -> None:
+    leader = cluster.lead("a")
+    make_directory(leader, "/before")
+    standby = cluster.join("b")
+    assert standby.cluster_id == leader.cluster_id
+    assert standby.journal_place() == leader.journal_place()
+    assert names(standby) == ["before"]
+    # It is no backup: nothing is held on account of it.
+    assert not standby.reader().gc_floor_held()
+
+
+def test_second_coordinator_waits_until_the_first_leads(cluster: Cluster) -> None:
+    cluster.join("a").close()
+    cluster.opened.clear()
+    cluster.waited = [lambda: None, lambda: make_directory(cluster.lead("a"), "/d")]
+    assert names(cluster.join("b")) == ["d"]
+
+
+def test_journal_that_was_begun_halfway_is_begun_again(cluster: Cluster) -> None:
+    """The process ends when the store follows the journal, and before there is one."""
+
+    class Ended(Exception):
+        pass
+
+    def end(call: str) -> Mishap:
+        if call == "begin":
+            raise Ended
+        return Mishap.NONE
+
+    with pytest.raises(Ended):
+        cluster.join("a", end)
+    cluster.server.leader = None
+    assert cluster.join("a").journal_place().journal == cluster.server.identity.journal  # type: ignore[union-attr]
+
+
+def test_store_of_another_cluster_is_refused(cluster: Cluster) -> None:
+    cluster.server.identity = JournalIdentity("another", "its journal")
+    ENGINE.open(cluster.directory("a"), owner="root").close()
+    with pytest.raises(StartupError, match="belongs to cluster another"):
+        cluster.join("a")
+
+
+def test_store_that_has_a_journal_is_refused_without_it_until_it_has_left(cluster: Cluster) -> None:
+    make_directory(cluster.lead("a"), "/kept")
+    cluster.close()
+    with pytest.raises(StartupError, match="leave-journal"):
+        ENGINE.open(cluster.directory("a"), owner="root")
+    assert ENGINE.leave_journal(cluster.directory("a"))
+    metadata = ENGINE.open(cluster.directory("a"), owner="root")
+    assert names(metadata) == ["kept"]
+    metadata.close()
+    # And it does not come back as if nothing had happened.
+    with pytest.raises(StartupError, match="no longer, a part of this journal"):
+        cluster.join("a")
+
+
+def test_restored_backup_beside_a_living_journal_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    make_directory(cluster.lead("a"), "/kept")
+    ENGINE.back_up(cluster.directory("a"), tmp_path / "backup", lambda done, total: None)
+    cluster.close()
+    ENGINE.restore(
+        tmp_path / "backup", cluster.directory("a"), lambda done, total: None, random.Random(1), replace=True
+    )
+    with pytest.raises(StartupError, match="it was restored"):
+        cluster.join("a")
+
+
+def test_store_whose_journal_is_gone_is_refused(cluster: Cluster) -> None:
+    make_directory(cluster.lead("a"), "/kept")
+    cluster.close()
+    cluster.server = JournalServer(lambda: NOW_S)
+    with pytest.raises(StartupError, match="a journal that is not there"):
+        cluster.join("a")
+
+
+def test_store_that_is_far_behind_is_copied_anew(cluster: Cluster) -> None:
+    leader = cluster.lead("a")
+    cluster.join("b").close()
+    for number in range(5):
+        make_directory(leader, f"/{number}")
+    JournalInMemory(cluster.server).trim(leader.journal_place().number)
+    standby = cluster.join("b")
+    assert names(standby) == ["0", "1", "2", "3", "4"]
+    assert standby.journal_place() == leader.journal_place()
+    assert (cluster.directory("b") / "metadata.sqlite.replaced").exists()
