@@ -125,8 +125,7 @@ def play(judged: JudgedNetwork, line: Line, seed: int, *failures: Kill) -> Outco
         nodes=2 * len(judged.network.units),
         failures=failures,
         rows_every_s=0.08,
-        # Rows of two sources may come in another order at another node.
-        latency_s=0.02,
+        latency_s=judged.latency_s,
         store_s=0.05,
     ).run()
 
