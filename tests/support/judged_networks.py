@@ -41,6 +41,8 @@ class JudgedNetwork:
     held_back: Callable[[Sequence[Row]], set[Hashable]] = lambda rows: set()
     #: Return whether a run without a failure can give an output of these input rows.
     achievable: Callable[[Sequence[Row], dict[str, list[int]]], bool] | None = None
+    #: The delay of links, half of it more or less.
+    latency_s: float = 0.02
 
     def input(self, seed: int) -> dict[str, list[pa.RecordBatch]]:
         """Return the rows of each source; all of them together have values that differ."""
@@ -108,7 +110,12 @@ def arbitrary() -> JudgedNetwork:
     one, other = _begun(query, "in"), _begun(query, "more", unit="fourth")
     stream = one.unit("second").union(other).process(_chained, remembers="1h")
     return JudgedNetwork(
-        _ended(stream), lambda row: row[2], lambda row: digits(row[2]), achievable=_is_one_interleaving
+        _ended(stream),
+        lambda row: row[2],
+        lambda row: digits(row[2]),
+        achievable=_is_one_interleaving,
+        # Longer than the time between rows, which so come in another order at another node.
+        latency_s=0.1,
     )
 
 
