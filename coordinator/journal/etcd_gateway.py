@@ -32,6 +32,8 @@ _REFUSALS = (
     "user name is empty",
     "user name not found",
     "request is too large",
+    # With users, etcd 3 takes no certificate with a name through its gateway.
+    "CommonName of client",
 )
 _TOKEN_IS_OVER = "invalid auth token"
 _NO_ROOM = "database space exceeded"
@@ -208,7 +210,10 @@ class EtcdGateway:
 
     def _log_in(self) -> None:
         body = msgspec.json.encode({"name": self._access.user, "password": self._access.password})
-        response = self._client.post(f"{self._urls[self._at]}/v3/auth/authenticate", content=body)
+        try:
+            response = self._client.post(f"{self._urls[self._at]}/v3/auth/authenticate", content=body)
+        except httpx.HTTPError as error:
+            raise JournalUnsure(f"the journal's etcd did not let us in: {error or type(error).__name__}") from None
         if not response.is_success:
             problem = _problem_of(response)
             if any(refusal in problem for refusal in _REFUSALS):
@@ -230,5 +235,6 @@ def _problem_of(response: httpx.Response) -> str:
     try:
         problem = msgspec.json.decode(response.content, type=_Problem)
     except msgspec.DecodeError:
-        return f"HTTP {response.status_code}"
+        said = response.text.strip().splitlines()
+        return f"HTTP {response.status_code} {said[0][:200] if said else ''}".rstrip()
     return problem.message or problem.error or f"HTTP {response.status_code}"

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from support.waiting import wait_until
 
 from peacefs.coordinator.journal.etcd import EtcdJournal
 from peacefs.coordinator.journal.etcd_gateway import EtcdAccess
+from peacefs.protocol.service.tls import TlsFiles
 
 #: Where `setup.sh` puts it.
 _OF_SETUP = Path(sys.prefix) / "bin" / "etcd"
@@ -36,10 +38,18 @@ class EtcdMember:
     """One member; `kill`, `pause` and `go_on` are what happens to it."""
 
     def __init__(
-        self, binary: str, directory: Path, name: str, client_port: int, peer_port: int, quota_bytes: int = 0
+        self,
+        binary: str,
+        directory: Path,
+        name: str,
+        client_port: int,
+        peer_port: int,
+        quota_bytes: int = 0,
+        tls: TlsFiles | None = None,
     ) -> None:
         self.name = name
         self._quota_bytes = quota_bytes
+        self._tls = tls
         self.endpoint = f"127.0.0.1:{client_port}"
         self.peer_url = f"http://127.0.0.1:{peer_port}"
         self._binary = binary
@@ -48,8 +58,11 @@ class EtcdMember:
 
     def start(self, cluster: str) -> None:
         arguments = [self._binary, "--name", self.name, "--data-dir", str(self._directory / self.name)]
-        arguments += ["--listen-client-urls", f"http://{self.endpoint}"]
-        arguments += ["--advertise-client-urls", f"http://{self.endpoint}"]
+        url = f"{'http' if self._tls is None else 'https'}://{self.endpoint}"
+        arguments += ["--listen-client-urls", url, "--advertise-client-urls", url]
+        if self._tls is not None:
+            arguments += ["--cert-file", str(self._tls.certificate), "--key-file", str(self._tls.key)]
+            arguments += ["--trusted-ca-file", str(self._tls.ca), "--client-cert-auth"]
         arguments += ["--listen-peer-urls", self.peer_url, "--initial-advertise-peer-urls", self.peer_url]
         arguments += ["--initial-cluster", cluster, "--initial-cluster-state", "new", "--logger", "zap"]
         arguments += ["--quota-backend-bytes", str(self._quota_bytes)]
@@ -58,10 +71,19 @@ class EtcdMember:
 
     def is_healthy(self) -> bool:
         try:
-            answer = httpx.get(f"http://{self.endpoint}/health", timeout=5, trust_env=False)
+            with self.client() as client:
+                answer = client.get("/health")
         except httpx.HTTPError:
             return False
         return answer.is_success and answer.json().get("health") == "true"
+
+    def client(self) -> httpx.Client:
+        """Return a client of its own doors, with the member's own certificate."""
+        if self._tls is None:
+            return httpx.Client(base_url=f"http://{self.endpoint}", timeout=5, trust_env=False)
+        context = ssl.create_default_context(cafile=str(self._tls.ca))
+        context.load_cert_chain(str(self._tls.certificate), str(self._tls.key))
+        return httpx.Client(base_url=f"https://{self.endpoint}", timeout=5, trust_env=False, verify=context)
 
     def leads(self) -> bool:
         answer = httpx.post(
@@ -122,15 +144,18 @@ class EtcdMembers:
 
 
 @contextmanager
-def etcd_members(directory: Path, count: int = 1, quota_bytes: int = 0) -> Iterator[EtcdMembers]:
+def etcd_members(
+    directory: Path, count: int = 1, quota_bytes: int = 0, tls: TlsFiles | None = None
+) -> Iterator[EtcdMembers]:
     """Start them, and end them at the end. Skips the test where there is no etcd.
 
-    With `quota_bytes` each is full when it has so many, else when it has etcd's 2 GiB.
+    With `quota_bytes` each is full when it has so many, else when it has etcd's 2 GiB. With `tls` clients need a
+    certificate of the same CA.
     """
     binary = etcd_binary()
     ports = free_ports(2 * count)
     members = [
-        EtcdMember(binary, directory, f"member-{at}", ports[2 * at], ports[2 * at + 1], quota_bytes)
+        EtcdMember(binary, directory, f"member-{at}", ports[2 * at], ports[2 * at + 1], quota_bytes, tls)
         for at in range(count)
     ]
     all_of_it = EtcdMembers(members)
