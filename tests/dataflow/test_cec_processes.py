@@ -119,8 +119,9 @@ def test_cec_goes_on_after_the_death_of_its_driver(tmp_path: Path) -> None:
     played = Played(tmp_path, OperatorClass.DETERMINISTIC)
     with played.start():
         wait_until(lambda: len(played.observed) > 5 and played.logs("first"), "rows, and a log")
-    seen = len(played.observed)
-    played.go_on()
+        seen = len(played.observed)
+        # The thread that waits for rows would hold the end up.
+        played.go_on()
     with played.start(RunOptions(resume=True)) as run:
         run.wait(PATIENCE_S)
     assert len(played.observed) > seen
