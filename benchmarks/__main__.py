@@ -43,7 +43,6 @@ _WITH_FILES = ("metadata_ops", "restart", "checkpoints")
 _WITH_KEPT = ("dead_writers",)
 _WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads", "metadata_ops", "spark_batches")
 _WITH_STATE = ("spark_batches",)
-_WITH_SPARK = ("dataflow",)
 _WITH_TECHNIQUE = ("recovery_pictures",)
 
 
@@ -64,7 +63,6 @@ def main() -> None:
     parser.add_argument("--tls", action="store_true", help=f"over TLS besides, of {' and '.join(_WITH_TLS)}")
     drawn = " and ".join(_WITH_TECHNIQUE)
     parser.add_argument("--technique", metavar="NAME", help=f"one alone, as upstream-backup, of {drawn}")
-    parser.add_argument("--spark", action="store_true", help=f"beside Spark, of {' and '.join(_WITH_SPARK)}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -80,7 +78,6 @@ def main() -> None:
         cells = {"cells": options.cells} if options.cells and name in _WITH_CELLS else {}
         tls = {"tls": True} if options.tls and name in _WITH_TLS else {}
         technique = {"technique": options.technique} if options.technique and name in _WITH_TECHNIQUE else {}
-        spark = {"spark": True} if options.spark and name in _WITH_SPARK else {}
         importlib.import_module(f"benchmarks.{name}").main(
             quick=options.quick,
             **files,
@@ -91,7 +88,6 @@ def main() -> None:
             **kept,
             **tls,
             **technique,
-            **spark,
         )
 
 

@@ -1,11 +1,11 @@
 """CEC's Figures 5 to 9: what opens cost, and what a recovery takes by Q, by U and by the period of checks.
 
 One unit, its log in a directory of this machine; the average price of items over windows of so many rows of an
-item, as in the paper. Figure 5: two items, windows of one row and of 1,000, without CEC, with tuples that are
-made and not written, and with the log; and 100,000 items with windows of 10, which open most. Throughput is rows
-of input by the time and by the processor's time, since the log is written by a thread. Figures 6 to 9: 100,000
-items at a steady rate, windows of 10 rows, a crash in the end, then the load of the log and the replay by a unit
-that begins anew.
+item, as in the paper. Figure 5: two items, windows of one row and of 1,000, without CEC, with tuples that are made
+and not written, and with the log; and 100,000 items with windows of 10, which open most. Throughput is rows of
+input by the time and by the processor's time, since the log is written by a thread. Figures 6 to 9: 100,000 items
+at a steady rate, windows of 10 rows, a crash in the end, then the load of the log and the replay by a unit that
+begins anew.
 
 The paper's machines are from 2007 and its engine handles tuples one by one: shapes compare, seconds do not.
 """

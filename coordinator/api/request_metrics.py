@@ -17,6 +17,7 @@ _ROUTES = frozenset(
         "balancer",
         "checkpoints",
         "chunks",
+        "coordinator",
         "copies",
         "datanodes",
         "exchanges",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from peacefs.dataflow.techniques.interface import Standby
+from peacefs.dataflow.techniques.interface import StandbyKind
 from peacefs.protocol import limits
 
 from .effects import DeleteCheckpoint, Effect, RecordCheckpoint, RetainCheckpoints, SendMessage, StopQuery
@@ -44,7 +44,7 @@ class ControllerCore:
         node_timeout_s: float = limits.dataflow_node_timeout_s,
         resumed: Mapping[str, tuple[int, int]] | None = None,
         starts_before: int = 0,
-        standby: Standby | None = None,
+        standby: StandbyKind | None = None,
     ) -> None:
         """`resumed`: the checkpoints of a query that goes on, as an earlier controller recorded them.
 
@@ -183,7 +183,7 @@ class ControllerCore:
 
     def _taken_over(self, where: UnitPlacement, standby: StandbyPlacement) -> UnitPlacement:
         """Return the place of a unit whose standby takes over."""
-        slot = 1 - where.slot if self._standby is Standby.ACTIVE else where.slot
+        slot = 1 - where.slot if self._standby is StandbyKind.ACTIVE else where.slot
         return replace(
             where, node=standby.node, incarnation=standby.incarnation, slot=slot, standby=None, took_over=True
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.interface import Standby, Technique
+from peacefs.dataflow.techniques.interface import StandbyKind, Technique
 
 from .effects import Effect, SendMessage
 from .ha_input import HAInput
@@ -84,7 +84,7 @@ class Exchange:
 
     def _retain(self, producer: Participant) -> None:
         """Keep rows for those replicas of consumers that there are, and for no others."""
-        for output in producer.outputs.values() if self._technique.standby is Standby.ACTIVE else ():
+        for output in producer.outputs.values() if self._technique.standby is StandbyKind.ACTIVE else ():
             destinations = awaited(output.destinations, self._placement.units, output.incarnations)
             output.buffer.retain_until(self._technique.retention(destinations))
 

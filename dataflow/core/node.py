@@ -18,7 +18,7 @@ from peacefs.dataflow.techniques.interface import (
     AcknowledgeCovered,
     Action,
     Guard,
-    Standby,
+    StandbyKind,
     TakeCheckpoint,
     Technique,
     TrimByCauses,
@@ -273,7 +273,7 @@ class NodeCore:
         standby = where.standby
         assert standby is not None
         yield from self._load(now_s, self._pairs.stand_by(name, where))
-        if self._technique.standby is Standby.ACTIVE and standby.fresh and name not in self._units:
+        if self._technique.standby is StandbyKind.ACTIVE and standby.fresh and name not in self._units:
             self._placed_s[name] = now_s
             yield from self._start(now_s, name, standby.incarnation, self._new_state(name))
 
@@ -320,7 +320,7 @@ class NodeCore:
         where = self._placement.units[name]
         leads = where.incarnation == incarnation
         half = self._pairs.standbys().get(name)
-        active = self._technique.standby is Standby.ACTIVE
+        active = self._technique.standby is StandbyKind.ACTIVE
         unit = HAUnit(
             self._network.unit(name),
             self._network,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from peacefs.dataflow.model.batches import Position
-from peacefs.dataflow.techniques.interface import Standby, Technique
+from peacefs.dataflow.techniques.interface import StandbyKind, Technique
 from peacefs.protocol import limits
 from peacefs.protocol.errors import PeacefsError
 
@@ -46,7 +46,7 @@ class PrimaryHalf:
         """`records`: events of the unit have to be recorded."""
         self.node, self.incarnation = standby.node, standby.incarnation
         self._unit = unit
-        self._active = technique.standby is Standby.ACTIVE
+        self._active = technique.standby is StandbyKind.ACTIVE
         self._interval_s = technique.standby_interval_s
         self._fresh = standby.fresh
         #: True once an active standby gets what the unit gets.

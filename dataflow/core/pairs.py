@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from peacefs.dataflow.model.operator_class import most_general
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.interface import Acknowledge, Standby, Technique
+from peacefs.dataflow.techniques.interface import Acknowledge, StandbyKind, Technique
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import dataflow_early_messages_max
 
@@ -37,7 +37,7 @@ ToStandby = CopyPiece | Determinants | TrimOutput
 class Pairs:
     def __init__(self, network: Network, technique: Technique) -> None:
         self._technique = technique
-        self._active = technique.standby is Standby.ACTIVE
+        self._active = technique.standby is StandbyKind.ACTIVE
         self._records = {
             plan.name: technique.records_events(
                 most_general(node.specification.operator_class for node in plan.operators)

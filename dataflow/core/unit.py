@@ -16,7 +16,7 @@ import pyarrow as pa
 from peacefs.dataflow.model.batches import OLDEST, START, Position
 from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.query.network import Network, UnitPlan
-from peacefs.dataflow.techniques.interface import Standby, Technique
+from peacefs.dataflow.techniques.interface import StandbyKind, Technique
 from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import OperatorFailed
@@ -101,7 +101,7 @@ class HAUnit:
         }
         # Of rows that two replicas number differently: what they were made from.
         self._watermarks: dict[str, Watermarks] | None = None
-        if technique.standby is Standby.ACTIVE and technique.lineage(incarnation):
+        if technique.standby is StandbyKind.ACTIVE and technique.lineage(incarnation):
             self._watermarks = {stream: Watermarks() for stream in plan.outputs}
         if edges:
             for stream, each in self.inputs.items():
@@ -453,7 +453,7 @@ def make_output(
 ) -> HAOutput:
     """Make the producing edge of a stream, of a unit or a source; in a unit's state, rows can be kept besides."""
     destinations = network.consumers[stream]
-    if technique.standby is Standby.ACTIVE:
+    if technique.standby is StandbyKind.ACTIVE:
         destinations = both(destinations, [each.name for each in network.units])
     kept = technique.takes_checkpoints or technique.standby is not None
     return HAOutput(
@@ -463,7 +463,7 @@ def make_output(
         lineage=0 if plan is None else technique.lineage_of(plan.operator_class, incarnation),
         drops_for_absent=technique.drops_for_absent,
         log=state.numbered_rows(f"rows of {stream}", network.types[stream].schema) if kept and state else None,
-        logs_all=technique.standby is not Standby.ACTIVE,
+        logs_all=technique.standby is not StandbyKind.ACTIVE,
         retains_for_states=technique.tracks_causes,
         forgot_rows=plan is not None and technique.forgets_rows and incarnation > 1,
     )

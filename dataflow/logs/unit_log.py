@@ -17,9 +17,12 @@ from pyarrow import compute
 
 from peacefs.dataflow.core.messages import CheckpointId, sequence_of
 from peacefs.dataflow.model.batches import Batch
+from peacefs.dataflow.unit_state.interface import Groups
+from peacefs.dataflow.unit_state.paged_state import PagedState
 from peacefs.dataflow.window_checkpoints.control_tuples import (
     BUCKET,
     COMMIT,
+    HEAD,
     KIND,
     OPEN,
     STATE,
@@ -27,12 +30,15 @@ from peacefs.dataflow.window_checkpoints.control_tuples import (
     TupleKind,
     detail_of,
 )
-from peacefs.dataflow.window_checkpoints.footprints import NEWEST
-from peacefs.dataflow.window_checkpoints.replay import codes_of, newest_rows
+from peacefs.dataflow.window_checkpoints.footprints import COMMIT_OF_WINDOW, NEWEST, by_bucket
+from peacefs.dataflow.window_checkpoints.replay import newest_rows
 from peacefs.dataflow.window_checkpoints.windowed_state import Commit, LoadedLog
 from peacefs.protocol.errors import LogDamaged, PeacefsError
-from peacefs.protocol.limits import cec_segment_bytes
+from peacefs.protocol.limits import cec_segment_bytes, dataflow_state_bytes_max
+from peacefs.state.checkpoints.checkpointer import Checkpointer
+from peacefs.state.checkpoints.memory_store import MemoryStore
 from peacefs.state.checkpoints.outcome import PublishedPages, RunningCheckpoint
+from peacefs.state.pages.manager import PageManager
 
 from .log_reader import LogReader
 from .segments import SegmentStore
@@ -184,40 +190,45 @@ class _Search:
         self.open_windows = 0
         self.oldest: int | None = None
         self._seen: list[pa.Table] = []
+        self._known: Groups | None = None
 
     def take(self, rows: pa.RecordBatch, closed_before: int) -> pa.Table:
         """Return the footprints of windows that are open and were not found before."""
         table = pa.Table.from_batches([rows])
-        kinds = table.column(KIND)
+        ids = [name for name in table.column_names[len(HEAD) :] if not name.startswith(STATE)]
+        if self._known is None:
+            keys = pa.schema([table.schema.field(name) for name in ids if name != BUCKET])
+            pages = PageManager(memory_bytes_max=dataflow_state_bytes_max)
+            checkpointer = Checkpointer(pages, MemoryStore(), "search", keep=None)
+            self._known = PagedState(pages, checkpointer).groups("known", keys, [COMMIT_OF_WINDOW])
         wanted = compute.and_(
-            compute.not_equal(kinds, int(TupleKind.RESULT)),
+            compute.not_equal(table.column(KIND), int(TupleKind.RESULT)),
             compute.fill_null(compute.greater_equal(table.column(BUCKET), closed_before), False),
         )
-        table = table.filter(wanted)
-        ids = [name for name in table.column_names[5:] if not name.startswith(STATE)]
-        table = self._without_known(newest_rows(table, ids, COMMIT), ids)
-        once = table.group_by([*ids, COMMIT], use_threads=False).aggregate([])
-        if once.num_rows:
-            self._seen.append(once.select([*ids, COMMIT]).rename_columns([*ids, NEWEST]))
-        opened = table.filter(compute.not_equal(table.column(KIND), int(TupleKind.CLOSE)))
-        if opened.num_rows:
-            self.open_windows += opened.select(ids).group_by(ids, use_threads=False).aggregate([]).num_rows
-            oldest = compute.min(opened.column(COMMIT)).as_py()
+        table = newest_rows(table.filter(wanted), ids, COMMIT)
+        new = [
+            part.filter(compute.is_null(self._known.find(bucket, part).column(NEWEST)))
+            for bucket, part in by_bucket(table)
+        ]
+        table = pa.concat_tables([table.slice(0, 0), *new])
+        if not table.num_rows:
+            return table
+        once = table.group_by([*ids, COMMIT, KIND], use_threads=False).aggregate([])
+        marked = once.select([*ids, COMMIT]).rename_columns([*ids, NEWEST])
+        self._seen.append(marked)
+        for bucket, part in by_bucket(marked):
+            for batch in part.combine_chunks().to_batches():
+                self._known.put(bucket, batch)
+        opened = compute.not_equal(once.column(KIND), int(TupleKind.CLOSE))
+        commits = once.column(COMMIT).filter(opened)
+        if len(commits):
+            self.open_windows += len(commits)
+            oldest = compute.min(commits).as_py()
             self.oldest = oldest if self.oldest is None else min(self.oldest, oldest)
-        return opened
+        return table.filter(compute.not_equal(table.column(KIND), int(TupleKind.CLOSE)))
 
     def seen(self) -> pa.Table | None:
         return pa.concat_tables(self._seen) if self._seen else None
-
-    def _without_known(self, table: pa.Table, ids: list[str]) -> pa.Table:
-        known = self.seen()
-        if known is None or not table.num_rows:
-            return table
-        both = pa.concat_tables([known.select(ids), table.select(ids)])
-        codes = codes_of(both, ids)
-        is_known = np.zeros(int(codes.max()) + 1, np.bool_)
-        is_known[codes[: known.num_rows]] = True
-        return table.filter(pa.array(~is_known[codes[known.num_rows :]]))
 
 
 def _stream(unit: str, sequence: int, part: str) -> str:

@@ -114,9 +114,6 @@ class _TimeWindows(Operator):
     def oldest(self, port: int) -> int | None:
         return earliest(*self._stamps.values(), self._latest.stamp)
 
-    def _note(self, pane: int, stamp: int) -> None:
-        self._stamps[pane] = min(self._stamps.get(pane, stamp), stamp)
-
     def _closed_by(self, times: Times) -> Times:
         """Return the end of the last window that is over at each of `times`."""
         started = (times - (self._of.size_us + self._of.lateness_us)) // self._of.advance_us
@@ -125,16 +122,18 @@ class _TimeWindows(Operator):
     def _merge(self, rows: Rows, times: Times) -> None:
         rows = rows.select(self._columns)
         panes = times // self._pane_us
-        if self.stamp is not None:
-            for pane in np.unique(panes[np.flatnonzero(np.diff(panes, prepend=panes[0] - 1))]):
-                self._note(int(pane), self.stamp)
         if (panes[1:] >= panes[:-1]).all():
             begins = [0, *(np.flatnonzero(np.diff(panes)) + 1).tolist(), len(panes)]
             for begin, end in pairwise(begins):
-                self._groups.add(int(panes[begin]), rows.slice(begin, end - begin))
+                self._add(int(panes[begin]), rows.slice(begin, end - begin))
         else:
             for pane in np.unique(panes):
-                self._groups.add(int(pane), rows.filter(pa.array(panes == pane)))
+                self._add(int(pane), rows.filter(pa.array(panes == pane)))
+
+    def _add(self, pane: int, rows: Rows) -> None:
+        self._groups.add(pane, rows)
+        if self.stamp is not None:
+            self._stamps[pane] = min(self._stamps.get(pane, self.stamp), self.stamp)
 
     def _close_all(self) -> Iterable[Rows]:
         latest, closed, _ = self._progress.get()

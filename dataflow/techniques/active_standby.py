@@ -12,13 +12,13 @@ from typing import ClassVar
 from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
 from peacefs.protocol.limits import dataflow_tick_s
 
-from .interface import Standby
+from .interface import StandbyKind
 from .standbys import StandbyTechnique
 
 
 class ActiveStandby(StandbyTechnique):
     name: ClassVar[str] = "active standby"
-    standby = Standby.ACTIVE
+    standby = StandbyKind.ACTIVE
 
     def __init__(self, *, interval_s: float = dataflow_tick_s, precise: bool = True) -> None:
         """`interval_s`: so often rows are acknowledged, and the secondary's output is trimmed."""

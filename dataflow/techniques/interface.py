@@ -57,7 +57,7 @@ class TrimByCauses:
 Action = TakeCheckpoint | Acknowledge | AcknowledgeCovered | TrimByCauses
 
 
-class Standby(Enum):
+class StandbyKind(Enum):
     """What the second node of a unit does before it takes over (HA 5.1, 5.3)."""
 
     #: It keeps copies of the primary's state.
@@ -92,7 +92,7 @@ class Technique(ABC):
     #: True if rows may be lost; otherwise a unit that finds rows lost stops the query.
     tolerates_gaps: ClassVar[bool] = False
     #: The standby that each unit has on a second node.
-    standby: ClassVar[Standby | None] = None
+    standby: ClassVar[StandbyKind | None] = None
     #: So often a standby is told of what it has to know.
     standby_interval_s: float = 0.0
     #: True if units note which of their input rows their state depends on, and retain output as long as others'

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
 
-from .interface import Standby
+from .interface import StandbyKind
 from .standbys import StandbyTechnique
 
 
 class PassiveStandby(StandbyTechnique):
     name: ClassVar[str] = "passive standby"
-    standby = Standby.PASSIVE
+    standby = StandbyKind.PASSIVE
 
     def __init__(self, *, interval_s: float = 0.05, precise: bool = True) -> None:
         """`interval_s`: the time from one copy to the next."""

@@ -32,7 +32,7 @@ OPEN: Final = "@open"
 DETAIL: Final = "@detail"
 BUCKET: Final = "@bucket"
 STATE: Final = "="
-_HEAD: Final = (
+HEAD: Final = (
     pa.field(AT, TIME),
     pa.field(KIND, pa.int8()),
     pa.field(COMMIT, pa.int64()),
@@ -75,7 +75,7 @@ class CommitDetail(msgspec.Struct, frozen=True):
 
 def stream_type(ids: pa.Schema, state: pa.Schema) -> StreamType:
     """Return the type of the stream of control tuples of windows with these columns."""
-    return StreamType(pa.schema([*_HEAD, *ids, *state]), AT)
+    return StreamType(pa.schema([*HEAD, *ids, *state]), AT)
 
 
 def commit_rows(
@@ -94,7 +94,7 @@ def commit_rows(
     for kind, table in parts:
         kinds[at : at + table.num_rows] = kind
         at += table.num_rows
-    windows = pa.schema(list(schema)[len(_HEAD) :])
+    windows = pa.schema(list(schema)[len(HEAD) :])
     rest = [_with_all_columns(table, windows) for _, table in parts]
     rest.append(_with_all_columns(None, windows))
     body = pa.concat_tables(rest).combine_chunks()

@@ -360,18 +360,20 @@ class WindowedState:
             self._footprints.put(changed.filter(pa.array(is_open)), self._number)
         return parts
 
-    def _checks(self, next_tuple: int, rows: int, begun_s: float) -> list[pa.Table]:
+    def _checks(self, next_tuple: int, rows: int, now_s: float) -> list[pa.Table]:
         """Check the windows with the oldest footprints, as long as that is wanted and there is time."""
         parts: list[pa.Table] = []
         if self._footprints is None:
             return parts
+        # What has opened and closed took its time before.
+        begun_s = self._clock()
         while True:
             taken = self._footprints.take_oldest(cec_windows_per_check)
             if taken is None:
                 return parts
             oldest, ids = taken
             wanted = oldest != self._number and self._choice.wants_check(
-                self._extent_with(oldest, ids.num_rows, next_tuple, rows, begun_s)
+                self._extent_with(oldest, ids.num_rows, next_tuple, rows, now_s)
             )
             if not wanted:
                 self._footprints.put_back(oldest, ids)

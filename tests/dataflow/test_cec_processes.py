@@ -143,5 +143,6 @@ def test_cec_says_that_a_log_is_rotten(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(QueryFailed, match=r"unit 'first' cannot begin: segment .* is rotten"):
             run.wait(PATIENCE_S)
+        played.go_on()
     expected = expected_rows(played.sample)
     assert played.observed == expected[: len(played.observed)]

@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import cloudpickle
 import pyarrow as pa
 import pytest
+import support.dataflows
 from support.dataflows import SAMPLES, Row
 from support.waiting import PATIENCE_S, wait_until
 
@@ -27,6 +29,9 @@ from peacefs.dataflow.techniques.standbys import StandbyTechnique
 from peacefs.protocol.errors import InvalidQuery
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+# Nodes do not have the folder of the tests: functions of samples travel to them whole.
+cloudpickle.register_pickle_by_value(support.dataflows)
 
 _TECHNIQUES = [ActiveStandby, PassiveStandby]
 _BATCHES = 120
