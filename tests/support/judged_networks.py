@@ -41,8 +41,6 @@ class JudgedNetwork:
     held_back: Callable[[Sequence[Row]], set[Hashable]] = lambda rows: set()
     #: Return whether a run without a failure can give an output of these input rows.
     achievable: Callable[[Sequence[Row], dict[str, list[int]]], bool] | None = None
-    #: The delay of links, half of it more or less.
-    latency_s: float = 0.02
 
     def input(self, seed: int) -> dict[str, list[pa.RecordBatch]]:
         """Return the rows of each source; all of them together have values that differ."""
@@ -114,8 +112,6 @@ def arbitrary() -> JudgedNetwork:
         lambda row: row[2],
         lambda row: digits(row[2]),
         achievable=_is_one_interleaving,
-        # Longer than the time between rows, which so come in another order at another node.
-        latency_s=0.1,
     )
 
 
