@@ -11,9 +11,11 @@ from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.protocol.errors import InvalidQuery
 
+from .active_standby import ActiveStandby
 from .amnesia import Amnesia
 from .cec import CEC
 from .interface import Technique
+from .passive_standby import PassiveStandby
 from .sguard import SGuard
 from .upstream_backup import UpstreamBackup
 
@@ -21,6 +23,8 @@ from .upstream_backup import UpstreamBackup
 ALTERNATIVES: Mapping[str, Callable[[], Technique]] = {
     "SGuard(interval_s=1)": lambda: SGuard(interval_s=1),
     "CEC()": CEC,
+    "ActiveStandby()": ActiveStandby,
+    "PassiveStandby()": PassiveStandby,
     "SGuard(interval_s=1, precise=False)": lambda: SGuard(interval_s=1, precise=False),
     "UpstreamBackup(precise=True)": lambda: UpstreamBackup(precise=True),
     "UpstreamBackup()": UpstreamBackup,

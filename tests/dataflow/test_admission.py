@@ -19,6 +19,7 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.admission import ALTERNATIVES, admit, suffices
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 from peacefs.protocol.errors import InvalidQuery, StartupError
@@ -43,8 +44,8 @@ def counting() -> Network:
             UpstreamBackup(),
             Recovery.PRECISE,
             r"^upstream-backup gives convergent recovery of query 'first', which is convergent-capable by "
-            r"'aggregate-1', and precise is asked for: use SGuard\(interval_s=1\).*UpstreamBackup\(precise=True\)"
-            r".*or guarantee=Recovery\.CONVERGENT$",
+            r"'aggregate-1', and precise is asked for: use SGuard\(interval_s=1\), CEC\(\), ActiveStandby\(\), "
+            r"PassiveStandby\(\), UpstreamBackup\(precise=True\), or guarantee=Recovery\.CONVERGENT$",
         ),
         (
             OperatorClass.DETERMINISTIC,
@@ -58,7 +59,8 @@ def counting() -> Network:
             OperatorClass.ARBITRARY,
             SGuard(interval_s=1),
             Recovery.CONVERGENT,
-            r"by 'union-1', and convergent is asked for: .*guarantee=Recovery\.DIVERGENT$",
+            r"by 'union-1', and convergent is asked for: use ActiveStandby\(\), PassiveStandby\(\), "
+            r"or guarantee=Recovery\.DIVERGENT$",
         ),
     ],
 )
@@ -74,11 +76,20 @@ def test_guarantee_that_a_technique_cannot_give_is_refused(
         host.start(network, technique, {"in": []}, {"out": print}, RunOptions(guarantee=guarantee))
 
 
+def test_guarantee_that_no_technique_gives_is_refused_without_naming_one() -> None:
+    """A standby repeats what is recorded: not a function that asks the clock."""
+    query = Query("clock")
+    stream = query.source("in", SCHEMA, time="at")
+    stream.process(lambda rows, state: rows, remembers="0s", deterministic=False, name="asks").sink("out")
+    with pytest.raises(InvalidQuery, match=r"by 'asks', and precise is asked for: no technique gives that here, "):
+        admit(query.network(), SGuard(interval_s=1), Recovery.PRECISE)
+
+
 @pytest.mark.parametrize("kind", OperatorClass, ids=str)
 @pytest.mark.parametrize("guarantee", Recovery, ids=lambda each: each.value)
 def test_guarantee_that_is_refused_names_techniques_that_are_not(kind: OperatorClass, guarantee: Recovery) -> None:
     network = network_of(kind)
-    for technique in (Amnesia(), SGuard(interval_s=1), UpstreamBackup()):
+    for technique in (Amnesia(), SGuard(interval_s=1), UpstreamBackup(), PassiveStandby(precise=False)):
         if suffices(technique.promises(kind), guarantee):
             admit(network, technique, guarantee)
             continue
