@@ -34,6 +34,7 @@ _ALL = (
     "dataflow",
     "cec",
     "recovery_pictures",
+    "recovery_costs",
     "spark_batches",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")

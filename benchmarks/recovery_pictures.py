@@ -32,8 +32,11 @@ from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
+from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 from peacefs.state.warm import warm
@@ -50,11 +53,14 @@ TECHNIQUES: dict[str, Callable[[], Technique]] = {
     "sguard": lambda: SGuard(interval_s=0.5),
     "upstream-backup": lambda: UpstreamBackup(precise=True),
     "upstream-backup-rollback": UpstreamBackup,
+    "active-standby": ActiveStandby,
+    "passive-standby": PassiveStandby,
+    "cec": CEC,
 }
 _SCHEMA = pa.schema([("key", pa.string()), ("at", TIME), ("value", pa.int64())])
 _KEYS = 16
-_FEEDS_PER_S = 100
-_ROWS_PER_FEED = 100
+FEEDS_PER_S = 100
+ROWS_PER_FEED = 100
 _BIN_MS = 10
 _PATIENT_S = 20.0
 _Row = tuple[Any, ...]
@@ -116,9 +122,9 @@ def observe(technique: Technique, *, before_s: float, after_s: float) -> Failure
         placed.wait()
         # Connections are made, and caches filled, in the first second.
         begun, seconds = time.monotonic(), 1.0 + before_s + after_s
-        for number in range(int(seconds * _FEEDS_PER_S)):
-            time.sleep(max(begun + number / _FEEDS_PER_S - time.monotonic(), 0))
-            fed.append(_rows(number))
+        for number in range(int(seconds * FEEDS_PER_S)):
+            time.sleep(max(begun + number / FEEDS_PER_S - time.monotonic(), 0))
+            fed.append(rows_of_now(number))
             yield fed[-1]
 
     def watch(at_s: float, event: run_events.RunEvent) -> None:
@@ -130,7 +136,7 @@ def observe(technique: Technique, *, before_s: float, after_s: float) -> Failure
             case run_events.RecoveryMeasured("windows") if failure.recovered_s is None:
                 failure.recovered_s = at_s - killed_s
 
-    network = _network()
+    network = three_units()
     with tempfile.TemporaryDirectory() as directory:
         host = LocalProcesses(3, DirectoryCheckpoints(Path(directory)), node_timeout_s=_PATIENT_S)
         options = RunOptions(observer=watch)
@@ -183,21 +189,23 @@ def figure_of(name: str, failure: Failure) -> Figure:
     return figure
 
 
-def _network() -> Network:
+def three_units(window: str = "200ms", every: str = "10ms") -> Network:
+    """Return the query, whose unit `windows` is the one to be killed."""
     query = Query("three")
     windows = query.source("in", _SCHEMA, time="at").filter(F.col("value") < 90).unit("windows").key_by("key")
-    counted = windows.window("200ms", every="10ms").aggregate(F.count(), F.sum("value"))
+    counted = windows.window(window, every).aggregate(F.count(), F.sum("value"))
     counted.unit("last").filter(F.col("count") > 0).sink("out")
     return query.network()
 
 
-def _rows(number: int) -> pa.RecordBatch:
+def rows_of_now(number: int) -> pa.RecordBatch:
+    """Return the rows of one feed, whose time is now."""
     chance = np.random.default_rng(number)
     now_us = int(time.monotonic() * 1_000_000)
     arrays = [
-        pa.array([f"key-{key:02}" for key in chance.integers(0, _KEYS, _ROWS_PER_FEED)]),
-        pa.array(np.full(_ROWS_PER_FEED, now_us)).cast(TIME),
-        pa.array(chance.integers(0, 100, _ROWS_PER_FEED)),
+        pa.array([f"key-{key:02}" for key in chance.integers(0, _KEYS, ROWS_PER_FEED)]),
+        pa.array(np.full(ROWS_PER_FEED, now_us)).cast(TIME),
+        pa.array(chance.integers(0, 100, ROWS_PER_FEED)),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 

@@ -51,6 +51,7 @@ from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed, Sta
 
 from .checkpoint_store import UnitCheckpoints, delete, retain
 from .interface import Sink, Source
+from .link_traffic import LinkTraffic
 from .links import Links
 from .node_process import EDGE, NodeOrders
 from .query_record import new_record, read_record
@@ -73,13 +74,15 @@ class RunOptions:
 
     A sink of a query that is resumed has an attribute `delivered`, the number of rows that it has taken for good;
     it gets those after. `datanode_of` names the datanode nearby of each node, so that units are recovered where
-    their checkpoints are. A technique that gives less than `guarantee` is refused.
+    their checkpoints are. A technique that gives less than `guarantee` is refused. `traffic` counts the bytes on
+    links.
     """
 
     resume: bool = False
     datanode_of: Mapping[str, str] = field(default_factory=dict)
     observer: Observer | None = None
     guarantee: Recovery | None = None
+    traffic: LinkTraffic | None = None
 
 
 class Launcher(Protocol):
@@ -226,7 +229,9 @@ class EdgeRun:
 
     async def _main(self) -> None:
         schemas = {name: kind.schema for name, kind in self._network.types.items()}
-        self._links = Links(EDGE, self._token, schemas, self._received, self._broken)
+        traffic = self._options.traffic
+        sent = None if traffic is None else traffic.counter(EDGE)
+        self._links = Links(EDGE, self._token, schemas, self._received, self._broken, sent)
         self._address = await self._links.listen()
         try:
             for name in self._names:
@@ -282,6 +287,7 @@ class EdgeRun:
                 self._technique,
                 self._bounds,
                 self._checkpoints,
+                self._options.traffic,
             )
             await asyncio.to_thread(self._launcher.run_node, orders)
             self._tell(NodeLost(name))

@@ -32,11 +32,14 @@ class Links:
         schemas: Mapping[str, pa.Schema],
         received: Callable[[str, Message], None],
         broken: Callable[[str], None],
+        sent: Callable[[Message, int], None] | None = None,
     ) -> None:
+        """`sent` is told of each message that was written, and of its bytes."""
         self._hello = NodeHello(name, token)
         self._schemas = schemas
         self._received = received
         self._broken = broken
+        self._sent = sent
         self._outgoing: dict[str, _Outgoing] = {}
         self._server: asyncio.Server | None = None
         self._readers: set[asyncio.Task[None]] = set()
@@ -78,7 +81,10 @@ class Links:
             gone.add_done_callback(lambda _: outgoing.messages.put_nowait(None))
             try:
                 while (message := await outgoing.messages.get()) is not None:
-                    writer.writelines(encode(message))
+                    parts = encode(message)
+                    writer.writelines(parts)
+                    if self._sent is not None:
+                        self._sent(message, sum(map(len, parts)))
                     await writer.drain()
             finally:
                 gone.cancel()

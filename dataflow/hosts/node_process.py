@@ -42,6 +42,7 @@ from peacefs.protocol.errors import (
 from peacefs.state.warm import warm
 
 from .checkpoint_store import UnitCheckpoints
+from .link_traffic import LinkTraffic
 from .links import Links
 from .unit_states import UnitStates
 
@@ -61,6 +62,8 @@ class NodeOrders:
     technique: Technique
     bounds: Bounds
     checkpoints: UnitCheckpoints
+    #: Where the bytes are counted that it sends, if anybody wants to know.
+    traffic: LinkTraffic | None = None
 
 
 class NodeProcess:
@@ -68,7 +71,8 @@ class NodeProcess:
         self._orders = orders
         self._addresses = {EDGE: orders.edge_address}
         schemas = {name: kind.schema for name, kind in orders.network.types.items()}
-        self._links = Links(orders.name, orders.token, schemas, self._received, self._broken)
+        sent = None if orders.traffic is None else orders.traffic.counter(orders.name)
+        self._links = Links(orders.name, orders.token, schemas, self._received, self._broken, sent)
         self._states = UnitStates(
             orders.checkpoints,
             orders.bounds,
