@@ -1,5 +1,6 @@
 """A dataflow on Spark's executors, one of which is killed in the middle. Run as a program, since a process has one
-Spark context: `python -m support.executors_ordeal DIRECTORY TECHNIQUE`; prints the output's rows as JSON."""
+Spark context: `python -m support.executors_ordeal DIRECTORY TECHNIQUE`; prints the output's rows as JSON, and the
+sessions in which the killed unit ran before and after."""
 
 from __future__ import annotations
 
@@ -18,8 +19,12 @@ from pyspark.sql import SparkSession
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
+from peacefs.dataflow.hosts.edge_run import EdgeRun
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.active_standby import ActiveStandby
+from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 from peacefs.spark_connector.executors_host import SparkExecutors
@@ -72,16 +77,28 @@ def has_ended(pid: int) -> bool:
     return state == "Z"
 
 
-#: SGuard has a checkpoint before the kill; upstream backup has nothing stored, ever.
 TECHNIQUES: dict[str, Callable[[], Technique]] = {
     "sguard": lambda: SGuard(interval_s=0.1),
     "upstream-backup": lambda: UpstreamBackup(precise=True),
+    "active-standby": ActiveStandby,
+    "passive-standby": PassiveStandby,
+    "cec": CEC,
 }
+
+
+def is_prepared(run: EdgeRun, technique: Technique, checkpoints: DirectoryCheckpoints) -> bool:
+    """Return whether the second unit has what its technique recovers it from; upstream backup stores nothing."""
+    if technique.standby is not None:
+        return run.standby_of("second") is not None
+    if technique.loads_itself:
+        return any(name.startswith("second ") for name in checkpoints.segments().streams())
+    return not technique.takes_checkpoints or run.checkpoint_of("second") is not None
 
 
 def main(directory: Path, technique: Technique) -> None:
     places = directory / "places"
     places.mkdir()
+    checkpoints = DirectoryCheckpoints(directory / "checkpoints")
     os.environ["SPARK_HOME"] = str(spark_home(directory))
     spark = (
         SparkSession.builder.master("local-cluster[2,1,512]")
@@ -94,28 +111,34 @@ def main(directory: Path, technique: Technique) -> None:
     batches = input_rows(1, batches=8, size=4)
     begun = threading.Event()
     rows: list[list[str]] = []
+    sessions: list[str] = []
 
     def feed() -> Iterator[pa.RecordBatch]:
         yield from batches[:4]
         begun.wait()
-        wait_until(lambda: list(places.iterdir()), "the second unit's first rows", _PATIENCE_S)
-        if technique.takes_checkpoints:
-            wait_until(lambda: run.checkpoint_of("second"), "a checkpoint of the second unit", _PATIENCE_S)
-        (worker,) = (int(path.name) for path in places.iterdir())
+        wait_until(lambda: run.session_of("second"), "a place of the second unit", _PATIENCE_S)
+        session = run.session_of("second")
+        assert session is not None
+        # An active standby processes rows as well: the session's first part is the process of the primary.
+        worker = int(session.partition("-")[0])
+        wait_until((places / str(worker)).exists, "the second unit's first rows", _PATIENCE_S)
+        wait_until(lambda: is_prepared(run, technique, checkpoints), "what it recovers from", _PATIENCE_S)
         os.kill(executor_of(worker), signal.SIGKILL)
         # Its Python worker ends a moment later, when it has noticed.
         wait_until(lambda: has_ended(worker), "the end of the worker of the executor that was killed", _PATIENCE_S)
+        wait_until(lambda: run.session_of("second") not in (session, None), "another place", _PATIENCE_S)
+        sessions.extend(filter(None, (session, run.session_of("second"))))
         yield from batches[4:]
 
     def take(batch: pa.RecordBatch) -> None:
         rows.extend([*map(str, row)] for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
 
-    host = SparkExecutors(spark, 2, DirectoryCheckpoints(directory / "checkpoints"), node_timeout_s=5.0)
+    host = SparkExecutors(spark, 2, checkpoints, node_timeout_s=5.0)
     with host.start(network(places), technique, {"in": feed()}, {"out": take}) as run:
         begun.set()
         run.wait(_PATIENCE_S)
     spark.stop()
-    print(json.dumps({"rows": rows, "places": len(list(places.iterdir()))}))
+    print(json.dumps({"rows": rows, "sessions": sessions}))
 
 
 if __name__ == "__main__":
