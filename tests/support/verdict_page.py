@@ -33,13 +33,13 @@ A letter that is another in a text file without a checksum file beside it cannot
 verified.
 """
 _OTHER = """
-Spark {other} went through the same with checkpoints of its own, of the queries {queries}. The tables with its name
-have the rows in which something is other with it; it has neither format 2 nor metadata of operators. All else of
-these queries is as above.
+Spark {other} went through the same with checkpoints of its own, of the queries that its tables name. They have the
+rows in which something is other with it; all else of these queries is as above. It has neither format 2 nor
+metadata of operators.
 """
 _STATES = {"done": "All batches are done", "planned": "A batch is planned and not done"}
 _ABSENT = "no such file"
-_OTHERS = re.compile(r"^Spark (\S+) went through the same .* of the queries (.+?)\. The tables", re.MULTILINE)
+_RAN = "Queries: "
 _INSTALLED = re.compile(r"Spark (\S+) then did")
 
 
@@ -72,16 +72,16 @@ class VerdictPage:
         """Queries whose rows are alike share one."""
         own = self.cells[self.installed]
         others = {version: cells for version, cells in self.cells.items() if version != self.installed}
-        told = "".join(
-            _OTHER.format(other=version, queries=", ".join(_queries(cells))) for version, cells in others.items()
-        )
+        told = "".join(_OTHER.format(other=version) for version in others)
         parts = [_HEAD.format(installed=self.installed, others=told)]
         for state, title in _STATES.items():
             parts += [f"\n## {title}\n", *self._table(state, own, None)]
         for version, cells in others.items():
-            expected = known_to(version, own, _queries(cells))
             for state, title in _STATES.items():
-                parts += [f"\n## {title}: Spark {version}\n", *self._table(state, cells, expected)]
+                ran = {case.query for case in cells if case.state == state}
+                queries = [query for query in QUERIES if query in ran]
+                parts.append(f"\n## {title}: Spark {version}\n\n{_RAN}{', '.join(queries)}\n")
+                parts += self._table(state, cells, known_to(version, own, state, queries))
         return "\n".join(parts) + "\n"
 
     def _table(self, state: str, cells: Cells, apart_from: Cells | None) -> list[str]:
@@ -102,18 +102,13 @@ class VerdictPage:
         return lines
 
 
-def known_to(version: str, cells: Cells, queries: list[str]) -> Cells:
-    """The cells that a version of Spark can have, too, which ran these queries."""
+def known_to(version: str, cells: Cells, state: str, queries: list[str]) -> Cells:
+    """The cells of a state that a version of Spark can have, too, which ran these queries."""
     return {
         case: said
         for case, said in cells.items()
-        if case.query in queries and knows(version, case.query, case.kind)
+        if case.state == state and case.query in queries and knows(version, case.query, case.kind)
     }
-
-
-def _queries(cells: Cells) -> list[str]:
-    ran = {case.query for case in cells}
-    return [query for query in QUERIES if query in ran]
 
 
 def knows(version: str, query: str, kind: str = "") -> bool:
@@ -124,21 +119,22 @@ def knows(version: str, query: str, kind: str = "") -> bool:
 def read_page(text: str) -> VerdictPage:
     (installed,) = _INSTALLED.findall(text)
     page = VerdictPage(installed, [], {installed: {}})
-    ran = {version: queries.split(", ") for version, queries in _OTHERS.findall(text)}
     titles = {title: state for state, title in _STATES.items()}
     state, version = "", installed
     for line in text.splitlines():
         if line.startswith("## "):
             title, _, other = line.removeprefix("## ").partition(": Spark ")
             state, version = titles[title], other or installed
-            if version not in page.cells:
-                page.cells[version] = known_to(version, page.cells[installed], ran[version])
+        elif line.startswith(_RAN) and state:
+            queries = line.removeprefix(_RAN).split(", ")
+            told = page.cells.setdefault(version, {})
+            told |= known_to(version, page.cells[installed], state, queries)
         elif state and line.startswith("| "):
-            kind, queries, *row = [cell.strip() for cell in line.strip("|").split("|")]
+            kind, alike, *row = [cell.strip() for cell in line.strip("|").split("|")]
             if kind == "file":
                 page.harms = row
             elif kind != "---":
-                for query in queries.split(", "):
+                for query in alike.split(", "):
                     _take(page, version, [Case(state, query, kind, harm) for harm in page.harms], row)
     return page
 
