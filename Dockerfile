@@ -1,5 +1,13 @@
-# Two images. The default, `services`: `peacefs coordinator` and `peacefs datanode`. With `--target queries` what an
-# agent needs besides to start Spark queries: PySpark and a Java runtime.
+# Three images. The default, `services`: `peacefs coordinator` and `peacefs datanode`. With `--target queries` what an
+# agent needs besides to start Spark queries: PySpark and a Java runtime. With `--target journal` a member of etcd.
+# One member of the journal of coordinators that stand by for each other.
+FROM python:3.12-slim AS journal
+RUN apt-get update && apt-get install --yes --no-install-recommends etcd-server && rm -rf /var/lib/apt/lists/*
+RUN useradd --create-home peacefs && mkdir /data && chown peacefs /data && chmod 0700 /data
+USER peacefs
+VOLUME /data
+ENTRYPOINT ["etcd"]
+
 FROM python:3.12-slim AS base
 
 WORKDIR /opt/peacefs

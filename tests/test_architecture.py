@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import peacefs
 from peacefs.command import application
+from peacefs.coordinator.journal.address import JournalOptions, parse_journal
 from peacefs.protocol import errors, limits
 from peacefs.protocol.tls_variables import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 from peacefs.spark_connector.supervision.command_list import read_command_list
@@ -190,3 +191,44 @@ def test_the_version_is_told() -> None:
 )
 def test_parallel_workers_begin_with_files_that_exist(beginning: str) -> None:
     assert list(_ROOT.glob(f"{beginning}*"))
+
+
+class TestDeploymentWithStandby:
+    """The second file is put over the first, as `docker compose -f ... -f ...` does."""
+
+    compose = yaml.safe_load((_ROOT / "docker-compose.yml").read_text())["services"]
+    standby = yaml.safe_load((_ROOT / "docker-compose.standby.yml").read_text())["services"]
+
+    @pytest.mark.parametrize("name", sorted(name for name in standby if not name.startswith("etcd")))
+    def test_a_service_uses_commands_and_options_that_exist(self, name: str) -> None:
+        words = self.standby[name]["command"].split()
+        shown = CliRunner().invoke(application, [words[0], "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
+        for option in (word for word in words if word.startswith("--")):
+            assert option in shown.output, f"peacefs {words[0]} has no {option}"
+        if name in self.compose:
+            before = self.compose[name]["command"].split()
+            added = [word for word in words if word not in before]
+            assert all("journal" in word or "secrets" in word or "standby:9821" in word for word in added), added
+
+    def test_every_datanode_knows_both_coordinators(self) -> None:
+        for name in self.compose:
+            if name.startswith("datanode"):
+                assert "--coordinator coordinator:9820,standby:9821" in self.standby[name]["command"]
+
+    @pytest.mark.parametrize("name", ["coordinator", "standby"])
+    def test_a_coordinator_reaches_the_journal_with_its_certificate(self, name: str) -> None:
+        environment = self.standby[name]["environment"]
+        access, _ = parse_journal(JournalOptions(environment["PEACEFS_JOURNAL"]))
+        assert access.is_tls
+        assert [host.split(":")[0] for host in access.endpoints] == [
+            each for each in self.standby if each.startswith("etcd")
+        ]
+        assert environment[CERTIFICATE_VARIABLE] == "/run/secrets/certificate"
+
+    def test_members_of_etcd_ask_for_certificates(self) -> None:
+        stages = re.findall(r"^FROM \S+ AS (\S+)$", (_ROOT / "Dockerfile").read_text(), re.MULTILINE)
+        for name, service in self.standby.items():
+            if name.startswith("etcd"):
+                assert service["build"]["target"] in stages
+                assert {"--client-cert-auth", "--peer-client-cert-auth"} <= set(service["command"].split())
+                assert f"--initial-advertise-peer-urls https://{name}:2380" in service["command"]

@@ -64,7 +64,7 @@ def test_a_datanode_that_comes_again_after_a_full_disk_still_shows_that_the_meta
     """It has seen our own epoch, from another coordinator: accepted in passing, that would be no sign any more."""
 
     def refuse(**_missing: bool) -> None:
-        raise MetadataFull
+        raise MetadataFull("there is no room")
 
     metadata = SqliteMetadata.in_memory()
     epochs = begin_epoch(metadata, 0.0)

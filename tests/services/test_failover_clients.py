@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import time
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -39,9 +40,11 @@ class OpenBody:
 
     def end(self) -> int:
         self._wire.send(b"0\r\n\r\n")
-        status = self._wire.getresponse().status
+        answer = self._wire.getresponse()
+        if answer.status != HTTPStatus.CREATED:
+            print(answer.read().decode())
         self._wire.close()
-        return status
+        return answer.status
 
 
 def test_failover_is_hardly_noticed_by_who_writes_and_reads(tmp_path: Path) -> None:
