@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from collections.abc import Sequence
 
@@ -10,7 +11,12 @@ from peacefs.protocol.checksums import Bytes
 
 from . import effects as fx
 
-# Linux alone has it, and Python has no name for it.
+# Linux alone has them, and Python has no names for them.
+_renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+if _renameat2 is not None:
+    _renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+_HERE = -100
+_RENAME_EXCHANGE = 2
 _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
 if _sync_file_range is not None:
     _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
@@ -61,6 +67,16 @@ def sync_directory(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def exchange_names(first: str, second: str) -> None:
+    """Give each of two files or directories the other's name, in one step. Raises OSError, where the kernel or the
+    file system cannot do that, too."""
+    if _renameat2 is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), first)
+    if _renameat2(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _RENAME_EXCHANGE):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), first, None, second)
 
 
 def list_directory(path: str) -> list[tuple[str, int]]:

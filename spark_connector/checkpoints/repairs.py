@@ -3,7 +3,8 @@
 Each candidate is judged as the checkpoint would be without the files, so that no repair is named that does not
 help. The first that does is taken; the order is from what costs nothing to what undoes most.
 
-    files that Spark writes anew, or does without: schemas, entries that no batch has read, snapshots
+    files that Spark writes anew, or does without: schemas, entries that no batch has read, snapshots; before 4.0
+    the query's id
     the commit of the last batch, which is then given to the sink again, as it was
     the plan of a batch that was not done
     both
@@ -18,12 +19,16 @@ from peacefs.protocol.errors import CheckpointDamaged
 from .findings import CheckpointFinding, CheckpointRepair, Fault
 from .inspection import Inspection
 from .judge import BatchVerifier
-from .layout import COMMITS, OFFSETS, CheckpointLayout, arrange
+from .layout import COMMITS, METADATA, OFFSETS, CheckpointLayout, arrange
 from .source_logs import SourceLogs
 from .tree import Entry
 
 _SCHEMA = "/_metadata/schema"
 _SNAPSHOTS = (".zip", ".snapshot")
+_ANOTHER_ID = (
+    "Spark 3.5 gives the query another id: to a sink that knows it by its id (Delta Lake's txnAppId) a batch that "
+    "is repeated is a new one"
+)
 
 
 def find_repair(inspection: Inspection) -> CheckpointRepair | None:
@@ -89,7 +94,9 @@ def _free(inspection: Inspection, damaged: list[CheckpointFinding]) -> tuple[lis
     unread = {inspection.layout.relative(entry) for entry in _unread(inspection)}
     found: dict[str, str] = {}
     for finding in damaged:
-        if finding.path.endswith(_SCHEMA):
+        if finding.path == METADATA and finding.noticed:
+            found[finding.path] = _ANOTHER_ID
+        elif finding.path.endswith(_SCHEMA):
             found[finding.path] = "Spark writes the schema anew, without comparing it with the query's"
         elif finding.path in unread:
             found[finding.path] = "no batch has read this entry of the source's log: Spark lists its files again"

@@ -31,7 +31,7 @@ from .layout import SINK_LOG, CheckpointLayout, LogFiles, place_in_log
 from .left_over import staging_name
 from .needs import Needs
 from .reports import report_of, seconds_since
-from .tree import Entry, PeaceTree, files_below
+from .tree import Entry, FileTree, PeaceTree, files_below
 
 _log = logging.getLogger("peacefs.checkpoints")
 
@@ -82,7 +82,7 @@ def roll_back(files: PeaceFileSystem, request: RollbackRequest) -> Rollback:
     latest = max(layout.commits, default=-1)
     with CheckpointRuns(parse_address(files.address), files.user) as runs:
         refuse_live_run(runs, layout, request.idle_s)
-        cut = _check_batch(tree, layout, request, latest)
+        cut = check_batch(tree, layout, request, latest)
         location = runs.begin(request.root, host=socket.gethostname(), pid=os.getpid()).location
         try:
             kept, removed = _cut_back(files, layout, request, cut, location)
@@ -146,20 +146,21 @@ def _prepare(
 ) -> int:
     """Copies what is to change, and cuts the copies back; how many files that took away."""
     staging = _stage(files, request.root, request.batch, staged)
-    if _lengths(read_layout(tree, staging)) != _lengths(layout):
-        raise BadRequest(_alive(request.root))
+    if lengths(read_layout(tree, staging)) != lengths(layout):
+        raise BadRequest(alive(request.root))
     for path in cut.remove:
         files.delete(f"{staging}/{path}")
-    _check_cut(tree, staging, request)
+    check_cut(tree, staging, request)
     removed = len(cut.remove)
     if request.sink is not None:
         removed += _cut_sink(files, tree, posixpath.join(request.sink, SINK_LOG), request.batch, staged)
     if read_layout(tree, request.root).by_path != layout.by_path:
-        raise BadRequest(_alive(request.root))
+        raise BadRequest(alive(request.root))
     return removed
 
 
-def _lengths(layout: CheckpointLayout) -> dict[str, int]:
+def lengths(layout: CheckpointLayout) -> dict[str, int]:
+    """Return the bytes of each file, by which a copy is known to be one."""
     return {path: entry.length for path, entry in layout.by_path.items()}
 
 
@@ -175,7 +176,7 @@ def refuse_live_run(runs: CheckpointRuns, layout: CheckpointLayout, idle_s: floa
     if latest and latest.ended_ms is None and time.time() - max(written_ms, latest.since_ms) / 1000 < idle_s:
         whose = f"{latest.user}, process {latest.pid} on {latest.host}"
         raise BadRequest(
-            f"run {latest.run} ({whose}) is not over: {_alive(layout.root)} or begun in the last {idle_s:g} s "
+            f"run {latest.run} ({whose}) is not over: {alive(layout.root)} or begun in the last {idle_s:g} s "
             "(--idle)"
         )
     said = report_of(runs, layout.root)
@@ -190,14 +191,16 @@ def refuse_live_run(runs: CheckpointRuns, layout: CheckpointLayout, idle_s: floa
 def refuse_live(layout: CheckpointLayout, idle_s: float) -> None:
     """Raises BadRequest if a checkpoint was written to in the last `idle_s` seconds."""
     if time.time() - layout.modified_ms / 1000 < idle_s:
-        raise BadRequest(f"{_alive(layout.root)} in the last {idle_s:g} s (--idle)")
+        raise BadRequest(f"{alive(layout.root)} in the last {idle_s:g} s (--idle)")
 
 
-def _alive(root: str) -> str:
+def alive(root: str) -> str:
+    """Say what a checkpoint that changes meanwhile means."""
     return f"a run of the query seems to be alive: {root} was written to"
 
 
-def _check_batch(tree: PeaceTree, layout: CheckpointLayout, request: RollbackRequest, latest: int) -> Cut:
+def check_batch(tree: FileTree, layout: CheckpointLayout, request: RollbackRequest, latest: int) -> Cut:
+    """Plan the cut. Raises BadRequest for a batch that is gone, not good, or the latest, or without leave."""
     if request.batch not in layout.commits:
         kept = f"batches {min(layout.commits)} to {latest} are" if layout.commits else "no batch is"
         raise BadRequest(f"batch {request.batch} is not there to go back to: {kept}")
@@ -221,8 +224,8 @@ def _may_differ(batch: int, cut: Cut, planned: int) -> str:
     )
 
 
-def _check_cut(tree: PeaceTree, staging: str, request: RollbackRequest) -> None:
-    """Check that a query starts from the result."""
+def check_cut(tree: FileTree, staging: str, request: RollbackRequest) -> None:
+    """Check that a query starts from the result. Raises BadRequest."""
     cut = read_layout(tree, staging)
     cut.named = request.root
     _refuse_bad(BatchVerifier(Inspection(tree, cut)).restart(), request)

@@ -48,6 +48,8 @@ class StateNeeds:
         operator = self._described(number, batch, needs)
         if operator is not None:
             self._schemas(number, operator, needs)
+        else:
+            self._schemas_there(number, needs)
         for key in self._stores(number, operator, batch):
             ids = self._unique_ids(commit, key)
             needs.add(self._state(key, batch + 1, ids))
@@ -97,11 +99,20 @@ class StateNeeds:
                     stops = bool(store.state_schema_file_paths)
                     needs.findings.append(CheckpointFinding(path, Fault.MISSING, reason, stops))
                 if entry is not None:
-                    needs.files.append(entry)
-                    try:
-                        self._inspection.schema(entry)
-                    except CheckpointDamaged as error:
-                        needs.findings.append(damage(path, error))
+                    self._check_schema(entry, needs)
+
+    def _schemas_there(self, number: int, needs: Needs) -> None:
+        """Check the schemas that there are, where no metadata of the operator names them: Spark reads them."""
+        for key, files in self.layout.stores.items():
+            if key.operator == number and key.partition == 0 and files.schema is not None:
+                self._check_schema(files.schema, needs)
+
+    def _check_schema(self, entry: Entry, needs: Needs) -> None:
+        needs.files.append(entry)
+        try:
+            self._inspection.schema(entry)
+        except CheckpointDamaged as error:
+            needs.findings.append(damage(self.layout.relative(entry), error))
 
     def _schema_files(self, number: int, store: StoreInfo) -> list[tuple[str, Entry | None, str | None]]:
         """Path, file, and the URI by which it is named if that leads elsewhere."""

@@ -2,8 +2,8 @@
 
 For every kind of file and every harm: if the verdict is that a query starts, it must start, with the batch that
 was named, and every batch must have the rows that it has without the harm. If not, it must fail. What Spark does
-with a file that is not what was written, where it does not look, depends on what is there. A repair or a rollback
-that is named is made on another copy, and must then bring the same rows.
+with a file that is not what was written, where it does not look, depends on what is there; but it must not look. A
+repair or a rollback that is named is made on another copy, and must then bring the same rows.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ DONE, PLANNED, ALL = 8, 9, 10
 #: Files with checksums of their own.
 _PACKED = (".changelog", ".delta", ".zip", ".snapshot", ".sst")
 SCRIPT = Path(__file__).parent / "restarted_query.py"
+#: In the failure of a query whose Spark has compared a file with the checksum file beside it.
+_COMPARED = "Checksum error"
 
 
 class Runner(Protocol):
@@ -274,10 +276,13 @@ class Ordeal:
             assert verdict.goes_on_with is not None
             joined = any("together with what is new" in note.reason for note in verdict.notes)
             self._expect(trial, harmed, verdict.goes_on_with, "as it is", joined=joined)
-        elif any(finding.stops and finding.noticed for finding in verdict.findings):
-            outcome = self._run(harmed)
+            return trial
+        outcome = self._run(harmed)
+        if any(finding.stops and finding.noticed for finding in verdict.findings):
             if outcome.failure is None:
                 trial.against.append(f"Spark starts: {_short(outcome)}")
+        elif _COMPARED in (outcome.failure or ""):
+            trial.against.append(f"Spark notices: {_short(outcome)}")
         return trial
 
     def _expect(self, trial: Trial, root: Path, first: int, when: str, *, joined: bool = False) -> None:

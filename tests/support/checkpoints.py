@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import BinaryIO
 
 import crc32c
+import pyarrow
 import xxhash
 
 from peacefs.protocol.errors import FileNotFound
@@ -91,21 +92,27 @@ def snapshot(ssts: dict[str, int]) -> bytes:
     return target.getvalue()
 
 
-def table() -> bytes:
-    """An SST file of format 5 as RocksDB writes it: a block of data, the meta blocks, the index, the footer."""
+def table(*, snappy: bool = False) -> bytes:
+    """An SST file of format 5 as RocksDB writes it: a block of data, the meta blocks, the index, the footer.
+
+    With `snappy` data and index are packed, as Spark 3.5 has it.
+    """
     out = bytearray()
 
-    def block(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
+    def block(entries: Iterable[tuple[bytes, bytes]], *, packed: bool = False) -> bytes:
         contents = b"".join(bytes([0, len(key), len(value)]) + key + value for key, value in entries)
         offset, data = len(out), contents + struct.pack("<II", 0, 1)
-        checksum = xxhash.xxh3_64_intdigest(data) & 0xFFFFFFFF
-        out.extend(data + b"\x00" + struct.pack("<I", checksum))
+        if packed:
+            data = pyarrow.compress(data, codec="snappy", asbytes=True)
+        # The last byte, which says how it is packed, is mixed in apart from the rest.
+        checksum = (xxhash.xxh3_64_intdigest(data) ^ packed * 0x6B9083D9) & 0xFFFFFFFF
+        out.extend(data + bytes([packed]) + struct.pack("<I", checksum))
         return _varint(offset) + _varint(len(data))
 
-    data = block((b"key %d" % number, b"value" * 9) for number in range(20))
+    data = block(((b"key %d" % number, b"value" * 9) for number in range(20)), packed=snappy)
     properties = block([(b"rocksdb.block.based.table.index.type", bytes(4))])
     metaindex = block([(b"rocksdb.properties", properties)])
-    index = block([(b"key 9", data)])
+    index = block([(b"key 9", data)], packed=snappy)
     handles = (metaindex + index).ljust(40, b"\x00")
     return bytes(out) + b"\x04" + handles + struct.pack("<I", 5) + TABLE_MAGIC
 

@@ -30,6 +30,8 @@ _ALWAYS = {
     _STATE_STORE + "maintenanceInterval": "100ms",
     "spark.sql.shuffle.partitions": "2",
 }
+#: Spark 3.5.0 fails to maintain a store that has no directory yet, and then waits a minute for each in use.
+_OF_3_5 = {_STATE_STORE + "maintenanceInterval": "3s"}
 #: The ways in which Spark keeps state; 3.5 knows no format 2.
 LAYOUTS: dict[str, dict[str, str]] = {
     "rocksdb": {"providerClass": _PROVIDER + "RocksDBStateStoreProvider", "checkpointFormatVersion": "1"},
@@ -63,6 +65,8 @@ class QueryRunner:
         from pyspark.errors import PySparkException
 
         settings = {_STATE_STORE + "rocksdb.changelogCheckpointing.enabled": "true"} | _ALWAYS
+        if self._spark.version.startswith("3."):
+            settings |= _OF_3_5
         layout = LAYOUTS["rocksdb"] | LAYOUTS.get(query, {})
         settings |= {_STATE_STORE + key: value for key, value in layout.items()}
         before = {key: self._spark.conf.get(key, None) for key in settings}

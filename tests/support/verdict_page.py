@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,11 +15,11 @@ QUERIES = [*LAYOUTS, "copy", "join"]
 _HEAD = """# What a harmed checkpoint comes to
 
 Each cell is what `peacefs checkpoint verify` says of a real checkpoint with one file harmed, and what
-Spark {versions} then did: queries were started on it and, where a repair or a rollback was named, on copies that
+Spark {installed} then did: queries were started on it and, where a repair or a rollback was named, on copies that
 were repaired or rolled back. Every batch had the rows that it has without the harm. `PEACEFS_VERDICTS=write`
 writes this page (`tests/spark/checkpoints/test_verdicts.py`); a share of it is held against Spark whenever the
 tests run.
-
+{others}
 | | |
 | --- | --- |
 | starts | with the next batch |
@@ -30,7 +32,15 @@ tests run.
 A letter that is another in a text file without a checksum file beside it cannot be seen; on peacefs every read is
 verified.
 """
+_OTHER = """
+Spark {other} went through the same with checkpoints of its own, of the queries that its tables name. They have the
+rows in which something is other with it; all else of these queries is as above. It has neither format 2 nor
+metadata of operators.
+"""
 _STATES = {"done": "All batches are done", "planned": "A batch is planned and not done"}
+_ABSENT = "no such file"
+_RAN = "Queries: "
+_INSTALLED = re.compile(r"Spark (\S+) then did")
 
 
 class Case(NamedTuple):
@@ -42,41 +52,100 @@ class Case(NamedTuple):
     harm: str
 
 
-def render(versions: str, harms: list[str], cells: dict[Case, str]) -> str:
-    """The page. Queries whose rows are alike share one."""
-    parts = [_HEAD.format(versions=versions)]
-    for state, title in _STATES.items():
-        parts.append(f"\n## {title}\n")
-        parts.append(_row(["file", "queries", *harms]))
-        parts.append(_row(["---"] * (len(harms) + 2)))
-        kinds = dict.fromkeys(case.kind for case in cells if case.state == state)
-        for kind in kinds:
+Cells = dict[Case, str]
+
+
+@dataclass(slots=True)
+class VerdictPage:
+    """The cells of each version of Spark. Those of other versions than `installed` are shown where they differ."""
+
+    installed: str
+    harms: list[str]
+    cells: dict[str, Cells] = field(default_factory=dict)
+
+    def put(self, version: str, query: str, cells: Cells) -> None:
+        """Give a query's cells in a version of Spark for those that are there."""
+        kept = {case: said for case, said in self.cells.get(version, {}).items() if case.query != query}
+        self.cells[version] = dict(sorted((kept | cells).items(), key=lambda cell: QUERIES.index(cell[0].query)))
+
+    def render(self) -> str:
+        """Queries whose rows are alike share one."""
+        own = self.cells[self.installed]
+        others = {version: cells for version, cells in self.cells.items() if version != self.installed}
+        told = "".join(_OTHER.format(other=version) for version in others)
+        parts = [_HEAD.format(installed=self.installed, others=told)]
+        for state, title in _STATES.items():
+            parts += [f"\n## {title}\n", *self._table(state, own, None)]
+        for version, cells in others.items():
+            for state, title in _STATES.items():
+                ran = {case.query for case in cells if case.state == state}
+                queries = [query for query in QUERIES if query in ran]
+                parts.append(f"\n## {title}: Spark {version}\n\n{_RAN}{', '.join(queries)}\n")
+                parts += self._table(state, cells, known_to(version, own, state, queries))
+        return "\n".join(parts) + "\n"
+
+    def _table(self, state: str, cells: Cells, apart_from: Cells | None) -> list[str]:
+        lines = [_row(["file", "queries", *self.harms]), _row(["---"] * (len(self.harms) + 2))]
+        for kind in dict.fromkeys(case.kind for case in {**(apart_from or {}), **cells} if case.state == state):
             alike: dict[tuple[str, ...], list[str]] = {}
             for query in QUERIES:
-                row = tuple(cells.get(Case(state, query, kind, harm), "") for harm in harms)
+                cases = [Case(state, query, kind, harm) for harm in self.harms]
+                row = tuple(cells.get(case, "") for case in cases)
+                if apart_from is not None:
+                    before = tuple(apart_from.get(case, "") for case in cases)
+                    if row == before:
+                        continue
+                    row = tuple(said or _ABSENT * bool(other) for said, other in zip(row, before, strict=True))
                 if any(row):
                     alike.setdefault(row, []).append(query)
-            parts += [_row([kind, ", ".join(queries), *row]) for row, queries in alike.items()]
-    return "\n".join(parts) + "\n"
+            lines += [_row([kind, ", ".join(queries), *row]) for row, queries in alike.items()]
+        return lines
 
 
-def read(text: str) -> dict[Case, str]:
-    """The cells of a page."""
-    cells: dict[Case, str] = {}
+def known_to(version: str, cells: Cells, state: str, queries: list[str]) -> Cells:
+    """The cells of a state that a version of Spark can have, too, which ran these queries."""
+    return {
+        case: said
+        for case, said in cells.items()
+        if case.state == state and case.query in queries and knows(version, case.query, case.kind)
+    }
+
+
+def knows(version: str, query: str, kind: str = "") -> bool:
+    """Return whether a version of Spark has such queries, and such files."""
+    return not version.startswith("3.") or (query != "rocksdb format 2" and kind != "operator's metadata")
+
+
+def read_page(text: str) -> VerdictPage:
+    (installed,) = _INSTALLED.findall(text)
+    page = VerdictPage(installed, [], {installed: {}})
     titles = {title: state for state, title in _STATES.items()}
-    state, harms = "", list[str]()
+    state, version = "", installed
     for line in text.splitlines():
         if line.startswith("## "):
-            state = titles[line.removeprefix("## ")]
+            title, _, other = line.removeprefix("## ").partition(": Spark ")
+            state, version = titles[title], other or installed
+        elif line.startswith(_RAN) and state:
+            queries = line.removeprefix(_RAN).split(", ")
+            told = page.cells.setdefault(version, {})
+            told |= known_to(version, page.cells[installed], state, queries)
         elif state and line.startswith("| "):
-            kind, queries, *row = [cell.strip() for cell in line.strip("|").split("|")]
+            kind, alike, *row = [cell.strip() for cell in line.strip("|").split("|")]
             if kind == "file":
-                harms = row
+                page.harms = row
             elif kind != "---":
-                for query in queries.split(", "):
-                    found = zip(harms, row, strict=True)
-                    cells |= {Case(state, query, kind, harm): said for harm, said in found if said}
-    return cells
+                for query in alike.split(", "):
+                    _take(page, version, [Case(state, query, kind, harm) for harm in page.harms], row)
+    return page
+
+
+def _take(page: VerdictPage, version: str, cases: list[Case], row: list[str]) -> None:
+    cells = page.cells[version]
+    for case, said in zip(cases, row, strict=True):
+        if said == _ABSENT:
+            del cells[case]
+        elif said:
+            cells[case] = said
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.values.query_runs import without_run
 from peacefs.spark_connector.checkpoints.catalogue import read_layout
 from peacefs.spark_connector.checkpoints.inspection import Inspection
+from peacefs.spark_connector.checkpoints.local_rollback import roll_back_locally
 from peacefs.spark_connector.checkpoints.places import checkpoint_place
 from peacefs.spark_connector.checkpoints.pruning import Retention, plan_pruning
 from peacefs.spark_connector.checkpoints.repairing import repair
@@ -44,16 +45,21 @@ def roll_back_checkpoint(
             "a checkpoint does not name its sink, and a file sink would skip the batches that come again: "
             "say --with-sink DIR, or --no-file-sink"
         )
-    if text.startswith("file:"):
-        raise BadRequest("a rollback is one commit of a cluster; a local file system has none")
-    place = session.place(text)
     sink_path = None
-    if sink is not None:
-        sink_place = session.place(sink)
-        if sink_place.files is not place.files:
-            raise BadRequest(f"{sink} is in another file system than the checkpoint: both cannot change at once")
-        sink_path = sink_place.path
-    done = roll_back(place.files, RollbackRequest(without_run(place.path), batch, sink_path, idle_s, may_differ))
+    if text.startswith("file:"):
+        root = checkpoint_place(session, text).root
+        done = roll_back_locally(RollbackRequest(root, batch, sink, idle_s, may_differ))
+    else:
+        place = session.place(text)
+        if sink is not None:
+            sink_place = session.place(sink)
+            if sink_place.files is not place.files:
+                raise BadRequest(
+                    f"{sink} is in another file system than the checkpoint: both cannot change at once"
+                )
+            sink_path = sink_place.path
+        request = RollbackRequest(without_run(place.path), batch, sink_path, idle_s, may_differ)
+        done = roll_back(place.files, request)
     if as_json:
         print_line(msgspec.json.encode(done).decode())
         return

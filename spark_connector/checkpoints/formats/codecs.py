@@ -79,7 +79,6 @@ def _zstd(data: bytes) -> Iterator[bytes]:
 
 
 def _snappy(data: bytes) -> Iterator[bytes]:
-    arrow = _arrow("snappy")
     source = DataInput(data)
     while not source.at_end:
         if data.startswith(_SNAPPY, source.position):
@@ -88,14 +87,20 @@ def _snappy(data: bytes) -> Iterator[bytes]:
             if min(version, compatible) > _SNAPPY_VERSION:
                 raise CheckpointTooNew(f"snappy-java's format {version}; this program knows {_SNAPPY_VERSION}")
             continue
-        block = source.take(source.int())
-        length = _snappy_length(block)
-        if length > checkpoint_contents_bytes_max:
-            raise CheckpointDamaged(f"a Snappy block that would hold {length} bytes")
-        try:
-            yield arrow.decompress(block, length, codec="snappy", asbytes=True)
-        except (OSError, arrow.ArrowException):
-            raise CheckpointDamaged(f"the Snappy block before byte {source.position} is damaged") from None
+        yield unpack_snappy_block(source.take(source.int()))
+
+
+def unpack_snappy_block(block: bytes) -> bytes:
+    """What one block holds, without any header. Raises CheckpointDamaged, CannotUnpack."""
+    arrow = _arrow("snappy")
+    length = _snappy_length(block)
+    if length > checkpoint_contents_bytes_max:
+        raise CheckpointDamaged(f"a Snappy block that would hold {length} bytes")
+    try:
+        unpacked: bytes = arrow.decompress(block, length, codec="snappy", asbytes=True)
+    except (OSError, arrow.ArrowException):
+        raise CheckpointDamaged("a Snappy block is damaged") from None
+    return unpacked
 
 
 def _snappy_length(block: bytes) -> int:

@@ -18,6 +18,7 @@ import xxhash
 
 from peacefs.protocol.errors import CheckpointDamaged
 
+from .codecs import CannotUnpack, unpack_snappy_block
 from .lz4_stream import decompress_block
 
 MAGIC = bytes.fromhex("f7cff485b741e288")
@@ -32,7 +33,7 @@ _MASK = 0xFFFFFFFF
 _CRC_MASK_DELTA = 0xA282EAD8
 _LAST_BYTE_PRIME = 0x6B9083D9
 _NO_CHECKSUM, _CRC32C, _XXHASH32, _XXHASH64, _XXH3 = range(5)
-_PLAIN, _LZ4, _LZ4HC = 0, 4, 5
+_PLAIN, _SNAPPY, _LZ4, _LZ4HC = 0, 1, 4, 5
 _BINARY_SEARCH, _HASH_SEARCH, _TWO_LEVEL = 0, 1, 2
 _INDEX, _PROPERTIES = b"rocksdb.index", b"rocksdb.properties"
 _INDEX_TYPE = b"rocksdb.block.based.table.index.type"
@@ -206,6 +207,11 @@ def _unpacked(raw: bytes) -> bytes:
     if compression in (_LZ4, _LZ4HC):
         length, position = _varint(data, 0)
         return decompress_block(data[position:], length)
+    if compression == _SNAPPY:
+        try:
+            return unpack_snappy_block(data)
+        except CannotUnpack as unable:
+            raise _Unknown(f"its index is {unable}") from None
     raise _Unknown(f"its index is packed with a codec (number {compression}) that this program does not unpack")
 
 

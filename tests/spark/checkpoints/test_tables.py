@@ -38,6 +38,13 @@ def test_table_that_is_cut_short_is_damaged(length: int) -> None:
         check(made.table()[:length])
 
 
+def test_table_whose_index_is_packed_with_snappy_is_verified_to_the_last_block() -> None:
+    data = bytearray(made.table(snappy=True))
+    assert check(bytes(data)) == TableCheck()
+    data[8] ^= 1
+    assert check(bytes(data)).fault
+
+
 def test_table_of_a_format_that_is_not_known_is_neither_good_nor_bad() -> None:
     data = bytearray(made.table())
     data[-12:-8] = (7).to_bytes(4, "little")

@@ -194,6 +194,31 @@ def test_query_without_its_id_is_started_by_spark_3_5_and_not_by_4_3() -> None:
         assert judge(tree).restarts is restarts
 
 
+def test_schema_that_is_damaged_stops_a_spark_without_metadata_of_operators_and_its_removal_helps() -> None:
+    path = "state/0/0/_metadata/schema"
+    tree = made.checkpoint(spark="3.5")
+    flip(tree, path)
+    verdict = judge(tree)
+    assert [(found.path, found.stops) for found in verdict.findings] == [(path, True)]
+    assert not verdict.restarts and verdict.repair is not None
+    assert (verdict.repair.remove, verdict.repair.repeats, verdict.repair.plans_anew) == ([path], None, None)
+    del tree.files[f"{ROOT}/{path}"]
+    assert judge(tree).findings == [] and judge(tree).restarts, "it is written anew"
+
+
+@pytest.mark.parametrize("contents", [b"", b'{"id":'], ids=["empty", "cut short"])
+def test_query_whose_id_cannot_be_read_is_started_by_spark_3_5_without_it(contents: bytes) -> None:
+    for spark, lost in (("3.5", False), ("4.3", True)):
+        tree = made.checkpoint(spark=spark)
+        tree.files[f"{ROOT}/metadata"] = contents
+        verdict = judge(tree)
+        assert not verdict.restarts
+        assert (verdict.repair is None) is lost, "4.0 and newer refuse a query without it"
+        if verdict.repair is not None:
+            assert (verdict.repair.remove, verdict.repair.goes_on_with) == (["metadata"], 8)
+            assert "another id" in verdict.repair.reason
+
+
 def test_an_operator_of_spark_3_5_with_one_partition_lacks_none() -> None:
     tree = made.checkpoint(partitions=3, spark="3.5")
     tree.files = {path: data for path, data in tree.files.items() if "/0/1/" not in path and "/0/2/" not in path}
