@@ -173,7 +173,7 @@ def _replay(driven: DrivenUnit, batches: Sequence[Any], begin: int, end: int) ->
 
 
 def _figures_8_and_9(seconds: float, periods_ms: Sequence[int]) -> None:
-    """As fast as it goes, with a target that always wants checks."""
+    """Run as fast as it goes, with a target that always wants checks."""
     network, batches = prices(_WINDOW), sales(_ITEMS, 2_000_000)
     rows: list[dict[str, Any]] = []
     lines: dict[str, Sequence[tuple[float, float]]] = {}

@@ -97,12 +97,12 @@ class Case:
 
 @dataclass
 class Costs:
-    """Of all node processes, for each row of the source."""
+    """Costs of all node processes, for each row of the source."""
 
     processor_us: float = 0.0
     link_bytes: Mapping[Traffic, float] = field(default_factory=dict)
     file_bytes: float = 0.0
-    #: Of the unit that is killed: rows of its input, and all that goes over links for its recovery.
+    #: Rows of the input of the unit that is killed, and all that goes over links for its recovery.
     input_bytes: float = 0.0
     recovery_bytes: float = 0.0
 
@@ -113,7 +113,7 @@ class Costs:
 
 @dataclass
 class Seen:
-    """What was seen of one run; seconds since each kill."""
+    """The measurements of one run; seconds since each kill."""
 
     costs: Costs = field(default_factory=Costs)
     noticed_s: list[float] = field(default_factory=list)
@@ -332,7 +332,7 @@ def _until(look: Callable[[], _Found | None]) -> _Found:
 
 @dataclass(frozen=True)
 class _Account:
-    """What was spent until a moment."""
+    """Processor time and bytes spent until a moment."""
 
     rows: int
     processor_s: float
@@ -345,7 +345,7 @@ class _Account:
         for pid in host.pids().values():
             user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
             processor_s += (int(user) + int(system)) / _TICKS_PER_S
-            # Of calls that write files: what goes over sockets is not among it.
+            # Calls that write files count; sockets do not.
             lines = Path(f"/proc/{pid}/io").read_text().splitlines()
             written += next(int(line.split()[1]) for line in lines if line.startswith("wchar"))
         return cls(feeds * ROWS_PER_FEED, processor_s, written, traffic.total())

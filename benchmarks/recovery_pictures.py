@@ -68,7 +68,7 @@ _Row = tuple[Any, ...]
 
 @dataclass
 class Failure:
-    """What was seen of one run: times in seconds since the kill."""
+    """The measurements of one run: times in seconds since the kill."""
 
     #: (seconds, latency in ms) of each row of the output.
     seen: list[tuple[float, float]] = field(default_factory=list)

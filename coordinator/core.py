@@ -176,7 +176,7 @@ class CoordinatorCore:
         known = self.cluster.chunks.get(chunk)
         if record is None:
             if known is not None:
-                # What the leader orders is not ordered here.
+                # The leader orders its deletion; a standby orders nothing.
                 self.cluster.freed(now_s, [ChunkRecord(chunk, known.version, known.length, known.replication, ())])
         elif known is None:
             self.cluster.published([record])

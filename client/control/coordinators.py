@@ -8,7 +8,7 @@ from .addresses import CoordinatorAddress
 
 
 class Coordinators:
-    """Of one client, which asks over several ways. Thread-safe; remembers who has led last."""
+    """The coordinators that one client asks, over several ways. Thread-safe; remembers which has led last."""
 
     def __init__(self, address: CoordinatorAddress) -> None:
         self.address = address

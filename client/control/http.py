@@ -62,7 +62,7 @@ class CoordinatorHttp:
         Over TLS `tls` says who is trusted; by default what PEACEFS_CA_FILE names, or the CAs of the system.
         """
         self._coordinators = Coordinators(address) if isinstance(address, CoordinatorAddress) else address
-        #: Of all coordinators.
+        #: The addresses of all coordinators.
         self.address = self._coordinators.address
         self._retry_policy = retry_policy or RetryPolicy()
         self.token = TokenSource.of(None) if token is None else token

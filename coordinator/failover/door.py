@@ -16,7 +16,7 @@ from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 
 from .leadership import Leadership
 
-#: What tells how a coordinator fares, and copies of what it has.
+#: Paths that say how a coordinator fares, or copy its metadata.
 _OF_ANY = ("/", "/metrics", "/v1/status", "/v1/fsck", "/v1/metadata/backup", "/v1/openapi.json", "/v1/docs")
 _READS = ("GET", "HEAD")
 
@@ -71,7 +71,7 @@ class HttpDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._leadership.may_answer and scope.get("method") not in _READS:
-            # What it changes is fenced by the journal.
+            # The journal fences its changes.
             await self._app(scope, receive, send)
             return
         if scope.get("type") != "http" or scope["path"] in _OF_ANY:

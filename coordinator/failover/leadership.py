@@ -1,4 +1,4 @@
-"""Whether this coordinator leads, and may answer. Pure: `clock` is passed in, and the shell says what it has seen.
+"""Know whether this coordinator leads, and may answer. Pure: `clock` is passed in, the shell says what it has seen.
 
 What is committed is fenced by the journal. This is about reads: one that was answered by a leader that has been
 replaced would show what is no longer so. A leader therefore answers only for a while after it was confirmed.
@@ -29,7 +29,7 @@ class Leadership:
 
     @classmethod
     def alone(cls) -> Leadership:
-        """That of a coordinator without a journal."""
+        """Return the leadership of a coordinator without a journal."""
         return cls(lambda: 0.0, None)
 
     def known_as(self, me: Member) -> None:

@@ -83,7 +83,6 @@ class Failover:
         sleep: Callable[[float], Awaitable[None]],
         clock: Callable[[], float],
         on_replaced: Callable[[str], NoReturn],
-        schema: int = 0,
         kept_bytes: int = journal_kept_bytes,
     ) -> None:
         """`on_replaced` ends the process of a leader that leads no longer."""
@@ -98,7 +97,6 @@ class Failover:
         self._sleep = sleep
         self._clock = clock
         self._on_replaced = on_replaced
-        self._schema = schema
         self._kept_bytes = kept_bytes
         self._stated_s = self._trimmed_s = self._complained_s = float("-inf")
         self._is_handing_over = False
@@ -223,8 +221,8 @@ class Failover:
         if ends is not None and ends[1].number < place.number:
             raise StartupError(
                 f"the journal ends with entry {ends[1].number} and this store has entry {place.number}: etcd was "
-                "put back as it once was. Nothing was changed. Restore etcd, or begin another journal from this "
-                "store (`peacefs metadata begin-journal`)"
+                "put back as it once was. Nothing was changed. Restore etcd, or stop all coordinators, "
+                "`peacefs metadata discard-journal --journal ...`, and start this one first"
             )
         return await self._run(lambda: draw_epoch(self._metadata, above=epoch - 1))
 
@@ -278,7 +276,7 @@ class Failover:
             return
         self._stated_s = self._clock()
         applied, synced = self._metadata.journal_place().number, self._metadata.entry_synced
-        standing = Standing(self._me, applied, synced, self._schema, self._follower.is_warm)
+        standing = Standing(self._me, applied, synced, self._follower.is_warm)
         await self._run(lambda: self._journal.stand(standing, standing_lives_s))
         self.standings = tuple(await self._run(self._journal.standings))
 

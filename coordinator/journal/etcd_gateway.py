@@ -124,7 +124,7 @@ class EtcdGateway:
         scheme = "https" if access.is_tls else "http"
         self._urls = [f"{scheme}://{endpoint}" for endpoint in access.endpoints]
         self._lock = threading.Lock()
-        #: Where the last call was answered.
+        #: The member that answered the last call.
         self._at = 0
         self._token = ""
         timeout = httpx.Timeout(journal_call_timeout_s, connect=journal_connect_timeout_s)

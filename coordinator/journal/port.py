@@ -48,13 +48,12 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How far a coordinator has come, and what it is able to read."""
+    """The progress of one coordinator, as it states it."""
 
     member: Member
     #: The last entry in its store, and the last that a power cut cannot take from it.
     applied: int = 0
     synced: int = 0
-    schema: int = 0
     #: True when it may take over: its chunks are loaded and its datanodes have reported.
     is_warm: bool = False
 

@@ -30,7 +30,7 @@ class UnitCauses:
         self._operators = operators
         #: The stamp of rows that come in now.
         self.stamp = 1
-        # Where the inputs were when each stamp began.
+        # Positions of the inputs when each stamp began.
         self._stamps = [1]
         self._began: list[dict[str, Position]] = [_positions(inputs)]
         # The oldest stamp that the next row of an operator may depend on.

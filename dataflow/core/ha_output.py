@@ -164,7 +164,7 @@ class HAOutput:
         lost = max(begin - after, 0)
         begins_again = message.after == OLDEST and incarnation > 1
         if begins_again and self._forgot_rows and not self.buffer.reached(Level.SAFE, consumer):
-            # What its earlier start depended on may have been among the rows that are gone.
+            # Its earlier start may have depended on rows that are gone.
             lost += 1
         after = max(after, begin)
         # Numbers that the consumer has and that were not produced yet dangle, and their rows will not be sent.
@@ -190,7 +190,7 @@ class HAOutput:
         ):
             return
         if message.consumer in self._destinations:
-            # What is safe has been received.
+            # A row that is safe has been received.
             for level in {Level.RECEIVED, message.level}:
                 self.buffer.ack(1, message.upto.number, Mark(level, message.consumer))
             if self._log is not None and self._logs_all:

@@ -12,9 +12,9 @@ from peacefs.dataflow.model.batches import Position
 class InputPoint(NamedTuple):
     #: The state that the unit had depends on rows after this one alone: its low watermark.
     begin: Position
-    #: How far the unit was then: the high watermark of its last output row.
+    #: The position of the unit then: the high watermark of its last output row.
     upto: Position
-    #: Whether it had been told that the input has ended.
+    #: True if it had been told that the input has ended.
     ended: bool
 
 

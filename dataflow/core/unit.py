@@ -66,19 +66,19 @@ class HAUnit:
         self._seeded = any(node.specification.wants_chance for node in plan.operators)
         self._journal = state.journal
         self._retained_bytes_max = retained_bytes_max
-        # What is to be processed before rows leave again; what an earlier start has made of it has left.
+        # Input that is processed in silence: an earlier start has sent what comes of it.
         self._replayed: dict[str, InputPoint] = dict(restart.inputs) if restart is not None else {}
         described = state.edges()
         #: The number of the last event.
         self.event: int = 0 if described is None else described.get("event", 0)
-        # Where events are recorded, and those that are to be repeated.
+        # The events that are recorded, and those that are to be repeated.
         self._record: EventLog | None = None
         self._script: EventLog | None = None
         #: Copies for a standby that were captured, and whether one is being made.
         self.copies, self.copying = 0, False
         #: True for a standby that does what its primary has done, and nothing else.
         self.follows = False
-        # Of events that gave output which is held back: the outputs as they were then.
+        # The outputs as they were at each event that gave output which is held back.
         self._held: deque[tuple[int, dict[str, tuple[int, bool]]]] = deque()
         self._holds = False
         edges = None if described is None else read(described)
@@ -99,7 +99,7 @@ class HAUnit:
             stream: make_output(stream, network, technique, plan=plan, incarnation=incarnation, state=state)
             for stream in plan.outputs
         }
-        # Of rows that two replicas number differently: what they were made from.
+        # The input of rows that two replicas number differently.
         self._watermarks: dict[str, Watermarks] | None = None
         if technique.standby is StandbyKind.ACTIVE and technique.lineage(incarnation):
             self._watermarks = {stream: Watermarks() for stream in plan.outputs}
@@ -143,7 +143,7 @@ class HAUnit:
 
     @property
     def progress(self) -> dict[str, tuple[Position, bool]]:
-        """How far the inputs are, and whether they have ended."""
+        """Return the position of each input, and whether it has ended."""
         return {stream: (each.processed, each.ended) for stream, each in self.inputs.items()}
 
     def step(self) -> bool:
@@ -305,7 +305,7 @@ class HAUnit:
 
     @property
     def covered(self) -> Mapping[str, Position]:
-        """How far its inputs are in what is durable: the rows up to there are not needed again."""
+        """Return the position of each input in what is durable: rows up to there are not needed again."""
         return self.positions if self._journal is None else self._journal.covered
 
     @property

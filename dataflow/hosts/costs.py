@@ -79,7 +79,7 @@ class Costs:
             case Ack():
                 return Traffic.ACKNOWLEDGEMENT, message.stream, self.number_bytes
             case RestartPointReached():
-                # Where each input begins and how far it is, and the number that each output goes on with.
+                # The beginning and the position of each input, and the next number of each output.
                 numbers = 2 * len(message.point.inputs) + len(message.point.outputs)
                 return Traffic.REPLICATION, message.unit, numbers * self.number_bytes
             case Determinants():
@@ -104,10 +104,10 @@ class VirtualLinks:
         self._free_s: dict[tuple[str, str], float] = {}
         self._arrived_s: dict[tuple[str, str], float] = {}
         self.bytes: Counter[Flow] = Counter()
-        #: Of copies of state, by unit: the bytes of their pages, which are not what they cost here.
+        #: Bytes of the pages of copies of state, by unit, which are not what copies cost here.
         self.page_bytes: Counter[str] = Counter()
         self.counting = True
-        # Of each copy on its way, by unit and number: what it costs.
+        # The cost of each copy on its way, by unit and number.
         self._copy_bytes: dict[tuple[str, int], int] = {}
         #: After the first failure: when the rows of a stream up to which number had left a host.
         self.rows_left: dict[tuple[str, str], list[tuple[int, float]]] = {}

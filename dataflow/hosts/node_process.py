@@ -62,7 +62,7 @@ class NodeOrders:
     technique: Technique
     bounds: Bounds
     checkpoints: UnitCheckpoints
-    #: Where the bytes are counted that it sends, if anybody wants to know.
+    #: The count of the bytes that it sends, if anybody wants to know.
     traffic: LinkTraffic | None = None
 
 

@@ -35,7 +35,7 @@ class Outcome:
     source_held_bytes_max: int = 0
     #: The most bytes that waited at any input.
     queued_bytes_max: int = 0
-    #: Of `KillRunning`: the node that died.
+    #: The node that died of `KillRunning`.
     lost_node: str | None = None
     #: With costs: seconds from the detection of a death until a unit had recovered, bytes that were counted, and
     #: those of pages of checkpoints, as they are.

@@ -70,7 +70,7 @@ class KeyedStamps:
 
     def __init__(self) -> None:
         self._of: dict[Hashable, int] = {}
-        # How many keys have each stamp.
+        # The number of keys that have each stamp.
         self._counts: dict[int, int] = {}
 
     def replace(self, stamp: int | None, key: Hashable) -> None:

@@ -58,7 +58,7 @@ Action = TakeCheckpoint | Acknowledge | AcknowledgeCovered | TrimByCauses
 
 
 class StandbyKind(Enum):
-    """What the second node of a unit does before it takes over (HA 5.1, 5.3)."""
+    """The work of a unit's second node before it takes over (HA 5.1, 5.3)."""
 
     #: It keeps copies of the primary's state.
     PASSIVE = "passive"

@@ -1,4 +1,4 @@
-"""What the techniques with a standby have in common: a second node for each unit, and events in the order of one.
+"""The common part of both standbys: a second node for each unit, and events in the order of one.
 
 `core/pairs.py` does the work; the classes here say when and how much.
 """

@@ -187,7 +187,7 @@ class _Bucket:
         numbers: dict[str, Any] = {}
         for each in self._computed:
             if each.name.startswith(_VALUES):
-                # Whether there is a value is all that is asked of the number of values.
+                # The number of values only matters in being zero or not.
                 kept = next(
                     one for one in self._accumulators if one.operation in _OF_VALUES and one.column == each.column
                 )

@@ -42,7 +42,7 @@ from .replay import Replay
 
 @dataclass
 class Commit:
-    """What goes to the log at once: rows of the output, then control tuples."""
+    """A write to the log, whole or not at all: rows of the output, then control tuples."""
 
     number: int
     #: True if it has all windows: it begins a log of its own, and those before it may go.
@@ -66,7 +66,7 @@ class UnitLog(Protocol):
 
 @dataclass(frozen=True)
 class LoadedLog:
-    """What was read of a log, back to the oldest footprint of a window that is open."""
+    """The part of a log that was read, back to the oldest footprint of a window that is open."""
 
     detail: CommitDetail
     #: Places of the commits after `detail.since`, in order.
@@ -365,7 +365,7 @@ class WindowedState:
         parts: list[pa.Table] = []
         if self._footprints is None:
             return parts
-        # What has opened and closed took its time before.
+        # Windows that have opened and closed took their time before.
         begun_s = self._clock()
         while True:
             taken = self._footprints.take_oldest(cec_windows_per_check)

@@ -374,7 +374,7 @@ AnyMessage = (
     | ReturnToSnapshot
 )
 
-#: What a coordinator orders or asks a datanode: each bears the epoch of the leader that does.
+#: Orders and questions of a coordinator to a datanode: each bears the epoch of the leader.
 ORDERS: Final = (
     ReplicateChunk | DeleteChunks | VerifyChunks | ProveReplicas | BalanceDisks | FlushUploads | AskStreams
 )

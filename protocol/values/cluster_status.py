@@ -88,7 +88,7 @@ class CoordinatorStatus:
 
 @dataclass(frozen=True)
 class FailoverStatus:
-    """Who leads, and how far the others are, as this coordinator knows it."""
+    """The leader and the lag of the others, as this coordinator knows them."""
 
     leads: bool
     #: The address of who leads; empty while nobody does.
@@ -119,5 +119,5 @@ class ClusterStatus:
     metadata_room_bytes: int
     #: True if acknowledged changes of the metadata are missing; nothing can be changed until that is accepted.
     commits_missing: bool
-    #: Where coordinators share a journal; None for one by itself.
+    #: The state of the failover; None for a coordinator without a journal.
     failover: FailoverStatus | None = None

@@ -61,7 +61,7 @@ def sum_by_library(words: NDArray[np.int64], frames: NDArray[np.int32], sums: ND
         sums[number] = crc32c(memoryview(words[frame]).cast("B"), gil_release_mode=1)
 
 
-#: Whether the processor has the instruction.
+#: True if the processor has the instruction.
 HAS_INSTRUCTION: Final = platform.machine() == "x86_64" and bool(
     llvmlite.binding.get_host_cpu_features().get("sse4.2")
 )

@@ -45,7 +45,7 @@ class Cluster:
     def __init__(self, **states: Callable[[float], State]) -> None:
         self._states = states
         self.now_s = 0.0
-        #: Who was asked what; of a dead one None.
+        #: The coordinators that were asked, and their answers; None from a dead one.
         self.asked: list[tuple[str, object]] = []
         self.address = parse_address(",".join(f"{name}:9870" for name in states))
         policy = RetryPolicy(clock=lambda: self.now_s, sleep=self._sleep, rng=random.Random(1))

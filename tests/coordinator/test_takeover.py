@@ -67,7 +67,7 @@ def test_freed_chunk_of_a_standby_is_not_ordered_to_go(play: Play) -> None:
 
 
 class _Link:
-    """What is written to a datanode."""
+    """The messages that are written to a datanode."""
 
     name = "dn-1"
 

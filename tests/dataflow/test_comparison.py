@@ -47,7 +47,7 @@ def test_verdicts_are_those_of_the_paper(verdict: Recovery) -> None:
         ("t1 t2' t2 t3 t4", Recovery.DIVERGENT),
         ("t1 t3 t2 t4", Recovery.DIVERGENT),
         ("t1 t2 t3 t4 t5", Recovery.DIVERGENT),
-        # What is lost is lost, whatever is repeated besides.
+        # A loss is a loss, whatever is repeated besides.
         ("t1 t2 t3", Recovery.GAP),
         ("t2 t3 t4", Recovery.GAP),
         ("t1 t2 t1 t2 t4", Recovery.GAP),
@@ -139,7 +139,7 @@ def test_verdict_on_windows_that_are_cut_otherwise_is_divergent() -> None:
     # Row 6 is in a window that is open when the stream ends.
     assert judge_windows(expected, observed, aligned=False, held_back=[5, 6]) is Recovery.DIVERGENT
     assert judge_windows(expected, observed, aligned=False) is Recovery.GAP
-    # What was held back when the others were not is still a loss of those.
+    # Rows that were held back do not excuse the loss of others.
     lost = [window("2", 1, 2), window("5", 4, 5)]
     assert judge_windows(expected, lost, aligned=False, held_back=[5, 6]) is Recovery.GAP
 

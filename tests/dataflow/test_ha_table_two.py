@@ -108,7 +108,7 @@ def test_table_two_is_what_failures_do(line: Line, network: OperatorClass, seed:
     assert line.technique().promises(network) is promised
     expected = play(judged, line, seed)
     assert judged.judge(seed, expected, expected) is PRECISE
-    # What is precise is so whichever node fails; the other cells are about the output of the one that failed.
+    # A precise cell is so whichever node fails; the others are about the output of the node that failed.
     units = ["first", "second", "third"] if promised is PRECISE else ["second"]
     victims = [node for unit, node in sorted(expected.primaries) if unit in units]
     assert len(victims) == len(units)

@@ -141,7 +141,7 @@ def test_process_that_stood_still_is_fenced(technique: Callable[[], StandbyTechn
 
 
 def test_unit_without_a_standby_goes_on_and_says_so(tmp_path: Path) -> None:
-    """Of two nodes one dies, and stands still whenever it is started again."""
+    """One of two nodes dies, and stands still whenever it is started again."""
 
     def kill(played: Played) -> None:
         node = next(name for name in played.host.pids() if name != played.node_of("second"))

@@ -129,7 +129,7 @@ def test_standby_is_precise_whatever_connection_breaks(
 def test_standby_survives_several_failures_or_says_that_a_unit_is_lost(
     technique: Callable[[], StandbyTechnique], seed: int
 ) -> None:
-    """What is lost is never lost silently: rows come out as without a failure, or the query stops."""
+    """Nothing is lost silently: rows come out as without a failure, or the query stops."""
     chance = random.Random(seed)
     network = chance.choice(list(OperatorClass))
     expected = play(network, technique(), seed=seed)

@@ -126,7 +126,7 @@ def test_log_of_a_unit_that_was_cut_at_any_byte_is_loaded_as_far_as_it_is_whole(
     """A torn tail: what came after the last whole commit is processed again, and gives the same rows."""
     expected = played(network, MemoryCheckpoints()).rows()
     _, _, _, length = last_segment(_stored(network), part)
-    # Of the rows of the output the last commit alone may be torn: tuples follow when its rows are there.
+    # Only the last commit's rows of the output may be torn: tuples follow when its rows are there.
     least = 0 if part == "windows" else length
     assert length > 1000
     for cut in range(least, length + 1, length // 14):

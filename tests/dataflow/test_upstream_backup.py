@@ -175,7 +175,7 @@ def test_memory_is_bounded_while_a_consumer_is_away() -> None:
     for failure in (Kill(150, away), Hang(150, away, for_s=0.7)):
         observed = play(sample.network, rows, failure, bounds=bounds, rows_every_s=0.01)
         assert observed.rows("out") == expected.rows("out")
-        # What it has is kept, for two intervals or three, besides what it does not have.
+        # Rows that it has are kept for two intervals or three, besides those that it lacks.
         assert 0 < observed.held_bytes_max < 3 * bounds.buffer_bytes_max < 60 * batch
         assert observed.queued_bytes_max < bounds.credit_bytes + 2 * batch
         assert observed.seconds > expected.seconds + 0.4, "the source did not wait"

@@ -1,4 +1,4 @@
-"""How a coordinator comes to a store that is a part of the journal, and what it is told where it is not."""
+"""A coordinator comes to a store that is a part of the journal, or is told why not."""
 
 from __future__ import annotations
 

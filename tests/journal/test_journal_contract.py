@@ -159,10 +159,10 @@ def test_leader_is_nobody_when_the_lease_has_ended(connect: Callable[[], Journal
 
 def test_standings_are_of_those_that_state_them(connect: Callable[[], Journal]) -> None:
     one, other = connect(), connect()
-    one.stand(Standing(A, 7, 6, 3, True), 60)
-    other.stand(Standing(B, 5, 5, 3), 60)
-    one.stand(Standing(A, 8, 7, 3, True), 60)
+    one.stand(Standing(A, 7, 6, True), 60)
+    other.stand(Standing(B, 5, 5), 60)
+    one.stand(Standing(A, 8, 7, True), 60)
     assert sorted(other.standings(), key=lambda each: each.member.name) == [
-        Standing(A, 8, 7, 3, True),
-        Standing(B, 5, 5, 3),
+        Standing(A, 8, 7, True),
+        Standing(B, 5, 5),
     ]

@@ -137,7 +137,7 @@ def test_large_read_tells_that_no_replica_is_good_and_leaves_nothing_behind(writ
         with FileSource(written.driver, opened(written), reads) as source, pytest.raises(ChunkUnavailable):
             call(source)
     with FileSource(written.driver, opened(written), reads) as source:
-        # What lies before the damage can be read, and what lies after it.
+        # The bytes before the damage can be read, and those after it.
         assert source.read_at(0, 12 * MIB) == DATA[: 12 * MIB]
         assert source.read_at(18 * MIB, MIB) == DATA[18 * MIB : 19 * MIB]
 

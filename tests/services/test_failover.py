@@ -135,7 +135,7 @@ def test_etcd_that_is_full_refuses_changes_and_leaves_reads_and_goes_on_when_the
         assert "RetriableException" in refused.text
         assert "database space exceeded" in refused.text
         assert cluster.names() == {"before"}
-        # What filled it goes, and an operator gives the room back.
+        # The filling goes, and an operator gives the room back.
         other.trim(1_000_000)
         cluster.etcd.members[0].defragment()
         cluster.mkdir("/after")

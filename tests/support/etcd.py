@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,20 +16,18 @@ import httpx
 import pytest
 from support.waiting import wait_until
 
+from peacefs.client.local_cluster.etcd_process import find_etcd
 from peacefs.coordinator.journal.etcd import EtcdJournal
 from peacefs.coordinator.journal.etcd_gateway import EtcdAccess
 from peacefs.protocol.service.tls import TlsFiles
 
-#: Where `setup.sh` puts it.
-_OF_SETUP = Path(sys.prefix) / "bin" / "etcd"
-
 
 def etcd_binary() -> str:
     """Return where etcd is; skip the test where it is not."""
-    found = str(_OF_SETUP) if _OF_SETUP.exists() else shutil.which("etcd")
+    found = find_etcd()
     if found is None:
         pytest.skip("etcd is not here: on Debian `apt-get install etcd-server`, or run `make setup` again")
-    return found
+    return str(found)
 
 
 class EtcdMember:
@@ -133,7 +129,7 @@ class EtcdMembers:
 
     @property
     def address(self) -> str:
-        """What `--journal` is given."""
+        """Return the address that `--journal` is given."""
         return f"etcd://{','.join(self.endpoints)}"
 
     def journal(self, prefix: str = "/peacefs") -> EtcdJournal:

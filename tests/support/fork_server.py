@@ -37,7 +37,7 @@ PREPARED = {
         *_EVERYWHERE,
         "peacefs.coordinator.service",
         "peacefs.coordinator.metadata.sqlite.*",
-        # What uvicorn and FastAPI import when they are first used.
+        # Modules that uvicorn and FastAPI import when they are first used.
         "fastapi_offline",
         "uvicorn.protocols.http.httptools_impl",
     ),

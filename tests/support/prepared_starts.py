@@ -169,7 +169,7 @@ def _umask() -> int:
 
 
 def _server(role: str) -> ForkServer | None:
-    # Who dies with its parent dies with the thread that has started it.
+    # A process that dies with its parent dies with the thread that has started it.
     if role not in _servers and _surroundings and threading.current_thread() is threading.main_thread():
         _servers[role] = ForkServer(role, _surroundings)
     return _servers.get(role)

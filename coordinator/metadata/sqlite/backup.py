@@ -157,7 +157,7 @@ def _raise_epoch(copied: Path, epoch_there: int, rng: Random) -> int:
     changes: list[tuple[str, tuple[int, ...]]] = [
         ("UPDATE meta SET value = ? WHERE key = 'epoch'", (epoch,)),
         ("UPDATE meta SET value = max(value, ?) WHERE key = 'last_tx'", (first_of_epoch(epoch),)),
-        # What is restored goes another way than the journal did; a store of an earlier version has no such row.
+        # A restored store goes another way than the journal did; one of an earlier version has no such row.
         ("UPDATE meta SET value = '' WHERE key = 'journal'", ()),
         ("UPDATE meta SET value = 0 WHERE key = 'journal_number'", ()),
     ]

@@ -183,7 +183,7 @@ class SqliteMetadata(Metadata):
             self.has_room = True
         except BaseException as error:
             is_full = _is_want_of_room(error) or isinstance(error, JournalFull)
-            # What is in the journal was done, whether or not there is room for it here.
+            # An entry of the journal is done, whether or not there is room for it here.
             if is_full and not has_appended and self._take_back():
                 self.has_room = False
                 where = error if isinstance(error, JournalFull) else f"{self._path}: there is no room on its disk"
@@ -370,7 +370,7 @@ def _connect_writer(path: Path, *, is_journaled: bool = False) -> sqlite3.Connec
     writer = _connect(path)
     try:
         writer.execute("PRAGMA journal_mode = WAL")
-        # What a power cut takes of the log is in the journal; NORMAL keeps the file whole.
+        # The journal has the commits that a power cut takes from the log; NORMAL keeps the file whole.
         writer.execute(f"PRAGMA synchronous = {'NORMAL' if is_journaled else 'FULL'}")
         writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         writer.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")

@@ -91,7 +91,7 @@ def _snappy(data: bytes) -> Iterator[bytes]:
 
 
 def unpack_snappy_block(block: bytes) -> bytes:
-    """What one block holds, without any header. Raises CheckpointDamaged, CannotUnpack."""
+    """Unpack one block, without any header. Raises CheckpointDamaged, CannotUnpack."""
     arrow = _arrow("snappy")
     length = _snappy_length(block)
     if length > checkpoint_contents_bytes_max:
