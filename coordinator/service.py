@@ -422,7 +422,7 @@ class Coordinator:
     def _failover_status(self) -> FailoverStatus | None:
         return None if self._failover is None else self._failover.status()
 
-    async def _hand_over(self) -> str | None:
+    async def _hand_over(self) -> str:
         assert self._failover is not None
         return await self._failover.hand_over(self._stop.set)
 

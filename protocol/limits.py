@@ -538,6 +538,9 @@ leader_probe_s: Final = 0.2
 leader_probe_timeout_s: Final = 0.5
 # A standby asks this often for entries, and for who leads.
 standby_poll_interval_s: Final = 0.1
+# A leader that hands over looks this often who leads; when nobody does after so long, it leads on.
+hand_over_poll_s: Final = 0.05
+hand_over_wait_s: Final = 5.0
 # It asks for an answer to an append again after this pause, and ends when there was none for so long.
 journal_repeat_pause_s: Final = 0.05
 journal_unsure_max_s: Final = 30.0
