@@ -264,7 +264,7 @@ class Coordinator:
             parts.files,
             authenticate=self._authenticator.of_client if self._authenticator is not None else None,
             audited=audited,
-            door=None if failover is None else failover.door.pass_through,
+            door=None if failover is None else failover.door,
         )
         self._tasks = TaskRunner()
         self._stop: asyncio.Event
@@ -489,8 +489,7 @@ class Coordinator:
         )
 
     async def _commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
-        if not self._leadership.leads:
-            self._leadership.refuse_standby()
+        self._leadership.refuse_to_commit()
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         submitted = self._commits.submit(change, in_any_case=in_any_case)
         submitted.add_done_callback(partial(_hand_on, answered))

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NoReturn, TypeVar
 
 from journal.replicated_store import rows_of
-from simulation.simulated_coordinator import _sleep
+from simulation.simulated_coordinator import sleep
 from simulation.simulated_network import Network
 from simulation.world import World
 
@@ -160,9 +160,9 @@ class PlayedCoordinator:
         story = self.story
         if story.is_hostile and story.random.random() < 0.002:
             self._paused_until_s = story.world.now_s + story.random.uniform(1.0, 8.0)
-        await _sleep(max(seconds, self._paused_until_s - story.world.now_s))
+        await sleep(max(seconds, self._paused_until_s - story.world.now_s))
         while self._paused_until_s > story.world.now_s:
-            await _sleep(self._paused_until_s - story.world.now_s)
+            await sleep(self._paused_until_s - story.world.now_s)
 
     async def _run(self, work: Callable[[], T]) -> T:
         await self._sleep(self.story.random.uniform(0.0, 0.01))

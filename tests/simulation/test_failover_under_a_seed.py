@@ -6,13 +6,15 @@ some seed must notice.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from simulation.played_coordinators import Story
 from simulation.seeds import seeds
 
 from peacefs.coordinator.failover.leadership import Leadership
 from peacefs.coordinator.journal.memory import JournalInMemory
-from peacefs.coordinator.journal.port import Fenced
+from peacefs.coordinator.journal.port import Fenced, JournalUnsure
 from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.protocol.errors import ServiceUnready, Standby
 from peacefs.protocol.limits import leader_lease_s
@@ -26,6 +28,14 @@ class CarelessJournal(JournalInMemory):
             super().append(epoch, number, data)
         except Fenced:
             self._server.entries[number] = epoch, data
+
+
+class GuessingJournal(JournalInMemory):
+    """Takes an entry of which it heard nothing for appended."""
+
+    def append(self, epoch: int, number: int, data: bytes) -> None:
+        with suppress(JournalUnsure):
+            super().append(epoch, number, data)
 
 
 class CarelessLeadership(Leadership):
@@ -105,6 +115,11 @@ def test_hand_over_without_a_standby_is_refused_and_changes_nothing() -> None:
 def test_failover_without_comparing_epochs_is_noticed() -> None:
     with pytest.raises(AssertionError):
         _play_many(journal=CarelessJournal)
+
+
+def test_failover_with_appends_that_are_guessed_is_noticed() -> None:
+    with pytest.raises(AssertionError):
+        _play_many(journal=GuessingJournal)
 
 
 def test_failover_with_leaders_that_answer_unconfirmed_is_noticed() -> None:
