@@ -13,6 +13,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -78,6 +79,8 @@ class Task:
     is_vital: bool = False
     #: Rises at every resumption, so that a timer of an earlier effect finds itself out of date.
     turn: int = 0
+    #: Called when it has come to its end.
+    when_done: list[Callable[[Task], None]] = field(default_factory=list)
 
     @property
     def is_answered(self) -> bool:
@@ -180,7 +183,7 @@ class World:
         if task.done:
             action(task)
         else:
-            self._at(self.now_s + 0.001, lambda: self.when_done(task, action))
+            task.when_done.append(action)
 
     # -- the agenda --------------------------------------------------------------------------------
 
@@ -208,12 +211,14 @@ class World:
                 # In its last step its node went down: nobody hears of what it has done.
                 self._end(task)
             else:
-                task.done, task.result = True, stop.value
+                task.result = stop.value
+                self._finish(task)
             return
         except (PeacefsError, OSError) as fault:
             if task.is_vital:
                 raise AssertionError(f"{task.name} failed") from fault
-            task.done, task.error = True, fault
+            task.error = fault
+            self._finish(task)
             return
         except Exception:
             if task.generation == task.node.generation:
@@ -227,10 +232,15 @@ class World:
             return
         self._perform(task, effect)
 
-    @staticmethod
-    def _end(task: Task) -> None:
+    def _finish(self, task: Task) -> None:
+        task.done = True
+        for action in task.when_done:
+            self._at(self.now_s, partial(action, task))
+
+    def _end(self, task: Task) -> None:
         """A crashed participant stops between two effects. Its clean-up code does not run either."""
-        task.done, task.error = True, NodeCrashed()
+        task.error = NodeCrashed()
+        self._finish(task)
         if isinstance(task.steps, Coroutine) and inspect.getcoroutinestate(task.steps) == inspect.CORO_CREATED:
             # It has not begun, and has nothing to clean up.
             task.steps.close()
