@@ -201,6 +201,9 @@ class World:
             self._end(task)
             return
         if task.node.paused_until_s > self.now_s:
+            if _has_not_begun(task.steps):
+                # The story may be over before it begins.
+                _graveyard.append(task.steps)
             self._at(task.node.paused_until_s, lambda: self._resume(task, result, error, turn))
             return
         task.turn += 1
@@ -241,8 +244,8 @@ class World:
         """A crashed participant stops between two effects. Its clean-up code does not run either."""
         task.error = NodeCrashed()
         self._finish(task)
-        if isinstance(task.steps, Coroutine) and inspect.getcoroutinestate(task.steps) == inspect.CORO_CREATED:
-            # It has not begun, and has nothing to clean up.
+        if _has_not_begun(task.steps):
+            # It has nothing to clean up.
             task.steps.close()
         _graveyard.append(task.steps)
 
@@ -469,6 +472,11 @@ class World:
 #: Generators of crashed participants are kept from being closed, which would run their `finally` blocks, for as
 #: long as their world lasts: with them all of it is kept, its disks too.
 _graveyard: list[Steps] = []
+
+
+def _has_not_begun(steps: Steps) -> bool:
+    """Return whether it is a coroutine that Python would complain of if nobody closed it."""
+    return isinstance(steps, Coroutine) and inspect.getcoroutinestate(steps) == inspect.CORO_CREATED
 
 
 def _empty_graveyard() -> None:
