@@ -40,7 +40,8 @@ _ALL = (
 _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_CELLS = ("figure10",)
 _WITH_SIZE = ("repair", "io_service")
-_WITH_FILES = ("metadata_ops", "restart", "checkpoints")
+_WITH_FILES = ("metadata_ops", "restart", "failover", "checkpoints")
+_WITH_RUNS = _WITH_PARTS = ("failover",)
 _WITH_KEPT = ("dead_writers",)
 _WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads", "metadata_ops", "spark_batches")
 _WITH_STATE = ("spark_batches",)
@@ -64,6 +65,10 @@ def main() -> None:
     parser.add_argument("--tls", action="store_true", help=f"over TLS besides, of {' and '.join(_WITH_TLS)}")
     drawn = " and ".join(_WITH_TECHNIQUE)
     parser.add_argument("--technique", metavar="NAME", help=f"one alone, as upstream-backup, of {drawn}")
+    parser.add_argument("--runs", type=int, metavar="N", help=f"how often each, of {' and '.join(_WITH_RUNS)}")
+    parser.add_argument(
+        "--part", action="append", metavar="NAME", help=f"some parts alone, of {' and '.join(_WITH_PARTS)}"
+    )
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -78,6 +83,8 @@ def main() -> None:
         kept = {"kept_s": options.kept_seconds} if name in _WITH_KEPT else {}
         cells = {"cells": options.cells} if options.cells and name in _WITH_CELLS else {}
         tls = {"tls": True} if options.tls and name in _WITH_TLS else {}
+        runs = {"runs": options.runs} if options.runs is not None and name in _WITH_RUNS else {}
+        parts = {"parts": tuple(options.part)} if options.part and name in _WITH_PARTS else {}
         technique = {"technique": options.technique} if options.technique and name in _WITH_TECHNIQUE else {}
         importlib.import_module(f"benchmarks.{name}").main(
             quick=options.quick,
@@ -89,6 +96,8 @@ def main() -> None:
             **kept,
             **tls,
             **technique,
+            **runs,
+            **parts,
         )
 
 
