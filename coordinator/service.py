@@ -9,6 +9,7 @@ import os
 import random
 import secrets
 import sys
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
@@ -75,6 +76,7 @@ from .background.runner import TaskRunner, nothing_is_garbage
 from .failover.door import HttpDoor
 from .failover.leadership import Leadership
 from .failover.process import FailoverProcess
+from .failover.relay import Relay, Relayed, ask_over_http
 from .journal.port import Member
 from .metadata.engines import ENGINE
 from .metadata.epochs import Begun
@@ -236,7 +238,7 @@ class Coordinator:
                 audited=audited,
                 trust=self._trust,
                 token_of=self._mint if self._who is not None else None,
-                address=lambda: self._address,
+                address=self._addresses,
                 on_waited=grant_waited_seconds().observe,
                 make_copy=None if failover is None else partial(ENGINE.exact_copy, options.directory),
                 leadership=self._leadership,
@@ -403,6 +405,8 @@ class Coordinator:
             app = AuditedRequests(app, self._audit, self._signer)
         if self._failover is not None:
             app = HttpDoor(app, self._failover.door, self._leadership)
+            if self._who is not None:
+                app = Relay(app, self._leadership, self._ask_leader, time.monotonic, asyncio.sleep)
         admission = Admission(app)
         watch_audit(self._audit)
         watch(self._parts.core.cluster, self._commits, admission, self._parts.files.temporary_files)
@@ -418,6 +422,14 @@ class Coordinator:
         watch_schedule(self._parts.files.schedule, self._parts.files.recovery)
         watch_supervision(self._parts.core.supervision)
         return admission
+
+    def _addresses(self) -> str:
+        """Return where runs find the coordinators of this cluster, this one first."""
+        others = [] if self._failover is None else self._failover.others()
+        return ",".join([self._address, *others])
+
+    async def _ask_leader(self, leader: Member, path: str, headers: dict[str, str], body: bytes) -> Relayed:
+        return await asyncio.to_thread(ask_over_http(self._tls), leader, path, headers, body)
 
     def _failover_status(self) -> FailoverStatus | None:
         return None if self._failover is None else self._failover.status()

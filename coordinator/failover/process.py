@@ -85,10 +85,16 @@ class FailoverProcess:
     def status(self) -> FailoverStatus | None:
         return None if self.failover is None else self.failover.status()
 
+    def others(self) -> list[str]:
+        """Return the addresses of the other coordinators that are there."""
+        standings = () if self.failover is None else self.failover.standings
+        me = self.leadership.me
+        return sorted(each.member.name for each in standings if me is None or each.member.name != me.name)
+
     async def hand_over(self, stop: Callable[[], object]) -> str:
         """Have another coordinator lead; return its name. `stop` ends this process, to be started as a standby.
 
-        Raises Standby, ServiceUnready: this coordinator leads on, or did not lead.
+        Raises Standby, BadRequest: this coordinator leads on, or did not lead.
         """
         # Whoever asked may go away, and half of it must not be left.
         handing = asyncio.ensure_future(self._hand_over(stop))

@@ -22,7 +22,7 @@ from peacefs.coordinator.journal.port import (
 from peacefs.coordinator.journal.writer import JournalWriter, position_of
 from peacefs.coordinator.metadata.epochs import Begun, draw_epoch
 from peacefs.coordinator.metadata.store import Metadata, MetadataFull, Touched
-from peacefs.protocol.errors import ServiceUnready, StartupError
+from peacefs.protocol.errors import BadRequest, StartupError
 from peacefs.protocol.limits import (
     hand_over_poll_s,
     hand_over_wait_s,
@@ -301,21 +301,21 @@ class Failover:
     async def hand_over(self) -> Member:
         """Have another coordinator lead, and return it; this one answers nobody from then on.
 
-        Raises Standby where another one leads already, and ServiceUnready when nobody is ready to, or nobody did
-        in time: then this one leads on. Where it cannot, it ends.
+        Raises Standby where another one leads already, and BadRequest when nobody is ready to, or nobody did in
+        time: then this one leads on. Where it cannot, it ends.
         """
         leadership = self._leadership
         if not leadership.leads:
             leadership.refuse_standby()
         successor = self.successor()
         if successor is None:
-            raise ServiceUnready("no standby is ready to lead; `peacefs report` shows them")
+            raise BadRequest("no standby is ready to lead; `peacefs report` shows them")
         self._is_handing_over = True
         leadership.stand_down()
         await self._give_up()
         leader = await self._await_other(self._clock() + hand_over_wait_s)
         if leader is None:
-            raise ServiceUnready(
+            raise BadRequest(
                 f"{successor.name} did not take over within {hand_over_wait_s:g} s: this coordinator leads on"
             )
         leadership.seen(leader)

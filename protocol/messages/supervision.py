@@ -57,7 +57,7 @@ class RunOrder(msgspec.Struct, frozen=True):
 
 
 class AgentOrders(Message, frozen=True):
-    """All that an agent is to run, no more and no less. `coordinator` is HOST:PORT for HTTP."""
+    """All that an agent is to run, no more and no less. `coordinator` is HOST:PORT,... for HTTP."""
 
     coordinator: str
     runs: list[RunOrder]

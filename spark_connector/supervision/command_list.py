@@ -26,6 +26,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from peacefs.client.control.addresses import parse_address
 from peacefs.protocol.errors import QueryFailed, StartupError
 from peacefs.protocol.limits import agent_list_bytes_max, agent_runs_max, agent_runs_max_default
 from peacefs.protocol.messages import AgentCommand, RunOrder
@@ -117,10 +118,11 @@ def start_of(
     command = listed.commands.get(order.command)
     if command is None or (order.arguments and not command.extra_arguments):
         raise QueryFailed(f"this agent's list does not allow {order.command} so")
-    http, webhdfs = ("http", "webhdfs") if ca_file is None else ("https", "swebhdfs")
+    # Of several coordinators, Spark's URIs name the cluster, and our clients each of them.
+    address = parse_address(f"{'http' if ca_file is None else 'https'}://{coordinator}")
     facts = {
-        "checkpoint": f"{webhdfs}://{coordinator}{order.location}" if order.location else "",
-        "coordinator": f"{http}://{coordinator}",
+        "checkpoint": f"{address.webhdfs}{order.location}" if order.location else "",
+        "coordinator": address.http,
         "query": order.query,
         "run": order.run,
     }

@@ -25,7 +25,7 @@ from peacefs.coordinator.failover.service import Failover
 from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.datanode.control.obedience import Obedience
-from peacefs.protocol.errors import ServiceUnready
+from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import copy_bytes_per_second
 from peacefs.protocol.messages import DeleteChunks, Message
 
@@ -241,6 +241,6 @@ class FailoverSaboteur:
     async def _hand_over_from(self, leader: FailoverCoordinator) -> None:
         try:
             await leader.failover.hand_over()
-        except ServiceUnready:
+        except PeacefsError:
             return
         leader.die()

@@ -26,7 +26,7 @@ from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import MetadataFault, MetadataFull, Touched, Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.protocol.errors import ServiceUnready
+from peacefs.protocol.errors import PeacefsError
 
 T = TypeVar("T")
 _PLAYED_S = 40.0
@@ -226,7 +226,7 @@ class PlayedCoordinator:
     async def _hand_over(self) -> None:
         try:
             await self.failover.hand_over()
-        except ServiceUnready:
+        except PeacefsError:
             return
         except MetadataFault:
             self._die()

@@ -16,7 +16,7 @@ from peacefs.coordinator.failover.leadership import Leadership
 from peacefs.coordinator.journal.memory import JournalInMemory
 from peacefs.coordinator.journal.port import Fenced, JournalUnsure
 from peacefs.coordinator.metadata.store import MetadataFault
-from peacefs.protocol.errors import ServiceUnready, Standby
+from peacefs.protocol.errors import BadRequest, Standby
 from peacefs.protocol.limits import leader_lease_s
 
 
@@ -76,7 +76,7 @@ def test_hand_over_to_a_standby_that_is_gone_leaves_the_leader_leading() -> None
     other.stop()
     assert leader.successor() == other.leadership.me, "nobody knows yet that it is gone"
     handing = story.world.spawn(leader.node, "handing over", leader.failover.hand_over())
-    with pytest.raises(ServiceUnready, match=f"{other.name} did not take over .* leads on"):
+    with pytest.raises(BadRequest, match=f"{other.name} did not take over .* leads on"):
         story.world.run_task(handing, limit_s=60.0)
     assert leader.leadership.may_answer
     # It goes on renewing its lease, and may be asked again when somebody is there.
@@ -107,7 +107,7 @@ def test_hand_over_without_a_standby_is_refused_and_changes_nothing() -> None:
     (leader,) = story.coordinators
     assert story.world.run(lambda: leader.leadership.leads, limit_s=10.0)
     handing = story.world.spawn(leader.node, "handing over", leader.failover.hand_over())
-    with pytest.raises(ServiceUnready, match="no standby is ready"):
+    with pytest.raises(BadRequest, match="no standby is ready"):
         story.world.run_task(handing, limit_s=1.0)
     assert leader.leadership.may_answer
 
