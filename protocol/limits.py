@@ -74,9 +74,9 @@ read_packet_bytes: Final = 4 * MIB
 read_piece_bytes: Final = 1 * MIB
 # The disk is asked for so much of a large chunk before a reader gets there.
 readahead_bytes: Final = 4 * MIB
-# Our client splits a read over the network of so much or more, if several datanodes have the chunks, into ranges of
-# this size, so many of one file at once. A sequential reader has as many ranges read ahead. One client has so many
-# threads for both, and keeps so much that was read ahead; a file opened beyond that is read without.
+# Our client splits a read over the network of so much or more, if several datanodes have the chunks, into ranges
+# of this size, so many of one file at once. A sequential reader has as many ranges read ahead. One client has so
+# many threads for both, and keeps so much that was read ahead; a file opened beyond that is read without.
 parallel_read_bytes_min: Final = 8 * MIB
 parallel_range_bytes: Final = 4 * MIB
 parallel_ranges_max: Final = 4
