@@ -862,6 +862,9 @@ dataflow_head_bytes_max: Final = 1 * MIB
 dataflow_rows_bytes_max: Final = 256 * MIB
 # Rows of one batch that a source offers; larger ones are cut.
 dataflow_batch_rows_max: Final = 65_536
+# Parts of a stage, and rows of all of them that a part without rows holds up at most.
+dataflow_parts_max: Final = 1024
+dataflow_grain_rows: Final = 2048
 # A stream log begins another segment when one has so many bytes.
 stream_log_segment_bytes: Final = 64 * MIB
 # A reader reads a log in pieces of so many bytes, the next while it decodes one.
