@@ -59,7 +59,8 @@ class Page:
     def __init__(self, page: Any, url: str) -> None:
         self.page = page
         self.complaints: list[str] = []
-        self._host = urlsplit(url).netloc
+        #: Where requests may go, with the port.
+        self.hosts = {urlsplit(url).netloc}
         self._expected: list[str] = []
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.complaints.append(f"exception: {error}"))
@@ -80,7 +81,7 @@ class Page:
 
     def _requested(self, request: Any) -> None:
         parts = urlsplit(request.url)
-        if parts.scheme not in ("data", "blob") and parts.netloc != self._host:
+        if parts.scheme not in ("data", "blob") and parts.netloc not in self.hosts:
             self.complaints.append(f"a request to another host: {request.url}")
 
     def see(self, text: str) -> Any:

@@ -6,8 +6,8 @@ import { ask, Refused, session, visit, webhdfs } from "./session.js";
 
 const GOOD = ["live", "unconfirmed"];
 
-export function open(shell, fragment) {
-  const [, path, query] = /^([^]*?)(?:\?chunk=([0-9a-f-]+))?$/.exec(fragment || "/");
+export function open(shell, fragment, query) {
+  const path = fragment || "/";
   const place = h("div", { id: "files" });
   const chunkPlace = h("div", { id: "chunk" });
   const abort = new AbortController();
@@ -19,12 +19,12 @@ export function open(shell, fragment) {
     if (error instanceof Refused && error.status === 401) shell.login(error.message);
     else show(where, crumbs(path), h("p", { class: "error", role: "alert" }, error.message));
   };
-  const explain = (chunk) => ask(`/v1/chunks/${chunk}`, {}, { signal: abort.signal }).then((known) => {
+  const explain = (chunk) => ask(`/v1/chunks/${encodeURIComponent(chunk)}`, {}, { signal: abort.signal }).then((known) => {
     show(chunkPlace, explained(known));
     chunkPlace.querySelector("h2").focus();
   }).catch(failed(chunkPlace));
-  if (query) explain(query);
-  load(path || "/", place, explain, abort.signal).catch(failed(place));
+  if (query.has("chunk")) explain(query.get("chunk"));
+  load(path, place, explain, abort.signal).catch(failed(place));
   return () => abort.abort();
 }
 

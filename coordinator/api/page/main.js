@@ -15,16 +15,16 @@ const main = document.getElementById("main");
 let opened = null;
 let live = null;
 
-/** The view's name and the rest of the fragment: `#/files/a/b` is ["files", "/a/b"]. */
+/** The view's name, path and query: `#/files/a/b?chunk=1-2` is ["files", "/a/b", "chunk=1-2"]. */
 function route() {
-  const [, name, rest] = /^#\/([a-z]+)(.*)$/.exec(location.hash) ?? [];
-  let path = rest ?? "";
+  const [, name, raw, query] = /^#\/([a-z]+)([^?]*)(?:\?(.*))?$/.exec(location.hash) ?? [];
+  let path = raw ?? "";
   try {
     path = decodeURIComponent(path);
   } catch {
     // As it was typed.
   }
-  return VIEWS[name] ? [name, path] : ["cluster", ""];
+  return VIEWS[name] ? [name, path, new URLSearchParams(query)] : ["cluster", "", new URLSearchParams()];
 }
 
 function connection(state, words) {
@@ -97,7 +97,7 @@ const shell = {
 };
 
 function start() {
-  const [name, path] = route();
+  const [name, path, query] = route();
   opened?.();
   live?.stop();
   live = null;
@@ -105,7 +105,7 @@ function start() {
   connection("waiting", "connecting");
   document.title = `${NAMES[name]} - peacefs`;
   show(main);
-  opened = VIEWS[name].open(shell, path) ?? null;
+  opened = VIEWS[name].open(shell, path, query) ?? null;
 }
 
 window.addEventListener("hashchange", () => {
