@@ -202,6 +202,11 @@ def watch_supervision(supervision: Supervision) -> None:
     """The same for agents and the queries that they keep going. Once a process."""
     registry.register(_ByLabel(supervision))
     _gauge("peacefs_agents", "Agents that are alive", lambda: len(supervision.agents))
+    _counter(
+        "peacefs_supervised_runs_taken_over",
+        "Runs that were given to a standby",
+        lambda: supervision.taken_over_total,
+    )
     _counter("peacefs_agents_lost", "Agents that fell silent", lambda: supervision.lost_total)
     _counter("peacefs_supervised_runs_begun", "Runs begun for agents to start", lambda: supervision.begun_total)
     _counter(

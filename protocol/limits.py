@@ -686,6 +686,8 @@ checkpoint_contents_bytes_max: Final = 1024 * MIB
 
 # -- supervision -----------------------------------------------------------------------------------
 agent_beat_interval_s: Final = 1.0
+# One with a standby that waits asks more often: the query stands still until it hears.
+agent_beat_with_standby_interval_s: Final = 0.2
 # An answer that comes later is of no use: what it says may not be so any more.
 agent_answer_timeout_s: Final = 3.0
 # After a failed attempt an agent waits, twice as long each time; less while runs depend on it.
@@ -717,6 +719,13 @@ supervised_backoff_s: Final = 1.0
 supervised_backoff_max_s: Final = 60.0
 # A run that has lasted so long was a good one: failures before it do not count any more.
 supervised_settled_s: Final = 600.0
+# A query has run for so long before its standby is started: both starts at once would take twice as long.
+supervised_standby_after_s: Final = 5.0
+# The driver of a standby looks so often for its agent's letter; warms itself by so many batches, and by so many of
+# the last files of each of a checkpoint's directories.
+standby_poll_s: Final = 0.02
+standby_warm_batches: Final = 3
+standby_warm_files_max: Final = 8
 supervision_tick_interval_s: Final = 0.5
 # Files of a checkpoint that are looked at to find out where it is, and in one turn of the event loop.
 checkpoint_locality_entries_max: Final = 20_000
@@ -871,6 +880,9 @@ dataflow_head_bytes_max: Final = 1 * MIB
 dataflow_rows_bytes_max: Final = 256 * MIB
 # Rows of one batch that a source offers; larger ones are cut.
 dataflow_batch_rows_max: Final = 65_536
+# Parts of a stage, and rows of all of them that a part without rows holds up at most.
+dataflow_parts_max: Final = 1024
+dataflow_grain_rows: Final = 2048
 # A stream log begins another segment when one has so many bytes.
 stream_log_segment_bytes: Final = 64 * MIB
 # A reader reads a log in pieces of so many bytes, the next while it decodes one.
