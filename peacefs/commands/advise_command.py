@@ -14,6 +14,7 @@ import msgspec
 from peacefs.dataflow.advice.advice import Demand, Option, advise
 from peacefs.dataflow.advice.load import Parameters, QueryLoad
 from peacefs.dataflow.advice.measure import measure
+from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.query.query import Query
 from peacefs.protocol.errors import InvalidQuery
@@ -47,6 +48,15 @@ def run_advise(options: AdviceOptions) -> int:
     else:
         _show(network, load, found)
     return 1 if found[0].refused else 0
+
+
+def recovery_named(name: str) -> Recovery:
+    """Raises InvalidQuery for none of them."""
+    try:
+        return Recovery(name)
+    except ValueError:
+        kinds = ", ".join(kind.value for kind in Recovery)
+        raise InvalidQuery(f"--guarantee {name}: it is one of {kinds}") from None
 
 
 def _network(named: str) -> Network:

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from peacefs.dataflow.model.operator_class import Recovery
-
 dataflow = typer.Typer(no_args_is_help=True, help="Fault-tolerant continuous queries.")
 
 
@@ -53,8 +51,12 @@ def advise(
         typer.Option("--sample", metavar="SOURCE=FILE", help="Rows of a source: .parquet, .csv or .json."),
     ],
     guarantee: Annotated[
-        Recovery, typer.Option("--guarantee", help="The output after a failure, at least.")
-    ] = Recovery.PRECISE,
+        str,
+        typer.Option(
+            "--guarantee",
+            help="Output after a failure: precise, repeating, convergent, divergent or gap, at least.",
+        ),
+    ] = "precise",
     recover_within: Annotated[
         float | None, typer.Option("--recover-within", metavar="SECONDS", help="From a death until caught up.")
     ] = None,
@@ -83,8 +85,9 @@ def advise(
     from peacefs.dataflow.advice.advice import Demand
     from peacefs.dataflow.advice.load import Parameters
 
-    from .advise_command import AdviceOptions, run_advise
+    from .advise_command import AdviceOptions, recovery_named, run_advise
 
-    demand = Demand(guarantee, recover_within, processor, traffic, None if memory is None else memory * 1e6)
+    wanted = recovery_named(guarantee)
+    demand = Demand(wanted, recover_within, processor, traffic, None if memory is None else memory * 1e6)
     parameters = Parameters(interval_s=interval, checkpoint_s=checkpoint)
     raise typer.Exit(run_advise(AdviceOptions(query, sample, rate, demand, parameters, as_json)))
