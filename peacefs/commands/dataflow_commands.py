@@ -54,7 +54,7 @@ def advise(
         str,
         typer.Option(
             "--guarantee",
-            help="Output after a failure: precise, repeating, convergent, divergent or gap, at least.",
+            help="At least: precise, repeating, convergent, divergent or gap.",
         ),
     ] = "precise",
     recover_within: Annotated[
