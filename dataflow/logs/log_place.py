@@ -26,7 +26,8 @@ def open_stream(
 ) -> Iterator[tuple[SegmentStore, str]]:
     """Open the store of a log, and return it with the log's name there. Raises BadRequest.
 
-    A path without a host is of `coordinator`, by default that of PEACEFS_URL or PEACEFS_COORDINATOR, or of this machine.
+    A path without a host is of `coordinator`, by default that of PEACEFS_URL or PEACEFS_COORDINATOR, or of this
+    machine.
     """
     local = local_directory(address)
     if local is not None:
