@@ -958,6 +958,9 @@ cec_check_window_s: Final = 1e-6
 dataflow_demo_node_timeout_s: Final = 3.0
 # Starts of a unit under one controller.
 dataflow_incarnations_per_run_max: Final = 1000
+# A sample of a query's rows is measured in so many batches a second; its state may have so much.
+advice_batches_s: Final = 20.0
+advice_state_bytes_max: Final = 1024 * MIB
 # Spark ends a job whose task has failed so often (spark.task.maxFailures, 4 unless it is set).
 dataflow_task_failures_min: Final = 100
 
