@@ -37,6 +37,7 @@ _ALL = (
     "recovery_costs",
     "driver_standby",
     "spark_batches",
+    "web_page",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_CELLS = ("figure10",)
