@@ -53,7 +53,8 @@ class FailoverProcess:
         me = self.leadership.me
         assert me is not None
         copying = StoreCopying(signer, tls)
-        return Joining(engine, directory, self._journal, self._writer, me, owner, copying).join().metadata
+        joining = Joining(engine, directory, self._journal, self._writer, me, owner, copying, greet=copying.greet)
+        return joining.join().metadata
 
     async def keep(
         self,
