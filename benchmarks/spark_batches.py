@@ -57,7 +57,7 @@ def main(*, quick: bool = False, state_mebibytes: int | None = None, tls: bool =
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with LocalCluster(directory / "cluster", datanodes=4, port=0) as cluster:
-            spark = _start_spark(cluster, directory)
+            spark = start_spark(cluster, directory)
             places = {"peacefs": f"{cluster.webhdfs_uri}/benchmark", "file://": f"file://{directory}/checkpoints"}
             try:
                 small = _small_state(spark, directory, places, counted, turn)
@@ -68,7 +68,7 @@ def main(*, quick: bool = False, state_mebibytes: int | None = None, tls: bool =
     show("spark_state", f"a batch that makes {mebibytes} MiB of new state, {_CORES} stores", large)
 
 
-def _start_spark(cluster: LocalCluster, directory: Path) -> SparkSession:
+def start_spark(cluster: LocalCluster, directory: Path) -> SparkSession:
     os.environ.update(
         java_environment(find_java(), directory / "java"),
         **scratch_environment(directory / "scratch"),
