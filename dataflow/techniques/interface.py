@@ -69,8 +69,11 @@ class StandbyKind(Enum):
 class Guard:
     """A technique at work for one unit on its node. Every event may lead to actions."""
 
-    def tick(self, now_s: float, positions: Positions) -> Iterable[Action]:
-        """Time passes; `positions` says how far the unit has processed each of its inputs."""
+    def tick(self, now_s: float, positions: Positions, *, urgent: bool) -> Iterable[Action]:
+        """Time passes; `positions` says how far the unit has processed each of its inputs.
+
+        `urgent`: producers that keep all rows since the last checkpoint will soon have no room for more.
+        """
         return ()
 
     def recorded(self, number: int) -> Iterable[Action]:

@@ -1,5 +1,7 @@
 """SGuard: each unit stores checkpoints while it goes on, and its producers keep the rows since (SGuard 3 and 4).
 
+A checkpoint is taken each interval, and earlier when producers would run out of room for the rows since the last.
+
 After a failure any node loads the latest checkpoint and asks the producers for what came after it. The rows that
 it produces again have the numbers that they had, so that consumers leave them out: recovery is precise for
 deterministic networks. With `precise=False` a recovered unit numbers anew, and consumers get rows again.
@@ -52,6 +54,8 @@ class _CheckpointGuard(Guard):
     def __init__(self, interval_s: float, now_s: float) -> None:
         self._interval_s = interval_s
         self._due_s = now_s + interval_s
+        # Not before this, however urgent.
+        self._earliest_s = now_s
         self._number = 0
         self._covered: Positions = {}
         # The positions that the checkpoint covers which is being stored.
@@ -59,11 +63,12 @@ class _CheckpointGuard(Guard):
         # True when the last one was not stored: another is taken a while later, and not an interval.
         self._failed = False
 
-    def tick(self, now_s: float, positions: Positions) -> Iterable[Action]:
+    def tick(self, now_s: float, positions: Positions, *, urgent: bool) -> Iterable[Action]:
         if self._failed:
             self._failed = False
-            self._due_s = now_s + min(self._interval_s, dataflow_checkpoint_retry_s)
-        if self._storing is not None or now_s < self._due_s or positions == self._covered:
+            self._due_s = self._earliest_s = now_s + min(self._interval_s, dataflow_checkpoint_retry_s)
+        due_s = self._earliest_s if urgent else self._due_s
+        if self._storing is not None or now_s < due_s or positions == self._covered:
             return ()
         self._number += 1
         self._due_s = now_s + self._interval_s
