@@ -2,7 +2,8 @@
 
 - *Throughput*: filter, key by a string, count and sum by windows of ten seconds, on one node, from rows in memory
   to rows at the sink; without recovery (amnesia), with precise upstream backup, with SGuard and checkpoints every
-  second in a directory, and in peacefs (three datanodes on the same machine). They take turns.
+  second in a directory, and in peacefs (three datanodes on the same machine), with CEC and its log in a directory,
+  with standbys. They take turns.
 - *Latency*: filter, windows of ten rows by key, filter, each on a node of its own, at half of what that query can
   do with batches of 2,048 rows. From when a row is offered to when the window that it completes is at the sink.
 - *Recovery*: the node of a unit that keeps counts by key is killed with SIGKILL. From the kill until it is
@@ -37,6 +38,7 @@ from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
+from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
@@ -108,6 +110,7 @@ def _throughput(directory: Path, coordinator: str, *, batches: int, rounds: int)
                 ("upstream backup", UpstreamBackup(precise=True)),
                 ("SGuard, directory", SGuard(interval_s=1.0)),
                 ("SGuard, peacefs", SGuard(interval_s=1.0)),
+                ("CEC, directory", CEC()),
                 ("active standby, two nodes", ActiveStandby()),
                 ("passive standby, two nodes", PassiveStandby()),
             ):
