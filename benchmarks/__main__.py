@@ -36,7 +36,9 @@ _ALL = (
     "cec",
     "recovery_pictures",
     "recovery_costs",
+    "driver_standby",
     "spark_batches",
+    "web_page",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_CELLS = ("figure10",)
