@@ -145,8 +145,9 @@ class NodeCore:
                 effects += self._guarded(unit, partial(unit.on_time, int(now_s * 1_000_000)))
             if unit.name in self._units:
                 # The other half of their room is for the rows that come until a checkpoint is stored.
-                urgent = unit.uncaptured_bytes > self._bounds.buffer_bytes_max // 2
-                effects += self._act(unit, self._guards[unit.name].tick(now_s, unit.positions, urgent=urgent))
+                if unit.uncaptured_bytes > self._bounds.buffer_bytes_max // 2:
+                    self._guards[unit.name].hurry()
+                effects += self._act(unit, self._guards[unit.name].tick(now_s, unit.positions))
                 if self._technique.standby is not None:
                     effects += self._pair(now_s, unit)
         for ack in self._pairs.covered(now_s):

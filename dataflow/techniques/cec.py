@@ -140,7 +140,7 @@ class _LogGuard(Guard):
         self._committed: Positions | None = None
         self._running = self._failed = False
 
-    def tick(self, now_s: float, positions: Positions, *, urgent: bool) -> Iterable[Action]:
+    def tick(self, now_s: float, positions: Positions) -> Iterable[Action]:
         if self._failed:
             self._failed, self._committed = False, None
             self._due_s = now_s + dataflow_checkpoint_retry_s

@@ -69,12 +69,12 @@ class StandbyKind(Enum):
 class Guard:
     """A technique at work for one unit on its node. Every event may lead to actions."""
 
-    def tick(self, now_s: float, positions: Positions, *, urgent: bool) -> Iterable[Action]:
-        """Time passes; `positions` says how far the unit has processed each of its inputs.
-
-        `urgent`: producers that keep all rows since the last checkpoint will soon have no room for more.
-        """
+    def tick(self, now_s: float, positions: Positions) -> Iterable[Action]:
+        """Time passes; `positions` says how far the unit has processed each of its inputs."""
         return ()
+
+    def hurry(self) -> None:
+        """Producers that keep all rows since the last checkpoint will soon have no room for more."""
 
     def recorded(self, number: int) -> Iterable[Action]:
         """A checkpoint is stored, and the controller will begin the unit with it."""

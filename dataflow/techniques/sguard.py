@@ -54,7 +54,8 @@ class _CheckpointGuard(Guard):
     def __init__(self, interval_s: float, now_s: float) -> None:
         self._interval_s = interval_s
         self._due_s = now_s + interval_s
-        # Not before this, however urgent.
+        # True if the next is wanted before it is due, but not before this.
+        self._hurries = False
         self._earliest_s = now_s
         self._number = 0
         self._covered: Positions = {}
@@ -63,17 +64,21 @@ class _CheckpointGuard(Guard):
         # True when the last one was not stored: another is taken a while later, and not an interval.
         self._failed = False
 
-    def tick(self, now_s: float, positions: Positions, *, urgent: bool) -> Iterable[Action]:
+    def tick(self, now_s: float, positions: Positions) -> Iterable[Action]:
         if self._failed:
             self._failed = False
             self._due_s = self._earliest_s = now_s + min(self._interval_s, dataflow_checkpoint_retry_s)
-        due_s = self._earliest_s if urgent else self._due_s
+        due_s = self._earliest_s if self._hurries else self._due_s
         if self._storing is not None or now_s < due_s or positions == self._covered:
             return ()
         self._number += 1
+        self._hurries = False
         self._due_s = now_s + self._interval_s
         self._storing = positions
         return (TakeCheckpoint(self._number),)
+
+    def hurry(self) -> None:
+        self._hurries = True
 
     def recorded(self, number: int) -> Iterable[Action]:
         if self._storing is None or number != self._number:

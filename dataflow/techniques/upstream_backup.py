@@ -86,7 +86,7 @@ class _AcknowledgeGuard(Guard):
         self._trim = trim
         self._received: Positions = {}
 
-    def tick(self, now_s: float, positions: Positions, *, urgent: bool) -> Iterable[Action]:
+    def tick(self, now_s: float, positions: Positions) -> Iterable[Action]:
         if now_s < self._due_s:
             return
         self._due_s = now_s + self._interval_s
