@@ -53,7 +53,7 @@ def main(*, quick: bool = False) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with LocalCluster(directory / "cluster", datanodes=3, port=0) as cluster:
-            spark = start_spark(cluster, directory)
+            spark = start_spark(cluster.http_address, directory)
             spark.conf.set("spark.sql.streaming.stateStore.providerClass", PROVIDERS["RocksDB"])
             spark.conf.set("spark.sql.shuffle.partitions", str(_PARTITIONS))
             spark.conf.set("spark.sql.session.timeZone", "UTC")
