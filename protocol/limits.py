@@ -705,6 +705,7 @@ run_stop_grace_s: Final = 3.0
 agent_runs_max_default: Final = 4
 agent_runs_max: Final = 256
 agent_list_bytes_max: Final = 1 * MIB
+configuration_bytes_max: Final = 1 * MIB
 # A run's output is kept up to this size, and as much of the output before; for so many runs.
 run_log_bytes_max: Final = 16 * MIB
 run_logs_kept_max: Final = 5
