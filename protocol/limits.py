@@ -710,6 +710,10 @@ configuration_bytes_max: Final = 1 * MIB
 run_log_bytes_max: Final = 16 * MIB
 run_logs_kept_max: Final = 5
 run_last_words_characters_max: Final = 300
+# The end of a run's log, as people are shown it, so many at once, and how long an agent has to send it.
+run_log_shown_bytes: Final = 32 * KIB
+run_logs_sent_max: Final = 8
+run_log_wait_s: Final = 10.0
 supervised_queries_max: Final = 1000
 supervised_name_characters_max: Final = 100
 supervised_arguments_max: Final = 256
