@@ -16,6 +16,7 @@ _ALL = (
     "small_reads",
     "metadata_ops",
     "clients",
+    "peers",
     "authentication",
     "restart",
     "failover",
@@ -32,6 +33,7 @@ _ALL = (
     "paged_state",
     "state_latency",
     "dataflow",
+    "dataflow_spark",
     "cec",
     "recovery_pictures",
     "recovery_costs",
@@ -43,11 +45,12 @@ _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_CELLS = ("figure10",)
 _WITH_SIZE = ("repair", "io_service")
 _WITH_FILES = ("metadata_ops", "restart", "failover", "checkpoints")
-_WITH_RUNS = _WITH_PARTS = ("failover",)
+_WITH_RUNS = ("failover",)
 _WITH_KEPT = ("dead_writers",)
 _WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads", "metadata_ops", "spark_batches")
 _WITH_STATE = ("spark_batches",)
 _WITH_TECHNIQUE = ("recovery_pictures",)
+_WITH_ROWS = ("peers", "failover")
 
 
 def main() -> None:
@@ -68,9 +71,8 @@ def main() -> None:
     drawn = " and ".join(_WITH_TECHNIQUE)
     parser.add_argument("--technique", metavar="NAME", help=f"one alone, as upstream-backup, of {drawn}")
     parser.add_argument("--runs", type=int, metavar="N", help=f"how often each, of {' and '.join(_WITH_RUNS)}")
-    parser.add_argument(
-        "--part", action="append", metavar="NAME", help=f"some parts alone, of {' and '.join(_WITH_PARTS)}"
-    )
+    listed = " and ".join(_WITH_ROWS)
+    parser.add_argument("--rows", metavar="NAME,...", help=f"some groups of rows, as names,small, of {listed}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -86,8 +88,8 @@ def main() -> None:
         cells = {"cells": options.cells} if options.cells and name in _WITH_CELLS else {}
         tls = {"tls": True} if options.tls and name in _WITH_TLS else {}
         runs = {"runs": options.runs} if options.runs is not None and name in _WITH_RUNS else {}
-        parts = {"parts": tuple(options.part)} if options.part and name in _WITH_PARTS else {}
         technique = {"technique": options.technique} if options.technique and name in _WITH_TECHNIQUE else {}
+        rows = {"rows": options.rows.split(",")} if options.rows and name in _WITH_ROWS else {}
         importlib.import_module(f"benchmarks.{name}").main(
             quick=options.quick,
             **files,
@@ -99,7 +101,7 @@ def main() -> None:
             **tls,
             **technique,
             **runs,
-            **parts,
+            **rows,
         )
 
 

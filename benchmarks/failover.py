@@ -6,7 +6,7 @@ leader is killed; frozen, to go on later; killed together with etcd's leader, as
 hand over. Three clients ask the coordinator that did not lead, on connections that they keep, from the moment of
 the fault on: for a directory, for a file of 1 KiB through a datanode, and for the status of a file.
 
-Parts, by `--part`: `takeovers`, `batches` (of a Spark query), `rates` (with a journal and without, by turns).
+Parts, by `--rows`: `takeovers`, `batches` (of a Spark query), `rates` (with a journal and without, by turns).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -39,17 +39,17 @@ _numbers = itertools.count()
 
 
 def main(
-    *, quick: bool = False, files: int | None = None, runs: int | None = None, parts: tuple[str, ...] = _PARTS
+    *, quick: bool = False, files: int | None = None, runs: int | None = None, rows: Sequence[str] = _PARTS
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        if "takeovers" in parts:
+        if "takeovers" in rows:
             _takeovers(Path(directory), files or (2000 if quick else 1_000_000), runs or (2 if quick else 20))
-        if "batches" in parts:
+        if "batches" in rows:
             from .failover_batches import longest_batch
 
-            rows = longest_batch(Path(directory), failovers=1 if quick else 3)
-            show("failover_batches", "Batches of a Spark query while its leader is killed, in seconds", rows)
-        if "rates" in parts:
+            batches = longest_batch(Path(directory), failovers=1 if quick else 3)
+            show("failover_batches", "Batches of a Spark query while its leader is killed, in seconds", batches)
+        if "rates" in rows:
             from .failover_rates import rates
 
             show(

@@ -132,9 +132,10 @@ class FailoverCluster:
         self._secret_file.chmod(0o600)
         journal = "etcd://" + ",".join(f"{_HOST}:{pair[0]}" for pair in pairs)
         shared = (f"--secret-file={self._secret_file}", f"--journal={journal}")
+        left = ports[2 * members :]
         self.coordinators = [
             Coordinator(
-                directory / f"c{at}.log", *ports[2 * (members + at) :][:2], f"--dir={self.store(at)}", *shared
+                directory / f"c{at}.log", left[2 * at], left[2 * at + 1], f"--dir={self.store(at)}", *shared
             )
             for at in range(2)
         ]

@@ -131,7 +131,7 @@ async def _body(receive: Receive) -> bytes:
     body = b""
     while True:
         message = await receive()
-        body += message.get("body", b"")
+        body += bytes(message.get("body", b""))
         if len(body) > relayed_body_bytes_max:
             raise BadRequest(f"the body has more than {relayed_body_bytes_max} bytes")
         if not message.get("more_body", False):
