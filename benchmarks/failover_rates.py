@@ -28,7 +28,7 @@ _numbers = itertools.count()
 
 def rates(directory: Path, *, quick: bool) -> list[dict[str, object]]:
     """Return a row for each kind of work: a second alone, with the journal, and their ratio."""
-    count, rounds = (80, 2) if quick else (1600, 6)
+    count, rounds = (80, 2) if quick else (480, 5)
     place = directory / "with-a-journal"
     place.mkdir()
     measured: dict[tuple[str, str], list[float]] = {}
