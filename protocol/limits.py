@@ -904,6 +904,8 @@ dataflow_copy_generations_max: Final = 64
 dataflow_determinants_max: Final = 256
 # Events of one message to a standby.
 dataflow_determinants_per_message_max: Final = 1024
+# Events of a unit that the controller keeps; the query stops when there are more.
+dataflow_events_kept_max: Final = 4_000_000
 # A node looks so often whether a copy for a standby was made.
 dataflow_copy_poll_s: Final = 0.002
 # Requests for rows of a standby that began with one copy.

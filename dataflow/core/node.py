@@ -30,6 +30,7 @@ from peacefs.protocol.errors import PeacefsError
 from .determinants import EventLog
 from .effects import DropCopy, Effect, LoadCheckpoint, LoadCopy, SendMessage, StoreCheckpoint
 from .exchange import Exchange
+from .histories import Histories
 from .messages import (
     CONTROLLER,
     CheckpointCost,
@@ -39,6 +40,10 @@ from .messages import (
     CopyPiece,
     Determinants,
     DeterminantsHeld,
+    EventsHappened,
+    EventsKept,
+    HistoryPart,
+    HistoryWanted,
     Message,
     NodeHeartbeat,
     Placement,
@@ -90,6 +95,7 @@ class NodeCore:
         self._bounds = bounds or Bounds()
         self._exchange = Exchange(network, technique, retry_s=self._bounds.subscribe_retry_s)
         self._pairs = Pairs(network, technique)
+        self._histories = Histories(network, technique, retry_s=self._bounds.subscribe_retry_s)
         self._placement = Placement(0, {})
         self._units: dict[str, HAUnit] = {}
         self._guards: dict[str, Guard] = {}
@@ -117,7 +123,12 @@ class NodeCore:
                 unit = self._units.get(message.unit)
                 if unit is not None and unit.incarnation == message.incarnation:
                     effects += self._act(unit, [Acknowledge(Level.SAFE, unit.recorded(message.number))])
+            case HistoryPart() | EventsKept():
+                if self._histories.received(message):
+                    effects += self._begin(now_s, message.unit)
             case NodeHeartbeat() | CheckpointStored() | RestartPointReached() | UnitStopped() | UnitRecovered():
+                raise AssertionError(f"{type(message).__name__} is for the controller")
+            case EventsHappened() | HistoryWanted():
                 raise AssertionError(f"{type(message).__name__} is for the controller")
             case CopyPiece() | CopyHeld() | Determinants() | DeterminantsHeld() | TrimOutput() | StandbyInStep():
                 if self._pairs.begins_anew(message):
@@ -132,6 +143,7 @@ class NodeCore:
     def disconnected(self, now_s: float, node: str) -> list[Effect]:
         self._exchange.disconnected(node)
         self._pairs.disconnected(node)
+        self._histories.disconnected()
         return list(self._run(now_s))
 
     def tick(self, now_s: float) -> list[Effect]:
@@ -144,6 +156,8 @@ class NodeCore:
             if unit.wants_time:
                 effects += self._guarded(unit, partial(unit.on_time, int(now_s * 1_000_000)))
             if unit.name in self._units:
+                # Before a point that they belong to.
+                effects += self._histories.report()
                 effects += self._act(unit, self._guards[unit.name].tick(now_s, unit.positions))
                 if self._technique.standby is not None:
                     effects += self._pair(now_s, unit)
@@ -163,7 +177,8 @@ class NodeCore:
             return []
         if self._technique.loads_itself:
             return list(self._act(running, self._guards[unit].recorded(number)))
-        return [SendMessage(CONTROLLER, CheckpointStored(unit, incarnation, number, outcome))]
+        told = CheckpointStored(unit, incarnation, number, outcome, running.captured_event)
+        return [SendMessage(CONTROLLER, told)]
 
     def copied(
         self, now_s: float, unit: str, incarnation: int, number: int, data: bytes | PeacefsError
@@ -246,6 +261,7 @@ class NodeCore:
             if valid.get(name) != unit.incarnation:
                 self._drop(name)
         self._loading = {name: each for name, each in self._loading.items() if valid.get(name) == each}
+        self._histories.keep_only(valid)
         for name in self._pairs.standbys():
             if name not in valid:
                 yield from self._pairs.drop(name)
@@ -259,11 +275,18 @@ class NodeCore:
             if name in self._units or self._loading.get(name) == where.incarnation or where.took_over:
                 continue
             self._placed_s[name] = now_s
-            if where.checkpoint is None and not self._technique.loads_itself:
-                yield from self._start(now_s, name, where.incarnation, self._new_state(name))
-            else:
-                self._loading[name] = where.incarnation
-                yield LoadCheckpoint(name, where.incarnation, where.checkpoint or (where.incarnation, 0))
+            yield from self._begin(now_s, name)
+
+    def _begin(self, now_s: float, name: str) -> Iterator[Effect]:
+        """Begin a unit that was placed here, once its history is here if it has one."""
+        where = self._placement.units[name]
+        if self._histories.wants(name, where.incarnation):
+            return
+        if where.checkpoint is None and not self._technique.loads_itself:
+            yield from self._start(now_s, name, where.incarnation, self._new_state(name))
+        else:
+            self._loading[name] = where.incarnation
+            yield LoadCheckpoint(name, where.incarnation, where.checkpoint or (where.incarnation, 0))
 
     def _is_standby(self, where: UnitPlacement) -> bool:
         return where.standby is not None and where.standby.node == self.name
@@ -295,6 +318,7 @@ class NodeCore:
             unit.follows = False
             self._recovering[name] = (now_s, now_s)
             self._pairs.lead(unit, where)
+            yield from self._exchange.took_over(unit, self._bounds.credit_bytes)
         elif half.has_copy:
             if name not in self._loading:
                 self._loading[name] = where.incarnation
@@ -334,7 +358,9 @@ class NodeCore:
             chance=random.Random(f"{self._session} {name} {incarnation}"),
             retained_bytes_max=self._bounds.retained_bytes_max,
             restart=self._placement.units[name].restart,
+            phases=self._histories.phases(name),
         )
+        self._histories.begun(unit)
         self._units[name] = unit
         self._guards[name] = self._technique.guard(name, now_s)
         if leads and incarnation > 1:
@@ -359,6 +385,7 @@ class NodeCore:
         del self._units[name], self._exchange.participants[name], self._guards[name]
         self._recovering.pop(name, None)
         self._pairs.forget(name)
+        self._histories.forget(name)
 
     def _act(self, unit: HAUnit, actions: Iterable[Action]) -> Iterator[Effect]:
         for action in actions:
@@ -369,9 +396,9 @@ class NodeCore:
                     found = unit.restart_point(level)
                     if found is None:
                         continue
-                    number, point = found
+                    number, point, phases = found
                     if recorded:
-                        reached = RestartPointReached(unit.name, unit.incarnation, number, point)
+                        reached = RestartPointReached(unit.name, unit.incarnation, number, point, phases)
                         yield SendMessage(CONTROLLER, reached)
                     else:
                         yield from self._act(unit, [Acknowledge(Level.SAFE, unit.recorded(number))])
@@ -397,6 +424,8 @@ class NodeCore:
                 recovered = UnitRecovered(unit.name, unit.incarnation, load_us, replay_us)
                 yield SendMessage(CONTROLLER, recovered)
         yield from self._pairs.send_events()
+        yield from self._histories.ask(now_s)
+        yield from self._histories.report()
         yield from self._exchange.send_due()
 
     def _guarded(self, unit: HAUnit, call: Callable[[], None]) -> list[Effect]:

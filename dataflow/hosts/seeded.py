@@ -36,6 +36,8 @@ from peacefs.dataflow.core.messages import (
     CONTROLLER,
     CheckpointCost,
     CheckpointStored,
+    EventsHappened,
+    HistoryWanted,
     Message,
     NodeHeartbeat,
     RestartPointReached,
@@ -132,6 +134,7 @@ class SeededRun:
             edge_node=EDGE,
             nodes_wanted=nodes,
             standby=technique.standby,
+            with_history=[plan.name for plan in network.units if technique.keeps_history(plan)],
         )
         self._nodes: dict[str, _Host] = {}
         self._starts: dict[str, int] = {}
@@ -375,6 +378,10 @@ class SeededRun:
                 return self._controller.checkpoint_stored(sender, message)
             case RestartPointReached():
                 return self._controller.restart_point_reached(sender, message)
+            case EventsHappened():
+                return self._controller.events_happened(sender, message)
+            case HistoryWanted():
+                return self._controller.history_wanted(sender, message)
             case UnitStopped():
                 return self._controller.unit_stopped(message)
             case UnitRecovered():

@@ -63,6 +63,11 @@ class UnitPlan:
         return most_general(operator.specification.operator_class for operator in self.operators)
 
     @property
+    def is_recordable(self) -> bool:
+        """True if a replay of the same events gives the same rows."""
+        return all(operator.specification.unrecorded is None for operator in self.operators)
+
+    @property
     def wants_time(self) -> bool:
         return any(operator.specification.wants_time for operator in self.operators)
 

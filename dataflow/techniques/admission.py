@@ -36,7 +36,7 @@ _FROM_BEST = list(Recovery)
 def admit(network: Network, technique: Technique, guarantee: Recovery | None = None) -> None:
     """Raise InvalidQuery, with what to do, unless the technique can run the network and promises so much."""
     technique.check(network)
-    promised = technique.promises(network.operator_class)
+    promised = technique.promises_for(network)
     if guarantee is None or suffices(promised, guarantee):
         return
     kind = network.operator_class
@@ -60,7 +60,7 @@ def _ways(network: Network, guarantee: Recovery) -> str:
             technique.check(network)
         except InvalidQuery:
             continue
-        if suffices(technique.promises(network.operator_class), guarantee):
+        if suffices(technique.promises_for(network), guarantee):
             found.append(written)
     return f"use {', '.join(found)}, or " if found else "no technique gives that here, so use "
 

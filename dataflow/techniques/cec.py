@@ -79,11 +79,6 @@ class CEC(Technique):
                     f"{' and '.join(repr(node.name) for node in windowed)}: put each into a unit of its own with "
                     f"unit(), {_OTHERS}"
                 )
-            if len(unit.outputs) != 1:
-                raise InvalidQuery(
-                    f"CEC logs windows along with one output, and unit {unit.name!r} has {len(unit.outputs)}: "
-                    f"split it with unit(), {_OTHERS}"
-                )
 
     def promises(self, network: OperatorClass) -> Recovery:
         return Recovery.DIVERGENT if network is OperatorClass.ARBITRARY else Recovery.PRECISE

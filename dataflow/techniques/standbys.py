@@ -9,7 +9,7 @@ from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.protocol.errors import InvalidQuery
 
-from .interface import Guard, Technique
+from .interface import Guard, Technique, refuse_unrecorded
 
 
 class StandbyTechnique(Technique):
@@ -34,12 +34,8 @@ class StandbyTechnique(Technique):
             )
 
     def check(self, network: Network) -> None:
-        for operator in network.operators if self._precise else ():
-            why = operator.specification.unrecorded
-            if why is not None:
-                raise InvalidQuery(
-                    f"{self.name} cannot be precise for operator {operator.name!r}: {why}, or give precise=False"
-                )
+        if self._precise:
+            refuse_unrecorded(self.name, network)
 
     def lineage(self, incarnation: int) -> int:
         return 0 if self._precise else incarnation

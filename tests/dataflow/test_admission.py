@@ -10,6 +10,7 @@ import pytest
 from support.dataflows import SAMPLES, SCHEMA
 
 from peacefs.dataflow import Query
+from peacefs.dataflow import functions as F
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
@@ -57,10 +58,10 @@ def counting() -> Network:
         (OperatorClass.REPEATABLE, Amnesia(), Recovery.DIVERGENT, r"gap recovery .* use SGuard.*Recovery\.GAP$"),
         (
             OperatorClass.ARBITRARY,
-            SGuard(interval_s=1),
+            SGuard(interval_s=1, precise=False),
             Recovery.CONVERGENT,
-            r"by 'union-1', and convergent is asked for: use ActiveStandby\(\), PassiveStandby\(\), "
-            r"or guarantee=Recovery\.DIVERGENT$",
+            r"by 'union-1', and convergent is asked for: use SGuard\(interval_s=1\), ActiveStandby\(\), "
+            r"PassiveStandby\(\), UpstreamBackup\(precise=True\), or guarantee=Recovery\.DIVERGENT$",
         ),
     ],
 )
@@ -107,11 +108,29 @@ def test_function_that_does_not_say_what_its_state_depends_on_is_refused(precise
     admit(counting(), SGuard(interval_s=1))
 
 
-@pytest.mark.parametrize("kind", [OperatorClass.DETERMINISTIC, OperatorClass.ARBITRARY], ids=str)
-def test_precise_upstream_backup_of_what_does_not_converge_is_refused(kind: OperatorClass) -> None:
-    with pytest.raises(InvalidQuery, match=r"cannot be precise with '(aggregate|union)-1'.*or precise=False"):
-        admit(network_of(kind), UpstreamBackup(precise=True))
-    admit(network_of(kind), UpstreamBackup(), Recovery.DIVERGENT)
+def test_precise_upstream_backup_of_windows_whose_input_it_makes_wrong_at_first_is_refused() -> None:
+    """Windows of rows begin where their count says, which takes the input as it was from the first row on."""
+    query = Query("behind")
+    stream = query.source("in", SCHEMA, time="at").sort("1s", name="sorted").count_window(3)
+    stream.aggregate(F.count(), name="counted").sink("out")
+    with pytest.raises(InvalidQuery, match=r"with 'counted' behind 'sorted' in unit .* of its own with unit\(\)"):
+        admit(query.network(), UpstreamBackup(precise=True))
+    query = Query("apart")
+    stream = query.source("in", SCHEMA, time="at").sort("1s").unit("windows").count_window(3)
+    stream.aggregate(F.count()).sink("out")
+    admit(query.network(), UpstreamBackup(precise=True), Recovery.PRECISE)
+
+
+@pytest.mark.parametrize("technique", [UpstreamBackup(precise=True), PassiveStandby()], ids=lambda each: each.name)
+def test_function_that_a_replay_does_not_repeat_is_refused_where_precise_is_said(technique: Technique) -> None:
+    query = Query("sampled")
+    query.source("in", SCHEMA, time="at").map(lambda rows: rows, deterministic=False, name="samples").sink("out")
+    with pytest.raises(InvalidQuery, match=r"cannot be precise for operator 'samples'.* or give precise=False"):
+        admit(query.network(), technique)
+    # SGuard runs it, and promises less.
+    admit(query.network(), SGuard(interval_s=1), Recovery.DIVERGENT)
+    with pytest.raises(InvalidQuery, match=r"by 'samples', and precise is asked for"):
+        admit(query.network(), SGuard(interval_s=1), Recovery.PRECISE)
 
 
 @pytest.mark.parametrize(
