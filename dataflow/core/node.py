@@ -72,6 +72,8 @@ class Bounds:
     page_bytes: int = limits.dataflow_page_bytes
     checkpoint_patience_s: float = limits.dataflow_checkpoint_patience_s
     retained_bytes_max: int = limits.dataflow_retained_bytes_max
+    #: Events of a unit after which its node looks at what else there is, so that it is not silent for long.
+    events_per_turn: int = limits.dataflow_events_per_turn
 
 
 class NodeCore:
@@ -107,10 +109,13 @@ class NodeCore:
         # Units that began again and have not caught up: when they began to load, and when to process.
         self._recovering: dict[str, tuple[float, float]] = {}
         self._beaten_s: float | None = None
+        #: True if units have more to do: `work` is to be called as soon as other events were looked at.
+        self.has_work = False
 
     # -- events ---------------------------------------------------------------------------------------
 
-    def received(self, now_s: float, node: str, message: Message) -> list[Effect]:
+    def received(self, now_s: float, node: str, message: Message, *, later: bool = False) -> list[Effect]:
+        """Take a message. With `later` what follows from it is left for `work`."""
         effects: list[Effect] = []
         match message:
             case Placement():
@@ -138,6 +143,9 @@ class NodeCore:
                 effects += self._load(now_s, self._pairs.received(node, message, self._units.get(message.unit)))
             case _:
                 effects += self._exchange.received(node, message)
+        if later:
+            self.has_work = True
+            return effects
         return effects + list(self._run(now_s))
 
     def disconnected(self, now_s: float, node: str) -> list[Effect]:
@@ -164,6 +172,10 @@ class NodeCore:
         for ack in self._pairs.covered(now_s):
             effects += self._exchange.to_producer(ack.stream, [ack])
         return effects + list(self._run(now_s))
+
+    def work(self, now_s: float) -> list[Effect]:
+        """Go on with what units have to do."""
+        return list(self._run(now_s))
 
     def stored(
         self, unit: str, incarnation: int, number: int, outcome: CheckpointCost | PeacefsError
@@ -412,12 +424,13 @@ class NodeCore:
     def _run(self, now_s: float) -> Iterator[Effect]:
         """Do all that can be done now: ask for rows, process, send."""
         yield from self._exchange.subscribe(now_s)
+        self.has_work = False
         for unit in list(self._units.values()):
             lost = [stream for stream, source in unit.inputs.items() if source.lost]
             if lost and not self._technique.tolerates_gaps:
                 yield from self._stop(unit, f"unit {unit.name!r} needs rows of {lost[0]!r} that are gone")
                 continue
-            yield from self._guarded(unit, unit.process_all)
+            yield from self._guarded(unit, partial(self._process, unit))
             if unit.name in self._recovering and unit.caught_up and not unit.repeats:
                 placed_s, begun_s = self._recovering.pop(unit.name)
                 load_us, replay_us = int((begun_s - placed_s) * 1e6), int((now_s - begun_s) * 1e6)
@@ -427,6 +440,10 @@ class NodeCore:
         yield from self._histories.ask(now_s)
         yield from self._histories.report()
         yield from self._exchange.send_due()
+
+    def _process(self, unit: HAUnit) -> None:
+        if unit.process_all(self._bounds.events_per_turn):
+            self.has_work = True
 
     def _guarded(self, unit: HAUnit, call: Callable[[], None]) -> list[Effect]:
         """Let a unit do something; if it fails, it stops, and with it the query."""

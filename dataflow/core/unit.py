@@ -8,6 +8,7 @@ these events matter they are recorded, and a standby repeats them in their order
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -18,7 +19,7 @@ from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.operators.phases import Phases, pack
 from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.dataflow.techniques.interface import StandbyKind, Technique
-from peacefs.dataflow.unit_state.interface import ROWS_OF, StateCapture, UnitState
+from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import OperatorFailed
 from peacefs.protocol.limits import dataflow_copy_number_bits as copy_number_bits
@@ -26,12 +27,13 @@ from peacefs.protocol.limits import dataflow_copy_number_bits as copy_number_bit
 from .causes import UnitCauses, added
 from .determinants import EventKind, EventLog, UnitEvent
 from .ha_input import HAInput
-from .ha_output import HAOutput, too_much_retained
+from .ha_output import too_much_retained
 from .messages import sequence_of
 from .output_buffer import Level
-from .replicas import both, replica
+from .replicas import replica
 from .restart_point import InputPoint, RestartPoint
 from .unit_edges import describe, read
+from .unit_output import make_output
 from .watermarks import Watermarks
 
 
@@ -137,8 +139,8 @@ class HAUnit:
             )
             for node in plan.operators
         }
-        for name, each in (phases or {}).items():
-            self._operators[name].begin_with(each)
+        for name, had in (phases or {}).items():
+            self._operators[name].begin_with(had)
         for stream, point in restart.inputs.items() if restart is not None else ():
             if point.began_ended:
                 self._begin_ended(stream)
@@ -198,10 +200,12 @@ class HAUnit:
         """True while it processes again what an earlier start has processed, whose output consumers have."""
         return bool(self._replayed) or self.event < self._silent_until
 
-    def process_all(self) -> None:
-        """Process all rows that are there, as long as there is room for what they give."""
-        while self.step():
-            pass
+    def process_all(self, events_max: int = sys.maxsize) -> bool:
+        """Process the rows that are there, as long as there is room for what they give.
+
+        Return True if it has stopped at `events_max`, so that there may be more.
+        """
+        return all(self.step() for _ in range(events_max))
 
     def on_time(self, now_us: int) -> None:
         """Tell the operators the time, unless there is no room for what they give, or a standby is told later."""
@@ -487,33 +491,6 @@ class HAUnit:
             if output.buffer.held_bytes > self._retained_bytes_max:
                 raise OperatorFailed(too_much_retained(stream, self._retained_bytes_max))
         return all(output.has_room(self._buffer_bytes_max) for output in self.outputs.values())
-
-
-def make_output(
-    stream: str,
-    network: Network,
-    technique: Technique,
-    *,
-    plan: UnitPlan | None = None,
-    incarnation: int = 0,
-    state: UnitState | None = None,
-) -> HAOutput:
-    """Make the producing edge of a stream, of a unit or a source; in a unit's state, rows can be kept besides."""
-    destinations = network.consumers[stream]
-    if technique.standby is StandbyKind.ACTIVE:
-        destinations = both(destinations, [each.name for each in network.units])
-    kept = technique.takes_checkpoints or technique.standby is not None
-    return HAOutput(
-        stream,
-        destinations,
-        technique.retention(destinations),
-        lineage=0 if plan is None else technique.lineage_of(plan, incarnation),
-        drops_for_absent=technique.drops_for_absent,
-        log=state.numbered_rows(ROWS_OF + stream, network.types[stream].schema) if kept and state else None,
-        logs_all=technique.standby is not StandbyKind.ACTIVE,
-        retains_for_states=technique.tracks_causes,
-        forgot_rows=plan is not None and technique.forgets_rows and incarnation > 1,
-    )
 
 
 def _beginning(technique: Technique, restart: RestartPoint | None, stream: str) -> Position:
