@@ -149,7 +149,7 @@ class EdgeRun:
                     "another directory"
                 )
             self._record = read_record(found).resumed()
-            self._record.check(network)
+            self._record.check(network, technique.name)
         if technique.takes_checkpoints:
             # Before anything begins, so that no number is given twice.
             checkpoints.record(msgspec.json.encode(self._record))

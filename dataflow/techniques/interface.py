@@ -121,7 +121,8 @@ class Technique(ABC):
 
     def check_nodes(self, nodes: int) -> None:
         """Raise InvalidQuery if so many nodes are too few."""
-        return
+        if nodes < 1:
+            raise InvalidQuery(f"units want a node, and the host has {nodes}: give it 1 or more")
 
     def check(self, network: Network) -> None:
         """Raise InvalidQuery if the technique cannot run a network; the message says what to change."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.protocol.errors import InvalidQuery
+from peacefs.protocol.limits import dataflow_acknowledge_interval_s_max
 
 from .interface import Guard, Technique, refuse_unrecorded
+from .intervals import checked_interval
 
 
 class StandbyTechnique(Technique):
     def __init__(self, *, interval_s: float, precise: bool) -> None:
-        if not interval_s > 0:
-            raise InvalidQuery(f"{self.name} has interval_s={interval_s}: give a time above 0, as 0.05")
-        self.standby_interval_s = interval_s
+        self.standby_interval_s = checked_interval(
+            type(self).__name__, interval_s, longest_s=dataflow_acknowledge_interval_s_max
+        )
         self._precise = precise
 
     def promises(self, network: OperatorClass) -> Recovery:

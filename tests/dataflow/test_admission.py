@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,8 +18,10 @@ from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.admission import ALTERNATIVES, admit, suffices
 from peacefs.dataflow.techniques.amnesia import Amnesia
+from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
@@ -143,6 +146,13 @@ def test_function_that_a_replay_does_not_repeat_is_refused_where_precise_is_said
         (lambda: UpstreamBackup(interval_s=61), "at most 60 seconds"),
         (lambda: UpstreamBackup(interval_s=float("nan")), "above 0"),
         (lambda: SGuard(interval_s=-1), r"SGuard\(interval_s=-1\): it has to be above 0"),
+        (
+            lambda: ActiveStandby(interval_s=float("inf")),
+            r"ActiveStandby\(interval_s=inf\): .* at most 60 seconds",
+        ),
+        (lambda: PassiveStandby(interval_s="1s"), r"PassiveStandby\(interval_s='1s'\): it has to be above 0"),  # type: ignore[arg-type]
+        (lambda: CEC(commit_s=float("nan")), r"CEC\(commit_s=nan\): it has to be above 0"),
+        (lambda: CEC("targets"), r"CEC\('targets'\): a choice of windows is wanted: Targets\(\)"),  # type: ignore[arg-type]
     ],
 )
 def test_interval_that_is_impossible_is_refused(make: Callable[[], Technique], said: str) -> None:
@@ -158,3 +168,22 @@ def test_resuming_by_a_technique_that_keeps_nothing_is_refused(technique: Techni
         host.start(
             network_of(OperatorClass.REPEATABLE), technique, sources, {"out": print}, RunOptions(resume=True)
         )
+
+
+def test_host_without_nodes_is_refused(tmp_path: Path) -> None:
+    host = LocalProcesses(0, DirectoryCheckpoints(tmp_path))
+    with pytest.raises(InvalidQuery, match="units want a node, and the host has 0: give it 1 or more"):
+        host.start(network_of(OperatorClass.REPEATABLE), Amnesia(), {"in": []}, {"out": print})
+
+
+@pytest.mark.parametrize(
+    ("technique", "guarantee", "said"),
+    [
+        (SGuard, None, r"a technique is wanted, as SGuard\(interval_s=1\), and not <class"),
+        ("sguard", None, "a technique is wanted, .* and not 'sguard'"),
+        (Amnesia(), "precise", "guarantee='precise': a kind of recovery is wanted, as Recovery.PRECISE"),
+    ],
+)
+def test_technique_or_guarantee_of_another_type_is_refused(technique: Any, guarantee: Any, said: str) -> None:
+    with pytest.raises(InvalidQuery, match=said):
+        admit(network_of(OperatorClass.REPEATABLE), technique, guarantee)
