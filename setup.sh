@@ -57,13 +57,13 @@ has_java() {
     return 1
 }
 
-# The binary of Debian's package, unpacked: that needs no root.
-fetch_etcd() {
-    local to
+# One binary of one of Debian's packages, unpacked: that needs no root.
+fetch_binary() {
+    local package=$1 binary=$2 to
     command -v apt-get >/dev/null 2>&1 && command -v dpkg >/dev/null 2>&1 || return 1
     to=$(mktemp -d)
-    if (cd "$to" && timeout 120 apt-get download -qq etcd-server && dpkg -x etcd-server_*.deb unpacked) >/dev/null 2>&1 &&
-        install -m 755 "$to/unpacked/usr/bin/etcd" "$venv/bin/etcd"; then
+    if (cd "$to" && timeout 120 apt-get download -qq "$package" && dpkg -x "$package"_*.deb unpacked) >/dev/null 2>&1 &&
+        install -m 755 "$to/unpacked/usr/bin/$binary" "$venv/bin/$binary"; then
         rm -rf "$to"
         return 0
     fi
@@ -92,10 +92,17 @@ else
 fi
 if [ -x "$venv/bin/etcd" ] || command -v etcd >/dev/null 2>&1; then
     say 'etcd is there, for a coordinator with a standby (docs/failover.md)'
-elif fetch_etcd; then
+elif fetch_binary etcd-server etcd; then
     say 'etcd, for a coordinator with a standby (docs/failover.md)'
 else
     say 'hint: no etcd, so tests of a coordinator with a standby are skipped; on Debian: apt-get install etcd-server'
+fi
+if [ -x "$venv/bin/promtool" ] || command -v promtool >/dev/null 2>&1; then
+    say 'promtool is there, which checks the alert rules'
+elif fetch_binary prometheus promtool; then
+    say 'promtool, which checks the alert rules'
+else
+    say 'hint: no promtool, so the alert rules are checked in part; on Debian: apt-get install prometheus'
 fi
 say 'peacefs itself'
 pip install --no-build-isolation --no-deps --editable .

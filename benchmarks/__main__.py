@@ -35,6 +35,7 @@ _ALL = (
     "cec",
     "recovery_pictures",
     "recovery_costs",
+    "driver_standby",
     "spark_batches",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")

@@ -53,7 +53,7 @@ class QueryRecord:
 
     `checkpoint` is empty without one, `nodes` if any will do. `agent` and its `process` are set while it is to run
     there; `run` is the last one's number as people read it (empty before the first), `location` the checkpoint's
-    path for that run.
+    path for that run. With `has_standby` a second driver waits to take it over.
     """
 
     name: str
@@ -71,6 +71,7 @@ class QueryRecord:
     restarts: int = 0
     reason: str = ""
     changed_ms: int = 0
+    has_standby: bool = False
 
 
 @dataclass(frozen=True, slots=True)

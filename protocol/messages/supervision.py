@@ -16,13 +16,17 @@ class AgentCommand(msgspec.Struct, frozen=True):
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """A run that an agent has started. `status` is its exit status once it has ended; None if it never began."""
+    """A run that an agent has started. `status` is its exit status once it has ended; None if it never began.
+
+    A standby that `is_ready` waits for the run that it is to take over.
+    """
 
     query: str
     run: str
     ended: bool = False
     status: int | None = None
     last_words: str = ""
+    is_ready: bool = False
 
 
 class AgentBeat(Message, frozen=True):
@@ -45,6 +49,8 @@ class RunOrder(msgspec.Struct, frozen=True):
     """A run of a query that is to be: `command` of the agent's list, and the checkpoint's path for this run.
 
     `token` shows the cluster who the run's user is, where it asks; another takes its place long before it ends.
+    A `standby` has a number but no run of the checkpoint, which a driver of that number may write to only once an
+    order names it in `takes_over_from`: the process of that standby is the run's from then on.
     """
 
     query: str
@@ -54,6 +60,8 @@ class RunOrder(msgspec.Struct, frozen=True):
     arguments: list[str]
     location: str
     token: str = ""
+    standby: bool = False
+    takes_over_from: str = ""
 
 
 class AgentOrders(Message, frozen=True):
