@@ -130,6 +130,8 @@ def _value(value: object) -> str:
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, pa.Schema):
         return "[" + ", ".join(f"{field.name} {field.type}" for field in value) + "]"
+    if isinstance(value, OperatorSpecification):
+        return f"{value.kind}({', '.join(_parameters(value))})"
     if isinstance(value, Aggregation):
         return f"{value.function}({value.column or ''}) as {value.name}"
     return name_of(value) if callable(value) else str(value)
