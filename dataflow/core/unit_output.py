@@ -28,7 +28,7 @@ def make_output(
         stream,
         destinations,
         technique.retention(destinations),
-        lineage=0 if plan is None else technique.lineage_of(plan, incarnation),
+        lineage=0 if plan is None else technique.lineage_of(plan, network, incarnation),
         drops_for_absent=technique.drops_for_absent,
         log=state.numbered_rows(ROWS_OF + stream, network.types[stream].schema) if kept and state else None,
         logs_all=technique.standby is not StandbyKind.ACTIVE,

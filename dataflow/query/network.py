@@ -107,6 +107,17 @@ class Network:
                 del feeds[name]
         return tuple(ordered)
 
+    @cached_property
+    def units_behind_chance(self) -> frozenset[str]:
+        """The arbitrary units, and those that read what came of their output: another run gives other rows."""
+        found: set[str] = set()
+        for plan in self.units:
+            if plan.operator_class is OperatorClass.ARBITRARY or any(
+                self._unit_of.get(stream) in found for stream in plan.inputs
+            ):
+                found.add(plan.name)
+        return frozenset(found)
+
     def unit(self, name: str) -> UnitPlan:
         return next(plan for plan in self.units if plan.name == name)
 

@@ -144,7 +144,7 @@ class Technique(ABC):
     def lineage(self, incarnation: int) -> int:
         """Return the numbering of a unit's output: the same for all its starts if duplicates can be recognised."""
 
-    def lineage_of(self, plan: UnitPlan, incarnation: int) -> int:
+    def lineage_of(self, plan: UnitPlan, network: Network, incarnation: int) -> int:
         """Return the numbering of a unit's output; `lineage` unless that depends on its operators."""
         return self.lineage(incarnation)
 

@@ -51,14 +51,14 @@ class SGuard(Technique):
     def lineage(self, incarnation: int) -> int:
         return 0 if self._precise else incarnation
 
-    def lineage_of(self, plan: UnitPlan, incarnation: int) -> int:
-        if plan.operator_class is not OperatorClass.ARBITRARY:
-            return self.lineage(incarnation)
-        if self.keeps_events(plan):
-            # Events are gone with the program that has kept them.
+    def lineage_of(self, plan: UnitPlan, network: Network, incarnation: int) -> int:
+        if plan.operator_class is OperatorClass.ARBITRARY and not self.keeps_events(plan):
+            # It may make other rows under the same numbers: a consumer would leave out rows that it has never had.
+            return incarnation
+        if self._precise and plan.name in network.units_behind_chance:
+            # Events are gone with the program that has kept them, and so are the rows that came of them.
             return (incarnation - 1) // dataflow_incarnations_per_run_max
-        # It may make other rows under the same numbers: a consumer would leave out rows that it has never had.
-        return incarnation
+        return self.lineage(incarnation)
 
     def guard(self, unit: str, now_s: float) -> Guard:
         return _CheckpointGuard(self._interval_s, now_s)
