@@ -71,6 +71,14 @@ fetch_binary() {
     return 1
 }
 
+# For tests of the web page alone. Its libraries are many: only who may install packages gets it here.
+install_chromium() {
+    [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
+    [ -n "${PEACEFS_BROWSER:-}" ] || return 1
+    (timeout 300 apt-get install -qy --no-install-recommends chromium ||
+        { timeout 120 apt-get update && timeout 300 apt-get install -qy --no-install-recommends chromium; }) >/dev/null 2>&1
+}
+
 if [ ! -x "$venv/bin/python" ]; then
     python=$(find_python)
     say "virtual environment in $venv, with $("$python" benchmarks/interpreter.py || true) ($python)"
@@ -103,6 +111,13 @@ elif fetch_binary prometheus promtool; then
     say 'promtool, which checks the alert rules'
 else
     say 'hint: no promtool, so the alert rules are checked in part; on Debian: apt-get install prometheus'
+fi
+if command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1; then
+    say 'Chromium is there, for tests of the web page (docs/web-page.md)'
+elif install_chromium; then
+    say 'Chromium, for tests of the web page (docs/web-page.md)'
+else
+    say 'hint: no Chromium, so tests of the web page are skipped; on Debian: apt-get install chromium, or as root PEACEFS_BROWSER=1 make setup'
 fi
 say 'peacefs itself'
 pip install --no-build-isolation --no-deps --editable .

@@ -677,6 +677,8 @@ checkpoint_partitions_max: Final = 1_000_000
 checkpoint_look_timeout_s: Final = 60.0
 checkpoint_look_queue_timeout_s: Final = 5.0
 checkpoint_look_bytes_max: Final = 64 * MIB
+# Of the batches of a checkpoint the latest are shown, with their times and files.
+checkpoint_batches_shown_max: Final = 100
 # A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.
 checkpoint_text_bytes_max: Final = 256 * MIB
 # Only the checksum of a longer changelog is verified, not its content.
@@ -703,6 +705,7 @@ run_stop_grace_s: Final = 3.0
 agent_runs_max_default: Final = 4
 agent_runs_max: Final = 256
 agent_list_bytes_max: Final = 1 * MIB
+configuration_bytes_max: Final = 1 * MIB
 # A run's output is kept up to this size, and as much of the output before; for so many runs.
 run_log_bytes_max: Final = 16 * MIB
 run_logs_kept_max: Final = 5
