@@ -947,8 +947,12 @@ dataflow_copy_pieces_max: Final = 4
 dataflow_copy_generations_max: Final = 64
 # A passive standby's copy is renewed, without any new row, when so many events were recorded.
 dataflow_determinants_max: Final = 256
+# A unit processes so many batches before its node looks at messages and the time again.
+dataflow_events_per_turn: Final = 32
 # Events of one message to a standby.
 dataflow_determinants_per_message_max: Final = 1024
+# Events of a unit that the controller keeps; the query stops when there are more.
+dataflow_events_kept_max: Final = 4_000_000
 # A node looks so often whether a copy for a standby was made.
 dataflow_copy_poll_s: Final = 0.002
 # Requests for rows of a standby that began with one copy.
