@@ -33,6 +33,7 @@ _ALL = (
     "paged_state",
     "state_latency",
     "dataflow",
+    "dataflow_spark",
     "cec",
     "recovery_pictures",
     "recovery_costs",

@@ -710,6 +710,10 @@ configuration_bytes_max: Final = 1 * MIB
 run_log_bytes_max: Final = 16 * MIB
 run_logs_kept_max: Final = 5
 run_last_words_characters_max: Final = 300
+# The end of a run's log, as people are shown it, so many at once, and how long an agent has to send it.
+run_log_shown_bytes: Final = 32 * KIB
+run_logs_sent_max: Final = 8
+run_log_wait_s: Final = 10.0
 supervised_queries_max: Final = 1000
 supervised_name_characters_max: Final = 100
 supervised_arguments_max: Final = 256
@@ -888,8 +892,10 @@ dataflow_parts_max: Final = 1024
 dataflow_grain_rows: Final = 2048
 # A stream log begins another segment when one has so many bytes.
 stream_log_segment_bytes: Final = 64 * MIB
-# A reader reads a log in pieces of so many bytes, the next while it decodes one.
-stream_log_read_bytes: Final = 8 * MIB
+# A reader reads a log in pieces of so many bytes, and keeps so many rooms for them that nothing is in any more.
+# They are decoded while the processor's cache has them.
+stream_log_read_bytes: Final = 2 * MIB
+stream_log_rooms_kept: Final = 2
 # So much is read to find the last record of a log, or the schema of a segment.
 stream_log_tail_bytes: Final = 64 * 1024
 # Batches of one commit are joined into records of up to so many bytes.
