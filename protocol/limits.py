@@ -936,9 +936,10 @@ ring_neighbours_max: Final = 8
 # What clocks of mappers may differ by, and a tuple be on its way: the paper's L_n.
 ring_latency_s: Final = 0.015
 ring_beat_s: Final = 0.1
-# A neighbour that was silent for so long is dead; less when the connection to it broke.
-ring_silence_s: Final = 0.8
-ring_suspect_s: Final = 0.4
+# A neighbour that was silent for so long is dead; less when the connection to it broke, as it does at once when its
+# process dies. A machine that is busy may keep a process waiting for longer than the latter.
+ring_silence_s: Final = 3.0
+ring_suspect_s: Final = 0.5
 # Thresholds of balancing: rows that wait in a node's queue, and the share of time in which it is busy.
 ring_queue_rows_high: Final = 200_000
 ring_queue_rows_low: Final = 20_000
@@ -952,8 +953,8 @@ ring_results_bytes_max: Final = 64 * MIB
 ring_mapper_bytes_max: Final = 64 * MIB
 # Rows that a node processes before it listens again.
 ring_work_rows: Final = 65_536
-# The longest piece of a checkpoint's bytes.
-ring_entries_bytes_max: Final = 4 * MIB
+# So often a node says what it has done.
+ring_figures_s: Final = 0.5
 
 # -- paged state -----------------------------------------------------------------------------------
 state_page_bytes_default: Final = 64 * KIB

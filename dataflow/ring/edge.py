@@ -24,6 +24,7 @@ class EdgeOfRing:
         self.mappers = {name: MapperCore(name, self.view, settings) for name in mappers}
         self._settings = settings
         self._covered = RingCoverage()
+        self._begins_at = self.view.revision
         self._told: dict[str, int] = {}
         self._done = False
         # Nodes to which the connection broke, and of which nothing was heard since.
@@ -95,7 +96,7 @@ class EdgeOfRing:
             yield SendTo(node, message)
 
     def _tell(self, node: str) -> Iterator[RingEffect]:
-        told = self._told.get(node, 0)
+        told = self._told.get(node, self._begins_at)
         if told < self.view.revision and not self.view.is_gone(node):
             self._told[node] = self.view.revision
             news = self.view.since(told, node)

@@ -54,7 +54,13 @@ class KeyedTable(ABC):
 
     @property
     @abstractmethod
-    def keys(self) -> int: ...
+    def changed_keys(self) -> int:
+        """How many keys the inactive fragment has."""
+
+    @property
+    @abstractmethod
+    def known_keys(self) -> int:
+        """How many keys the master state has."""
 
 
 class DictTable(KeyedTable):
@@ -78,8 +84,12 @@ class DictTable(KeyedTable):
         return self._master | self._inactive | self._active
 
     @property
-    def keys(self) -> int:
-        return len(self.items())
+    def changed_keys(self) -> int:
+        return len(self._inactive)
+
+    @property
+    def known_keys(self) -> int:
+        return len(self._master)
 
     def cut(self) -> None:
         assert not self._inactive, "a checkpoint is under way"

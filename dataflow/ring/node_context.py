@@ -29,6 +29,8 @@ class NodeContext:
         self.new_table = new_table
         self.fragments = Fragments()
         self.effects: list[RingEffect] = []
+        # Everybody has been told of the members with which this node begins.
+        self._begins_at = self.view.revision
         self._told: dict[str, int] = {}
 
     @property
@@ -45,7 +47,7 @@ class NodeContext:
         self.effects.append(SendTo(to, message))
 
     def tell(self, to: str) -> None:
-        told = self._told.get(to, 0)
+        told = self._told.get(to, self._begins_at)
         if told < self.view.revision:
             self._told[to] = self.view.revision
             news = self.view.since(told, to)

@@ -242,6 +242,10 @@ class ReducerCore:
     def view_members(self) -> Iterable[Member]:
         return self._context.view.members.values()
 
+    def address_of(self, name: str) -> str:
+        member = self._context.view.members.get(name)
+        return "" if member is None else member.address
+
     def fragments(self) -> Iterator[Fragment]:
         """Yield what the node has, for those who look at a run."""
         yield from self._context.fragments

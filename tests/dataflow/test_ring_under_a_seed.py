@@ -34,14 +34,17 @@ from peacefs.dataflow.ring import (
     tuple_backup,
     view,
 )
+from peacefs.dataflow.ring.arrangement import arrange
+from peacefs.dataflow.ring.effects import SendTo
 from peacefs.dataflow.ring.hashed_rows import HashedRows
-from peacefs.dataflow.ring.keyed_table import places_of
-from peacefs.dataflow.ring.messages import EDGE
+from peacefs.dataflow.ring.keyed_table import DictTable, places_of
+from peacefs.dataflow.ring.messages import EDGE, Checkpoint, CopyWanted
+from peacefs.dataflow.ring.reducer import ReducerCore
 from peacefs.dataflow.ring.settings import RingSettings
-from peacefs.dataflow.ring.tokens import RING
+from peacefs.dataflow.ring.tokens import RING, Interval
 from peacefs.dataflow.ring.view import RingView
 from tests.simulation.seeds import seeds
-from tests.support.ring_runs import batches_of, counted, delivered, expected, hashed, ring_of
+from tests.support.ring_runs import batches_of, count, counted, delivered, expected, hashed, ring_of
 
 Case = tuple[int, int, tuple[str, ...]]
 
@@ -201,25 +204,57 @@ def test_ring_outlives_a_long_series_of_mishaps(seed: int) -> None:
     step = 100
     for _ in range(4):
         step += chance.randrange(900, 1400) * nodes // 4
-        one, other = chance.sample([*names, EDGE], 2)
-        one = one if one != EDGE else "node-1"
-        events.append(
-            chance.choice(
-                [
-                    KillSet(step, (one,)),
-                    Kill(step, one, back_after_s=0.7),
-                    Hang(step, one, for_s=chance.choice([0.1, 0.3, 0.6, 1.5])),
-                    CutLink(step, (one, other)),
-                    Move(step, one),
-                    Join(step, names[-1], one),
-                    LeaveAt(step, one),
-                ]
-            )
-        )
+        one, other = chance.sample(names, 2)
+        mishaps: list[RingEvent] = [
+            KillSet(step, (one,)),
+            Kill(step, one, back_after_s=0.7),
+            Hang(step, one, for_s=chance.choice([0.1, 0.3, 0.6, 1.5])),
+            CutLink(step, (one, chance.choice([EDGE, other]))),
+            Move(step, one),
+            Join(step, names[-1], one),
+            LeaveAt(step, one),
+        ]
+        events.append(chance.choice(mishaps))
     ring = ring_of(seed, batches, nodes=nodes, spares=2, r=r, events=events)
     outcome = ring.run(until_s=120.0)
     assert not outcome.losses
     assert delivered(outcome) == expected(batches)
+
+
+def _fail_after_a_cut(seed: int) -> None:
+    """A link breaks, and what is on its way is lost; right after that the owner dies."""
+    chance = random.Random(seed)
+    batches = batches_of(seed, batches=40, rows=20, words=400)
+    step = chance.randrange(100, 700)
+    cut = CutLink(step, (chance.choice([EDGE, "node-1"]), "node-2"))
+    events = [cut, KillSet(step + chance.choice([10, 50, 200, 400]), ("node-1",))]
+    ring = ring_of(seed, batches, nodes=4, events=events, batch_every_s=0.02, latency_s=0.06)
+    _play(ring, batches)
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_ring_makes_up_for_a_broken_link_before_a_failure(seed: int) -> None:
+    for each in range(4):
+        _fail_after_a_cut(seed * 1000 + each)
+
+
+def test_checkpoint_whose_base_is_missing_is_not_taken_but_asked_for() -> None:
+    """A holder that missed a checkpoint would lack the keys that changed in it."""
+    interval = Interval(0, RING // 2)
+    members = arrange(["node-1", "node-2"], 1)
+    core = ReducerCore(0.0, "node-2", members, ["mapper-1"], count, DictTable, RingSettings(r=1))
+    owners = DictTable()
+    for word in (1, 2, 3):
+        owners.put(word, 7)
+    owners.cut()
+    later = Checkpoint(interval, 2, {"mapper-1": 5}, {"mapper-1": 9}, 0, (), owners.changes())
+    asked = [effect.message for effect in core.received(0.1, "node-1", later) if isinstance(effect, SendTo)]
+    assert asked == [CopyWanted(interval)]
+    (held,) = [each for each in core.fragments() if each.interval == interval]
+    assert (held.coverage, held.table.known_keys) == ({}, 0)
+    core.received(0.2, "node-1", replace(later, base=None, entries=owners.everything()))
+    assert held.coverage == {"mapper-1": 9}
+    assert held.table.known_keys > 0
 
 
 # -- what is refused, and what is said ------------------------------------------------------------------
@@ -359,13 +394,6 @@ def _forget_coverage(self: checkpointing.Checkpointing, held: Any, checkpoint: A
     return taken
 
 
-def _take_whatever_comes(self: checkpointing.Checkpointing, held: Any, checkpoint: Any) -> bool:
-    held.table.take(checkpoint.entries, held.interval, anew=checkpoint.base is None)
-    held.has_state, held.coverage = True, dict(checkpoint.coverage)
-    held.results = list(checkpoint.results)
-    return True
-
-
 def _release_all(self: mapper.MapperCore) -> None:
     for feed in [feed for feeds in self._feeds.values() for feed in feeds]:
         feed.held = feed.told
@@ -392,11 +420,6 @@ _MUTANTS: dict[str, tuple[type, str, Any]] = {
     ),
     "whoever takes over does not replay": (reducer.ReducerCore, "_begin", _begin_without_replay),
     "fragments do not remember what they contain": (checkpointing.Checkpointing, "_take", _forget_coverage),
-    "checkpoints are taken whatever they are based on": (
-        checkpointing.Checkpointing,
-        "_take",
-        _take_whatever_comes,
-    ),
     "mappers forget what they have sent": (mapper.MapperCore, "_release", _release_all),
     "a change is done before others have what they need": (transitions.Transitions, "_has_all", _finish_at_once),
     "nobody takes over": (monitor.Monitor, "find_dead", _find_nobody),
@@ -409,7 +432,8 @@ def _play_many() -> None:
             _fail_once(seed, 4, 1, dead)
             _fail_during_change(seed, "move", 4, 1, dead)
             _fail_during_change(seed, "join", 4, 1, dead)
-        test_ring_outlives_a_long_series_of_mishaps(seed)
+        for each in range(8):
+            _fail_after_a_cut(seed * 1000 + each)
 
 
 @pytest.mark.parametrize("name", _MUTANTS)
