@@ -16,6 +16,7 @@ _ALL = (
     "small_reads",
     "metadata_ops",
     "clients",
+    "peers",
     "authentication",
     "restart",
     "failover",
@@ -32,10 +33,13 @@ _ALL = (
     "paged_state",
     "state_latency",
     "dataflow",
+    "dataflow_spark",
     "cec",
     "recovery_pictures",
     "recovery_costs",
+    "driver_standby",
     "spark_batches",
+    "web_page",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_CELLS = ("figure10",)
@@ -45,6 +49,7 @@ _WITH_KEPT = ("dead_writers",)
 _WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads", "metadata_ops", "spark_batches")
 _WITH_STATE = ("spark_batches",)
 _WITH_TECHNIQUE = ("recovery_pictures",)
+_WITH_ROWS = ("peers",)
 
 
 def main() -> None:
@@ -64,6 +69,8 @@ def main() -> None:
     parser.add_argument("--tls", action="store_true", help=f"over TLS besides, of {' and '.join(_WITH_TLS)}")
     drawn = " and ".join(_WITH_TECHNIQUE)
     parser.add_argument("--technique", metavar="NAME", help=f"one alone, as upstream-backup, of {drawn}")
+    listed = " and ".join(_WITH_ROWS)
+    parser.add_argument("--rows", metavar="NAME,...", help=f"some groups of rows, as names,small, of {listed}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -79,6 +86,7 @@ def main() -> None:
         cells = {"cells": options.cells} if options.cells and name in _WITH_CELLS else {}
         tls = {"tls": True} if options.tls and name in _WITH_TLS else {}
         technique = {"technique": options.technique} if options.technique and name in _WITH_TECHNIQUE else {}
+        rows = {"rows": options.rows.split(",")} if options.rows and name in _WITH_ROWS else {}
         importlib.import_module(f"benchmarks.{name}").main(
             quick=options.quick,
             **files,
@@ -89,6 +97,7 @@ def main() -> None:
             **kept,
             **tls,
             **technique,
+            **rows,
         )
 
 

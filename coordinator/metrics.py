@@ -17,6 +17,7 @@ from peacefs.protocol.values.supervised_queries import QueryPhase
 
 from .api.admission import Admission
 from .api.audit_log import AuditLog
+from .api.live import LiveFeed
 from .cluster.core import Cluster
 from .cluster.membership import State
 from .metadata.group_commit import GroupCommit
@@ -143,6 +144,12 @@ def watch_state(
     )
 
 
+def watch_viewers(feed: LiveFeed) -> None:
+    """Publishes how many look at the web page, and how often something was looked at for them. Once a process."""
+    _gauge("peacefs_page_viewers", "Streams to open web pages", lambda: feed.viewers)
+    _counter("peacefs_page_looks", "Views made for web pages", lambda: feed.looks_total)
+
+
 def watch_failover(status: Callable[[], FailoverStatus | None]) -> None:
     """The same for a coordinator with standbys; one by itself leads, and lacks nothing. Once a process."""
 
@@ -195,6 +202,11 @@ def watch_supervision(supervision: Supervision) -> None:
     """The same for agents and the queries that they keep going. Once a process."""
     registry.register(_ByLabel(supervision))
     _gauge("peacefs_agents", "Agents that are alive", lambda: len(supervision.agents))
+    _counter(
+        "peacefs_supervised_runs_taken_over",
+        "Runs that were given to a standby",
+        lambda: supervision.taken_over_total,
+    )
     _counter("peacefs_agents_lost", "Agents that fell silent", lambda: supervision.lost_total)
     _counter("peacefs_supervised_runs_begun", "Runs begun for agents to start", lambda: supervision.begun_total)
     _counter(

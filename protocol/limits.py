@@ -74,9 +74,9 @@ read_packet_bytes: Final = 4 * MIB
 read_piece_bytes: Final = 1 * MIB
 # The disk is asked for so much of a large chunk before a reader gets there.
 readahead_bytes: Final = 4 * MIB
-# Our client splits a read over the network of so much or more, if several datanodes have the chunks, into ranges of
-# this size, so many of one file at once. A sequential reader has as many ranges read ahead. One client has so many
-# threads for both, and keeps so much that was read ahead; a file opened beyond that is read without.
+# Our client splits a read over the network of so much or more, if several datanodes have the chunks, into ranges
+# of this size, so many of one file at once. A sequential reader has as many ranges read ahead. One client has so
+# many threads for both, and keeps so much that was read ahead; a file opened beyond that is read without.
 parallel_read_bytes_min: Final = 8 * MIB
 parallel_range_bytes: Final = 4 * MIB
 parallel_ranges_max: Final = 4
@@ -408,6 +408,24 @@ temporary_look_interval_s: Final = 1800.0
 temporary_watched_max: Final = 100_000
 temporary_entries_per_turn: Final = 1000
 
+# -- the web page ------------------------------------------------------------------------------------------
+# What a viewer is shown is made anew so often, once for all who look at the same, and not at all for nobody.
+live_interval_s: Final = 1.0
+# A line without meaning, by which a browser knows that the stream lives; it asks again after some of these.
+live_keep_alive_s: Final = 10.0
+# The rights of who looks are checked again by then: decision 29.
+live_stream_s_max: Final = 60.0
+live_viewers_max: Final = 256
+live_viewers_per_client_max: Final = 64
+# Grants that have ended are remembered for the time line, so many and for so long.
+grant_history_s: Final = 300.0
+grant_history_max: Final = 2000
+# Of copies under way, grants on the time line and chunks of a file so many are shown.
+copies_shown_max: Final = 100
+file_chunks_shown_max: Final = 500
+# A coordinator whose tick was that long ago is stuck, and tells so; a busy machine holds it for much less.
+tick_silence_s_max: Final = 30.0
+
 # -- the coordinator's background tasks --------------------------------------------------------------------
 tick_interval_s: Final = 0.25
 # While copies are under way: those that are done make room for others at the next tick alone, and a small chunk is
@@ -659,6 +677,8 @@ checkpoint_partitions_max: Final = 1_000_000
 checkpoint_look_timeout_s: Final = 60.0
 checkpoint_look_queue_timeout_s: Final = 5.0
 checkpoint_look_bytes_max: Final = 64 * MIB
+# Of the batches of a checkpoint the latest are shown, with their times and files.
+checkpoint_batches_shown_max: Final = 100
 # A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.
 checkpoint_text_bytes_max: Final = 256 * MIB
 # Only the checksum of a longer changelog is verified, not its content.
@@ -668,6 +688,8 @@ checkpoint_contents_bytes_max: Final = 1024 * MIB
 
 # -- supervision -----------------------------------------------------------------------------------
 agent_beat_interval_s: Final = 1.0
+# One with a standby that waits asks more often: the query stands still until it hears.
+agent_beat_with_standby_interval_s: Final = 0.2
 # An answer that comes later is of no use: what it says may not be so any more.
 agent_answer_timeout_s: Final = 3.0
 # After a failed attempt an agent waits, twice as long each time; less while runs depend on it.
@@ -683,10 +705,15 @@ run_stop_grace_s: Final = 3.0
 agent_runs_max_default: Final = 4
 agent_runs_max: Final = 256
 agent_list_bytes_max: Final = 1 * MIB
+configuration_bytes_max: Final = 1 * MIB
 # A run's output is kept up to this size, and as much of the output before; for so many runs.
 run_log_bytes_max: Final = 16 * MIB
 run_logs_kept_max: Final = 5
 run_last_words_characters_max: Final = 300
+# The end of a run's log, as people are shown it, so many at once, and how long an agent has to send it.
+run_log_shown_bytes: Final = 32 * KIB
+run_logs_sent_max: Final = 8
+run_log_wait_s: Final = 10.0
 supervised_queries_max: Final = 1000
 supervised_name_characters_max: Final = 100
 supervised_arguments_max: Final = 256
@@ -699,6 +726,13 @@ supervised_backoff_s: Final = 1.0
 supervised_backoff_max_s: Final = 60.0
 # A run that has lasted so long was a good one: failures before it do not count any more.
 supervised_settled_s: Final = 600.0
+# A query has run for so long before its standby is started: both starts at once would take twice as long.
+supervised_standby_after_s: Final = 5.0
+# The driver of a standby looks so often for its agent's letter; warms itself by so many batches, and by so many of
+# the last files of each of a checkpoint's directories.
+standby_poll_s: Final = 0.02
+standby_warm_batches: Final = 3
+standby_warm_files_max: Final = 8
 supervision_tick_interval_s: Final = 0.5
 # Files of a checkpoint that are looked at to find out where it is, and in one turn of the event loop.
 checkpoint_locality_entries_max: Final = 20_000
@@ -853,10 +887,15 @@ dataflow_head_bytes_max: Final = 1 * MIB
 dataflow_rows_bytes_max: Final = 256 * MIB
 # Rows of one batch that a source offers; larger ones are cut.
 dataflow_batch_rows_max: Final = 65_536
+# Parts of a stage, and rows of all of them that a part without rows holds up at most.
+dataflow_parts_max: Final = 1024
+dataflow_grain_rows: Final = 2048
 # A stream log begins another segment when one has so many bytes.
 stream_log_segment_bytes: Final = 64 * MIB
-# A reader reads a log in pieces of so many bytes, the next while it decodes one.
-stream_log_read_bytes: Final = 8 * MIB
+# A reader reads a log in pieces of so many bytes, and keeps so many rooms for them that nothing is in any more.
+# They are decoded while the processor's cache has them.
+stream_log_read_bytes: Final = 2 * MIB
+stream_log_rooms_kept: Final = 2
 # So much is read to find the last record of a log, or the schema of a segment.
 stream_log_tail_bytes: Final = 64 * 1024
 # Batches of one commit are joined into records of up to so many bytes.
@@ -926,6 +965,9 @@ cec_check_window_s: Final = 1e-6
 dataflow_demo_node_timeout_s: Final = 3.0
 # Starts of a unit under one controller.
 dataflow_incarnations_per_run_max: Final = 1000
+# A sample of a query's rows is measured in so many batches a second; its state may have so much.
+advice_batches_s: Final = 20.0
+advice_state_bytes_max: Final = 1024 * MIB
 # Spark ends a job whose task has failed so often (spark.task.maxFailures, 4 unless it is set).
 dataflow_task_failures_min: Final = 100
 

@@ -17,6 +17,8 @@ from peacefs.client.control.addresses import name_cluster, split_uri
 from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.client.control.token_source import TokenSource
 
+from .supervised_run import await_run
+
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
@@ -52,10 +54,15 @@ def begin_run(
     as Spark has it, and in any case whose the `token` is (by default PEACEFS_TOKEN_FILE or PEACEFS_TOKEN, if the
     cluster asks for one). `host` and `pid` say whose the run is, by default this process's. Raises
     BadRequest, AccessDenied, PeerUnreachable, ...
+
+    Of a supervised query's own checkpoint (PEACEFS_CHECKPOINT or PEACEFS_CHECKPOINT_ROOT) it returns the run that
+    the coordinator has begun. The driver of a standby waits here until it is given one: make the session before.
     """
     address, path = split_uri(root)
     name_cluster(address)
     source = TokenSource.of(token)
+    if (given := await_run(root, os.environ)) is not None:
+        return QueryRun(given.root, given.location, given.run, user, source)
     with CheckpointRuns(address, user, source) as runs:
         begun = runs.begin(path, host=host or socket.gethostname(), pid=os.getpid() if pid is None else pid)
     return QueryRun(address.webhdfs + begun.path, address.webhdfs + begun.location, begun.run, user, source)

@@ -39,8 +39,12 @@ class SupervisedQueries:
         checkpoint: str = "",
         nodes: Sequence[str] = (),
         restarts_max: int = supervised_restarts_default,
+        standby: bool = False,
     ) -> QueryStatus:
-        """Has a query started and kept going; durable when this returns. Asked again, it is the same query."""
+        """Has a query started and kept going; durable when this returns. Asked again, it is the same query.
+
+        With `standby` a second driver waits beside the first, to take over from it.
+        """
         request = {
             "name": name,
             "user": self._user,
@@ -48,6 +52,7 @@ class SupervisedQueries:
             "checkpoint": checkpoint,
             "nodes": list(nodes),
             "restarts_max": restarts_max,
+            **({"standby": True} if standby else {}),
         }
         return self._read(self._http.ask("POST", "/v1/queries", body=msgspec.json.encode(request)), QueryStatus)
 

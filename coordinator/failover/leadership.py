@@ -1,4 +1,4 @@
-"""Know whether this coordinator leads, and may answer. Pure: `clock` is passed in, the shell says what it has seen.
+"""Know whether this coordinator leads, and may answer. Pure: `clock` is passed in, its shell tells what it saw.
 
 What is committed is fenced by the journal. This is about reads: one that was answered by a leader that has been
 replaced would show what is no longer so. A leader therefore answers only for a while after it was confirmed.

@@ -38,6 +38,7 @@ from peacefs.protocol.messages import (
     TakeLease,
 )
 from peacefs.protocol.new_file import NewFile
+from peacefs.protocol.service.outcomes import DONE, of_failure
 
 from .audited_calls import AuditedRpc
 from .call_metrics import call_seconds
@@ -83,7 +84,8 @@ async def answer(
     except PeacefsError as refusal:
         reply = Failure(refusal.code, refusal.message)
     seconds = time.perf_counter() - began_s
-    call_seconds.labels(type(message).__name__).observe(seconds)
+    outcome = of_failure(reply.code) if isinstance(reply, Failure) else DONE
+    call_seconds.labels(type(message).__name__, outcome).observe(seconds)
     if audited is not None:
         audited.tell(message, reply, host, caller=who_asks, is_datanode=link is not None, seconds=seconds)
     return reply

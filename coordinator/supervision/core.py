@@ -12,12 +12,18 @@ An agent says every second what it runs, and is answered with all that it is to 
 that is lost on the way needs to be repeated. A query gets another run only when the one before has ended: its
 agent said so, has itself been started anew, or has been silent for so long that what it ran has ended by itself
 (`limits.agent_dead_after_s`). Where that goes wrong, because a whole node was paused, the run's fence holds.
+
+A query may have a standby: a second driver that has a number but no run, and waits. When the query's run fails,
+the next one is given to it, at once and without another start. Standbys are not remembered across a restart of the
+coordinator: an agent that has one which nobody ordered ends it, and another is started.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, NodeIdTaken, Overloaded
@@ -27,6 +33,7 @@ from peacefs.protocol.limits import (
     supervised_backoff_s,
     supervised_queries_max,
     supervised_settled_s,
+    supervised_standby_after_s,
     suspect_after_s,
 )
 from peacefs.protocol.messages import AgentBeat, RunOrder, RunReport
@@ -47,6 +54,17 @@ class KnownAgent:
 
 
 @dataclass(slots=True)
+class Standby:
+    """A driver that waits for a run. Its agent knows it by `number`, which is that of no run of the checkpoint."""
+
+    agent: str
+    process: str
+    number: str
+    location: str
+    is_ready: bool = False
+
+
+@dataclass(slots=True)
 class SupervisedQuery:
     """A query, and what need not survive a restart of the coordinator."""
 
@@ -55,6 +73,17 @@ class SupervisedQuery:
     due_s: float
     running_since_s: float
     failed_on: str | None = None
+    #: Its standby; from when on it may be given another, how many have failed in a row, and why the last one did.
+    standby: Standby | None = None
+    standby_due_s: float = 0.0
+    standbys_failed: int = 0
+    standby_reason: str = ""
+    #: The number of the standby whose process is given the run; empty for a run that is a new process.
+    takes_over_from: str = ""
+
+    def numbers(self) -> set[str]:
+        """Return the numbers under which agents run it."""
+        return {self.record.run} if self.standby is None else {self.record.run, self.standby.number}
 
 
 @dataclass(slots=True)
@@ -64,8 +93,10 @@ class Supervision:
     now_s: float
     queries: dict[str, SupervisedQuery] = field(default_factory=dict)
     agents: dict[str, KnownAgent] = field(default_factory=dict)
-    #: Since the coordinator's start: runs that were begun, runs that failed, agents that fell silent.
+    #: Since the coordinator's start: runs that were begun, those of them by a standby, runs that failed, agents
+    #: that fell silent.
     begun_total: int = 0
+    taken_over_total: int = 0
     failed_total: int = 0
     lost_total: int = 0
 
@@ -106,6 +137,7 @@ class Supervision:
         phase = query.record.phase
         if phase is QueryPhase.WAITING:
             return [self._over(query, QueryPhase.STOPPED, _NEVER_STARTED)]
+        query.standby = None
         if phase is QueryPhase.STARTING:
             # No agent was told of a run, nor will be.
             return [self._change(query, phase=QueryPhase.STOPPING, run="", reason="asked to stop")]
@@ -147,6 +179,9 @@ class Supervision:
             )
         self.agents[beat.agent] = KnownAgent(beat, now_s)
         reports = {(report.query, report.run): report for report in beat.runs}
+        for query in self.queries.values():
+            if query.standby is not None and query.standby.agent == beat.agent:
+                self._judge_standby(now_s, query, beat, reports.get((query.record.name, query.standby.number)))
         return [
             changed
             for query in self._of(beat.agent)
@@ -155,13 +190,16 @@ class Supervision:
 
     def orders(self, agent: str) -> list[RunOrder]:
         """All that an agent is to run."""
-        return [
-            RunOrder(
-                record.name, record.run, record.user, record.command[0], list(record.command[1:]), record.location
-            )
-            for query in self._of(agent)
-            if (record := query.record).phase is QueryPhase.RUNNING
-        ]
+        orders = []
+        for query in self.queries.values():
+            record, standby = query.record, query.standby
+            if record.phase is QueryPhase.RUNNING and record.agent == agent and record.run:
+                order = _order(record, record.run, record.location)
+                orders.append(msgspec.structs.replace(order, takes_over_from=query.takes_over_from))
+            if standby is not None and standby.agent == agent:
+                order = _order(record, standby.number, standby.location)
+                orders.append(msgspec.structs.replace(order, standby=True))
+        return orders
 
     def _judge(
         self, now_s: float, query: SupervisedQuery, beat: AgentBeat, report: RunReport | None
@@ -178,6 +216,19 @@ class Supervision:
             return self._over(query, QueryPhase.ENDED, "it ended with exit status 0")
         return self._fail(now_s, query, _why(report))
 
+    def _judge_standby(
+        self, now_s: float, query: SupervisedQuery, beat: AgentBeat, report: RunReport | None
+    ) -> None:
+        assert query.standby is not None
+        if query.standby.process != beat.process or beat.leaving:
+            self._standby_failed(now_s, query, f"agent {beat.agent} was stopped, and what it ran with it")
+        elif report is not None and report.ended:
+            self._standby_failed(now_s, query, _why(report))
+        elif report is not None and report.is_ready and not query.standby.is_ready:
+            query.standby.is_ready = True
+            if query.record.phase is QueryPhase.WAITING:
+                query.due_s = now_s
+
     # -- time ----------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> list[QueryRecord]:
@@ -191,6 +242,8 @@ class Supervision:
                     changed.append(self._over(query, QueryPhase.STOPPED, f"stopped: {why}"))
                 else:
                     changed.append(self._fail(now_s, query, why))
+            if query.standby is not None and self._is_dead(now_s, query.standby.agent):
+                self._standby_failed(now_s, query, f"nothing was heard of agent {query.standby.agent}")
         for name in [name for name in self.agents if self._is_dead(now_s, name)]:
             self.lost_total += not self.agents.pop(name).beat.leaving
         return changed
@@ -215,18 +268,50 @@ class Supervision:
     # -- starting ------------------------------------------------------------------------------------
 
     def due(self, now_s: float) -> list[QueryRecord]:
-        """Return the queries that wait, need wait no longer, and can be started somewhere."""
+        """Return the queries that wait, need wait no longer, and can be started somewhere or have a standby."""
         return [
             query.record
             for query in self.queries.values()
-            if query.record.phase is QueryPhase.WAITING and query.due_s <= now_s and self._candidates(query.record)
+            if query.record.phase is QueryPhase.WAITING
+            and query.due_s <= now_s
+            and (_has_ready_standby(query) or self._candidates(query.record))
         ]
+
+    def due_to_standbys(self, now_s: float) -> list[QueryRecord]:
+        """Return the queries that wait and have a standby which can go on at once."""
+        return [record for record in self.due(now_s) if _has_ready_standby(self.queries[record.name])]
+
+    def without_standby(self, now_s: float) -> list[QueryRecord]:
+        """Return the queries that run, are to have a standby by now, and have none."""
+        return [
+            query.record
+            for query in self.queries.values()
+            if query.record.has_standby
+            and query.record.phase is QueryPhase.RUNNING
+            and query.standby is None
+            and now_s >= max(query.standby_due_s, query.running_since_s + supervised_standby_after_s)
+            and self._candidates(query.record)
+        ]
+
+    def stand_by(self, name: str, number: str, location: str, holdings: Holdings) -> None:
+        """Choose an agent for a query's standby: another one than the query's, if there is one."""
+        query = self.queries.get(name)
+        if query is None or query.record.phase is not QueryPhase.RUNNING or query.standby is not None:
+            return
+        agent = choose(self._candidates(query.record), holdings, query.record.agent)
+        if agent is not None:
+            query.standby = Standby(agent, self.agents[agent].beat.process, number, location)
 
     def place(self, now_s: float, name: str, holdings: Holdings) -> QueryRecord | None:
         """Chooses an agent for a query that is due; None if it is so no longer. Nothing is committed yet."""
         query = self.queries.get(name)
         if query is None or query.record.phase is not QueryPhase.WAITING or query.due_s > now_s:
             return None
+        query.takes_over_from = ""
+        if query.standby is not None and query.standby.is_ready:
+            query.takes_over_from = query.standby.number
+            takes, process = query.standby.agent, query.standby.process
+            return self._change(query, phase=QueryPhase.STARTING, agent=takes, process=process)
         agent = choose(self._candidates(query.record), holdings, query.failed_on)
         if agent is None:
             return None
@@ -242,6 +327,15 @@ class Supervision:
             return [self._not_to_be_started(query)]
         query.running_since_s = now_s
         self.begun_total += 1
+        if query.takes_over_from:
+            if query.standby is None or query.standby.number != query.takes_over_from:
+                # It failed in the same moment: its agent starts the run as a new process.
+                query.takes_over_from = ""
+            else:
+                query.standby = None
+                query.standbys_failed = 0
+                query.standby_reason = ""
+                self.taken_over_total += 1
         record = self._change(query, phase=QueryPhase.RUNNING, run=run, location=location, reason="")
         agent = self.agents.get(record.agent)
         if agent is not None and agent.beat.process != record.process:
@@ -278,10 +372,18 @@ class Supervision:
         ]
 
     def _occupied(self, agent: str) -> Sequence[SupervisedQuery]:
+        """Return the queries that have a run there, and once more those that have a standby."""
+        running = (QueryPhase.STARTING, *_WITH_AN_AGENT)
         return [
             query
             for query in self.queries.values()
-            if query.record.agent == agent and query.record.phase in (QueryPhase.STARTING, *_WITH_AN_AGENT)
+            for is_there in (
+                query.record.agent == agent
+                and query.record.phase in running
+                and not (query.record.phase is QueryPhase.STARTING and query.takes_over_from),
+                query.standby is not None and query.standby.agent == agent,
+            )
+            if is_there
         ]
 
     def _of(self, agent: str) -> list[SupervisedQuery]:
@@ -302,10 +404,20 @@ class Supervision:
         if restarts > record.restarts_max:
             return self._over(query, QueryPhase.FAILED, f"it failed {restarts} times, in the end because {why}")
         query.failed_on = record.agent or None
-        query.due_s = now_s + min(supervised_backoff_s * 2 ** (restarts - 1), supervised_backoff_max_s)
+        pause_s = min(supervised_backoff_s * 2 ** (restarts - 1), supervised_backoff_max_s)
+        query.due_s = now_s if _has_ready_standby(query) else now_s + pause_s
         return self._change(query, phase=QueryPhase.WAITING, agent="", process="", restarts=restarts, reason=why)
 
+    def _standby_failed(self, now_s: float, query: SupervisedQuery, why: str) -> None:
+        """Another one is started after a pause, which grows: nobody waits for it."""
+        query.standby = None
+        query.standbys_failed += 1
+        query.standby_reason = why
+        pause_s = supervised_backoff_s * 2 ** min(query.standbys_failed - 1, 30)
+        query.standby_due_s = now_s + min(pause_s, supervised_backoff_max_s)
+
     def _over(self, query: SupervisedQuery, phase: QueryPhase, why: str) -> QueryRecord:
+        query.standby = None
         return self._change(query, phase=phase, reason=why)
 
     @staticmethod
@@ -314,11 +426,22 @@ class Supervision:
         return query.record
 
 
+def _order(record: QueryRecord, run: str, location: str) -> RunOrder:
+    return RunOrder(record.name, run, record.user, record.command[0], list(record.command[1:]), location)
+
+
+def _has_ready_standby(query: SupervisedQuery) -> bool:
+    return query.standby is not None and query.standby.is_ready
+
+
 def _is_same(known: QueryRecord, asked: QueryRecord) -> bool:
     """Return whether the requested state exists already, perhaps because of an earlier request."""
 
     def contents(record: QueryRecord) -> tuple[object, ...]:
-        return record.user, record.command, record.checkpoint, record.nodes, record.restarts_max
+        return (
+            *(record.user, record.command, record.checkpoint, record.nodes),
+            *(record.restarts_max, record.has_standby),
+        )
 
     return contents(known) == contents(asked)
 

@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from peacefs.coordinator.metadata.model import QueryRecord
+from peacefs.coordinator.namespace import query_runs
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.protocol.errors import BadRequest, PeacefsError, ServiceUnready
@@ -22,12 +23,13 @@ from peacefs.protocol.limits import (
     supervised_nodes_max,
     supervised_restarts_max,
 )
-from peacefs.protocol.messages import AgentBeat, AgentOrders, RunOrder
-from peacefs.protocol.values.supervised_queries import OVER, AgentStatus, QueryStatus, Supervised
+from peacefs.protocol.messages import AgentBeat, AgentOrders, RunOrder, WantedLog
+from peacefs.protocol.values.supervised_queries import OVER, AgentStatus, QueryStatus, RunLog, Supervised
 
 from .checkpoint_locality import find_locality
-from .core import Supervision
+from .core import SupervisedQuery, Supervision
 from .locality import Holdings
+from .run_logs import RunLogs
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -66,6 +68,7 @@ class SupervisionService:
         self._fence = fence
         self._address = address
         self._core = context.core.supervision
+        self._logs = RunLogs(context.wait)
         #: The run of each query that a committed record has an agent run.
         self._committed: dict[str, str] = {}
         #: The core's last decision for each query, and those that could not be committed so far.
@@ -110,13 +113,13 @@ class SupervisionService:
 
     def status(self, name: str) -> QueryStatus:
         """Raises FileNotFound."""
-        return _status(self._core.existing(name).record)
+        return _status(self._core.existing(name))
 
     def all(self) -> Supervised:
         """Everything, in order of the names."""
         now_s = self._ctx.monotonic()
         return Supervised(
-            [_status(self._core.queries[name].record) for name in sorted(self._core.queries)],
+            [_status(self._core.queries[name]) for name in sorted(self._core.queries)],
             [
                 AgentStatus(
                     name,
@@ -131,6 +134,18 @@ class SupervisionService:
             ],
         )
 
+    async def log_of(self, name: str, user: str) -> RunLog:
+        """Return the end of the log of a query's last run, for who registered it.
+
+        Raises FileNotFound, AccessDenied, BadRequest where no agent has one.
+        """
+        self._check_owner(name, user)
+        record = self._core.existing(name).record
+        if not record.agent or not record.run:
+            raise BadRequest(f"query {name} has not been started")
+        text = await self._logs.of(record.agent, WantedLog(name, record.run))
+        return RunLog(name, record.run, record.agent, text)
+
     def _check_owner(self, name: str, user: str) -> None:
         if user != self._core.existing(name).record.user:
             self._ctx.callers.need_superuser(user)
@@ -142,10 +157,25 @@ class SupervisionService:
         if beat.agent not in self._core.agents:
             log.info("agent %s on %s may run %s", beat.agent, beat.host, [each.name for each in beat.commands])
         await self._record(self._core.heard(self._ctx.monotonic(), beat))
+        self._logs.came(beat.agent, beat.logs)
+        for record in self._core.due_to_standbys(self._ctx.monotonic()):
+            await self._start(record)
         orders = [
-            order for order in self._core.orders(beat.agent) if self._committed.get(order.query) == order.run
+            committed
+            for order in self._core.orders(beat.agent)
+            if (committed := self._as_committed(order)) is not None
         ]
-        return AgentOrders(self._address(), [self._with_token(order) for order in orders])
+        return AgentOrders(
+            self._address(), [self._with_token(order) for order in orders], self._logs.wanted_of(beat.agent)
+        )
+
+    def _as_committed(self, order: RunOrder) -> RunOrder | None:
+        if order.standby or self._committed.get(order.query) == order.run:
+            return order
+        if not order.takes_over_from:
+            return None
+        # Until its run is durable, the standby waits on.
+        return msgspec.structs.replace(order, run=order.takes_over_from, standby=True, takes_over_from="")
 
     def _with_token(self, order: RunOrder) -> RunOrder:
         if self._token_of is None:
@@ -154,8 +184,11 @@ class SupervisionService:
         token, until_s = self._tokens.get(key, ("", 0.0))
         if now_s >= until_s:
             token = self._token_of(order.user, run_token_s)
-            # One a query: of those before nobody is told any more.
-            self._tokens = {each: made for each, made in self._tokens.items() if each[0] != order.query}
+            # Of runs before nobody is told any more.
+            told = self._core.existing(order.query).numbers()
+            self._tokens = {
+                each: made for each, made in self._tokens.items() if each[0] != order.query or each[1] in told
+            }
             self._tokens[key] = token, now_s + run_token_s / 2
         return msgspec.structs.replace(order, token=token)
 
@@ -166,6 +199,8 @@ class SupervisionService:
         await self._record(self._core.tick(self._ctx.monotonic()), in_any_case=True)
         for record in self._core.due(self._ctx.monotonic()):
             await self._start(record)
+        for record in self._core.without_standby(self._ctx.monotonic()):
+            await self._start_standby(record)
 
     async def _start(self, waiting: QueryRecord) -> None:
         holdings = Holdings()
@@ -185,6 +220,16 @@ class SupervisionService:
         else:
             changed = self._core.begun(self._ctx.monotonic(), record.name, run, location)
         await self._record(changed, in_any_case=True)
+
+    async def _start_standby(self, record: QueryRecord) -> None:
+        """Have a second driver started, whose location is refused as any but the latest run's is."""
+        number, location, holdings = self._ctx.numbering.next(), "", Holdings()
+        if record.checkpoint:
+            location = str(query_runs.location(parse_path(record.checkpoint), number))
+            holdings = await self._ctx.in_turns(
+                find_locality(self._ctx.reader, self._ctx.cluster, record.checkpoint)
+            )
+        self._core.stand_by(record.name, show(number), location, holdings)
 
     async def _begin(self, record: QueryRecord) -> tuple[str, str]:
         """From here on writes of earlier runs are refused."""
@@ -247,7 +292,8 @@ def _told(record: QueryRecord) -> str:
     return f"{where}: {record.reason}" if record.reason else where
 
 
-def _status(record: QueryRecord) -> QueryStatus:
+def _status(query: SupervisedQuery) -> QueryStatus:
+    record, standby = query.record, query.standby
     return QueryStatus(
         name=record.name,
         user=record.user,
@@ -262,4 +308,14 @@ def _status(record: QueryRecord) -> QueryStatus:
         restarts_max=record.restarts_max,
         reason=record.reason,
         changed_ms=record.changed_ms,
+        standby=_standby_of(query),
+        standby_agent="" if standby is None else standby.agent,
     )
+
+
+def _standby_of(query: SupervisedQuery) -> str:
+    if not query.record.has_standby or query.record.phase in OVER:
+        return ""
+    if query.standby is not None:
+        return "ready" if query.standby.is_ready else "starting"
+    return f"the last one failed: {query.standby_reason}" if query.standby_reason else "none yet"

@@ -75,6 +75,11 @@ class OperatorSpecification(ABC):
         """Return whether it is known which rows its state depends on, so that `oldest` can say so."""
         return True
 
+    @property
+    def unique(self) -> tuple[str, ...]:
+        """Name the columns that tell its rows apart, if from the same rows it makes the same in any order."""
+        return ()
+
     @abstractmethod
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         """Return the type of the output. Raises InvalidQuery if the inputs do not fit."""

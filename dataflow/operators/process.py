@@ -45,6 +45,8 @@ class Process(OperatorSpecification):
     state_key: tuple[str, ...] = ()
     #: Its state depends on rows alone that are older than the latest by at most so much; None if on all.
     remembers_us: int | None = None
+    #: Columns that tell its rows apart, if it makes the same rows of the same, but in any order.
+    unique: tuple[str, ...] = ()
 
     @property
     def operator_class(self) -> OperatorClass:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from peacefs.dataflow.model.operator_class import OperatorClass, most_general
@@ -73,6 +73,8 @@ class Network:
     sources: tuple[SourceNode, ...]
     operators: tuple[OperatorNode, ...]
     sinks: tuple[SinkNode, ...]
+    #: Of units that are parts of a stage: which part, from 0.
+    parts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def operator_class(self) -> OperatorClass:

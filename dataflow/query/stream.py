@@ -10,15 +10,18 @@ from peacefs.dataflow.model.stream_type import StreamType, names_of
 from peacefs.dataflow.operators.aggregates import Aggregation
 from peacefs.dataflow.operators.count_windows import AggregateCountWindows
 from peacefs.dataflow.operators.join import JoinWindow
+from peacefs.dataflow.operators.key_hashes import check_hashed
 from peacefs.dataflow.operators.process import DrawingFunction, Process, StatefulFunction, TableFunction
 from peacefs.dataflow.operators.resample import Resample
 from peacefs.dataflow.operators.row_operators import Filter, MapRows, RowsFunction, Select, Union
 from peacefs.dataflow.operators.sort import BoundedSort
 from peacefs.dataflow.operators.time_windows import AggregateTimeWindows
 from peacefs.protocol.errors import InvalidQuery
+from peacefs.protocol.limits import dataflow_grain_rows, dataflow_parts_max
 
 from .durations import Duration, microseconds
 from .schemas import Schema, as_schema
+from .stages import MergeParts, Partition, Stage
 
 if TYPE_CHECKING:
     from .query import Query
@@ -131,6 +134,7 @@ class Stream:
         state: Schema | None = None,
         key: str | Sequence[str] = (),
         remembers: Duration | None = None,
+        unique: str | Sequence[str] = (),
         name: str | None = None,
     ) -> Stream:
         """Apply a function of (record batch, state): the state is a map that outlives failures.
@@ -144,12 +148,17 @@ class Stream:
         `random.Random`, which draws the same numbers again in a replay. If its state depends on those rows alone
         that are older than the latest by at most `remembers`, a technique can make the state again from them, as
         upstream backup does.
+
+        A function that makes the same rows of the same ones, but in any order, is *set-preserving*: name the
+        columns that tell its rows apart as `unique`. In a partitioned stage its rows are put into their order, so
+        that it is recovered as those that keep an order.
         """
         schema, time = self._schema(schema, time)
         kept = None if state is None else as_schema(state)
         keys = (key,) if isinstance(key, str) else tuple(key)
         remembers_us = None if remembers is None else microseconds(remembers, "process(remembers)", least=0)
-        process = Process(function, schema, time, deterministic, kept, keys, remembers_us)
+        told_apart = (unique,) if isinstance(unique, str) else tuple(unique)
+        process = Process(function, schema, time, deterministic, kept, keys, remembers_us, told_apart)
         return self.query.add_operator(process, (self,), name)
 
     # -- where it runs and ends ---------------------------------------------------------------------------------
@@ -158,10 +167,53 @@ class Stream:
         """Run what follows in an HA unit of this name, which is checkpointed and recovered by itself."""
         if not name:
             raise InvalidQuery("unit needs a name: unit('sessions')")
+        stage = self.query.stage_of(self.unit_name)
+        if stage is not None:
+            self.query.put_in_stage(name, stage)
+        elif self.query.stage_of(name) is not None:
+            raise InvalidQuery(f"unit {name!r} is partitioned: a stream enters it by partition(...)")
         return Stream(self.query, self.name, self.type, name)
 
+    def partition(
+        self,
+        *columns: str,
+        parts: int,
+        name: str | None = None,
+        grain_rows: int = dataflow_grain_rows,
+        grain: Duration = "100ms",
+    ) -> Stream:
+        """Run what follows in so many parts, each a unit with the rows of its share of the keys, in their order.
+
+        Units are named after `name`: `name[0]`, `name[1]` and so on. A part that gets no rows for a while holds
+        the others' rows up for at most `grain_rows` rows of all parts, or until their times have gone on by
+        `grain`. Streams that are partitioned alike, with one name, can be joined. The stage ends with `merge`, or
+        another `partition`.
+        """
+        if not columns:
+            raise InvalidQuery("partition needs a column: partition('user', parts=4)")
+        if not 1 <= parts <= dataflow_parts_max:
+            raise InvalidQuery(f"partition(parts={parts}): it has to be from 1 to {dataflow_parts_max}")
+        if grain_rows < 1:
+            raise InvalidQuery(f"partition(grain_rows={grain_rows}): it has to be 1 or more")
+        stage = Stage(columns, parts)
+        unit = name or f"by {', '.join(columns)}"
+        specification = Partition(stage, self.unit_name, grain_rows, microseconds(grain, "partition(grain)"))
+        check_hashed(columns, self.type, "partition")
+        self.query.put_in_stage(unit, stage)
+        return self.query.add_operator(specification, (self,), None, unit=unit)
+
+    def merge(self, unit: str) -> Stream:
+        """End a partitioned stage: the rows of all parts go on, in their order, in one unit of this name."""
+        if self.query.stage_of(self.unit_name) is None:
+            raise InvalidQuery("merge ends a partitioned stage, and there is none: begin one with partition(...)")
+        if not unit or self.query.stage_of(unit) is not None:
+            raise InvalidQuery(f"merge({unit!r}) needs the name of a unit that is not partitioned")
+        return self.query.add_operator(MergeParts(), (self,), None, unit=unit)
+
     def sink(self, name: str) -> Query:
-        """End the stream: its rows leave the query by this name."""
+        """End the stream: its rows leave the query by this name. Those of a stage are merged before."""
+        if self.query.stage_of(self.unit_name) is not None:
+            return self.merge(f"{name} merge").sink(name)
         # Rows pass through a unit, which numbers and retains them: without one nothing would carry them.
         stream = self.select(*self.type.schema.names) if self.query.is_source(self.name) else self
         self.query.add_sink(name, stream)

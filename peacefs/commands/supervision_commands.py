@@ -125,6 +125,13 @@ def supervise(
             help="Failures after which it is given up; a run of ten minutes makes up for all before it.",
         ),
     ] = supervised_restarts_default,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby",
+            help="Keep a second driver ready, which has its session and waits in begin_run to take over.",
+        ),
+    ] = False,
     list_: Annotated[bool, typer.Option("--list", help="List queries and agents.")] = False,
     stop: Annotated[str | None, typer.Option("--stop", metavar="NAME", help="Stop a query.")] = None,
     forget: Annotated[
@@ -153,6 +160,7 @@ def supervise(
                 checkpoint=checkpoint,
                 on=on or (),
                 restarts_max=restarts,
+                standby=standby,
             ),
             as_json=as_json,
         )
@@ -186,10 +194,13 @@ def _list(supervised: Supervised, *, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    queries = Table("query", "is", "on", "checkpoint", "run", "failed", "because")
+    queries = Table("query", "is", "on", "standby", "checkpoint", "run", "failed", "because")
     for query in supervised.queries:
         failed = f"{query.restarts} of {query.restarts_max}"
-        queries.add_row(query.name, query.phase, query.agent, query.checkpoint, query.run, failed, query.reason)
+        standby = f"{query.standby} on {query.standby_agent}" if query.standby_agent else query.standby
+        queries.add_row(
+            *(query.name, query.phase, query.agent, standby, query.checkpoint, query.run, failed, query.reason)
+        )
     agents = Table("agent", "host", "rack", "may start", "runs", "heard")
     for each in supervised.agents:
         runs = f"{each.runs} of {each.runs_max}"

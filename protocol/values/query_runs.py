@@ -32,6 +32,14 @@ class RunStatus(msgspec.Struct, frozen=True):
     last_write_ms: int
 
 
+class GivenRun(msgspec.Struct, frozen=True):
+    """A run that a supervisor has begun for a driver, as it is told to that: `root` and `location` are URIs."""
+
+    run: str
+    root: str
+    location: str
+
+
 def component_of(run: int) -> str:
     """The component of a path that says that a run writes."""
     return _PREFIX + show(run)

@@ -28,7 +28,11 @@ OVER = (QueryPhase.ENDED, QueryPhase.STOPPED, QueryPhase.FAILED)
 
 
 class QueryStatus(msgspec.Struct, frozen=True):
-    """A supervised query. `run` is that of the last start, as people read it; `reason` why it is as it is."""
+    """A supervised query. `run` is that of the last start, as people read it; `reason` why it is as it is.
+
+    `standby` says how its second driver is, if it is to have one: "none yet", "starting", "ready", or why the last
+    one failed; `standby_agent` where it is.
+    """
 
     name: str
     user: str
@@ -44,6 +48,8 @@ class QueryStatus(msgspec.Struct, frozen=True):
     restarts_max: int
     reason: str
     changed_ms: int
+    standby: str = ""
+    standby_agent: str = ""
 
 
 class AgentStatus(msgspec.Struct, frozen=True):
@@ -56,6 +62,15 @@ class AgentStatus(msgspec.Struct, frozen=True):
     runs_max: int
     runs: int
     heard_s_ago: float
+
+
+class RunLog(msgspec.Struct, frozen=True):
+    """The end of the log of a query's last run, as its agent has it."""
+
+    query: str
+    run: str
+    agent: str
+    text: str
 
 
 class Supervised(msgspec.Struct, frozen=True):

@@ -35,10 +35,12 @@ from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
     agent_answer_timeout_s,
     agent_beat_interval_s,
+    agent_beat_with_standby_interval_s,
     run_logs_kept_max,
+    run_logs_sent_max,
     run_stop_grace_s,
 )
-from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunOrder, RunReport
+from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, LogTail, Message, RunOrder, RunReport
 from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.secret import find_secret_file, read_again, read_secrets
@@ -47,12 +49,13 @@ from peacefs.protocol.service.process import log_to_stderr
 from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
 
-from .command_list import CommandList, read_command_list, start_of
+from .command_list import CommandList, given_run, read_command_list, start_of
 from .coordinator_contact import CoordinatorContact, CoordinatorTurns
-from .reconciliation import Key, key_of, reconcile
+from .reconciliation import Key, key_of, reconcile, standby_of
 from .run_account import Accounts, hide_memory, home_of
-from .run_process import RunProcess
+from .run_process import RunProcess, tail_of
 from .run_tokens import RunTokens
+from .standby_letters import StandbyLetters
 
 log = logging.getLogger("peacefs.agent")
 
@@ -107,6 +110,7 @@ def run(options: AgentOptions) -> None:
             # Accounts of runs pass through to their directories and tokens, and see no names.
             options.directory.chmod(0o711)
         tokens = RunTokens(options.directory.absolute() / "tokens")
+        letters = StandbyLetters(options.directory.absolute() / "standbys")
     except OSError as error:
         raise StartupError(f"cannot use {options.directory}: {error.strerror}") from None
     stop = threading.Event()
@@ -117,7 +121,7 @@ def run(options: AgentOptions) -> None:
     if tls is not None:
         tls.start_watch()
     try:
-        Agent(options, listed, accounts, logs.absolute(), tokens, signer, stop, tls).serve()
+        Agent(options, listed, accounts, logs.absolute(), tokens, letters, signer, stop, tls).serve()
     finally:
         if tls is not None:
             tls.stop_watch()
@@ -133,6 +137,7 @@ class Agent:
         accounts: Accounts,
         logs: Path,
         tokens: RunTokens,
+        letters: StandbyLetters,
         signer: Signer,
         stop: threading.Event,
         tls: TlsIdentity | None = None,
@@ -143,6 +148,7 @@ class Agent:
         self._accounts = accounts
         self._logs = logs
         self._tokens = tokens
+        self._letters = letters
         self._stop = stop
         host = options.host or socket.gethostname()
         self._host = host
@@ -150,9 +156,13 @@ class Agent:
         self._process = uuid.uuid4().hex
         self._me = Identity("", "agent", self._name, signer)
         self._running: dict[Key, RunProcess] = {}
+        #: The standbys that some of these runs were.
+        self._taken: dict[Key, Key] = {}
         self._ended: dict[Key, RunReport] = {}
         #: Those that the coordinator does not want any more.
         self._unwanted: set[Key] = set()
+        #: The logs that the last orders asked for.
+        self._logs_wanted: list[Key] = []
         self._was_answered = False
         self._contact = CoordinatorContact()
         self._coordinators = (options.coordinator, *options.more_coordinators)
@@ -178,7 +188,8 @@ class Agent:
             with contextlib.closing(connection):
                 while not self._stop.is_set():
                     self._beat(connection)
-                    self._pause(agent_beat_interval_s)
+                    waits = bool(self._letters.waiting)
+                    self._pause(agent_beat_with_standby_interval_s if waits else agent_beat_interval_s)
             return 0.0
         except PeerRefused as refusal:
             if not self._was_answered and not refusal.retriable:
@@ -219,10 +230,13 @@ class Agent:
             log.info("%s", said)
         for process in self._running.values():
             process.encourage()
+        self._logs_wanted = [
+            (each.query, each.run) for each in answer.logs[:run_logs_sent_max] if "/" not in each.query + each.run
+        ]
         self._obey(answer, asked_s)
 
     def _told(self, *, leaving: bool = False) -> AgentBeat:
-        runs = [RunReport(query, run) for query, run in self._running]
+        runs = [RunReport(*key, is_ready=self._letters.is_ready(key)) for key in self._running]
         return AgentBeat(
             self._name,
             self._process,
@@ -232,7 +246,14 @@ class Agent:
             self._listed.runs_max,
             [*runs, *self._ended.values()],
             leaving,
+            [LogTail(*key, self._log_tail(key)) for key in self._logs_wanted],
         )
+
+    def _log_tail(self, key: Key) -> str:
+        """Return the end of a run's log; of one that took over from a standby only while it runs."""
+        process = self._running.get(key)
+        query, run = key
+        return tail_of(self._logs / f"{query}.{run}.log") if process is None else process.log_tail()
 
     def _sign_off(self) -> None:
         """So that what ran here is started elsewhere at once; who does not hear it finds out by the silence."""
@@ -247,7 +268,9 @@ class Agent:
     # -- with what runs here ---------------------------------------------------------------------------
 
     def _obey(self, orders: AgentOrders, asked_s: float) -> None:
-        steps = reconcile(self._running, self._ended, orders.runs)
+        steps = reconcile(self._running, self._ended, orders.runs, self._letters.waiting)
+        for order in steps.take_over:
+            self._hand_over(order, orders.coordinator)
         self._unwanted = set(steps.stop)
         for key in steps.forget:
             del self._ended[key]
@@ -269,14 +292,27 @@ class Agent:
             account = self._accounts.of(order.user)
             home = home_of(account, self._logs.parent)
             shown = dict(self._tokens.keep(order, account))
+            if order.standby:
+                shown.update(self._letters.begin(key, account))
             ca_file = None if self._tls is None else self._tls.files.ca
             start = start_of(order, self._listed, coordinator, os.environ, account, home, shown, ca_file)
             self._running[key] = RunProcess(start, self._logs / f"{order.query}.{order.run}.log")
         except QueryFailed as fault:
             self._tokens.drop(key)
+            self._letters.drop(key)
             self._ended[key] = RunReport(*key, ended=True, last_words=fault.message)
             return
-        log.info("query %s, run %s: %s was started", order.query, order.run, order.command)
+        what = "standby" if order.standby else "run"
+        log.info("query %s, %s %s: %s was started", order.query, what, order.run, order.command)
+
+    def _hand_over(self, order: RunOrder, coordinator: str) -> None:
+        """Give the process of a standby a run, of which it is the driver from now on."""
+        standby, key = standby_of(order), key_of(order)
+        self._running[key] = self._running.pop(standby)
+        self._taken[key] = standby
+        self._tokens.take_over(standby, key)
+        self._letters.hand_over(standby, given_run(order, coordinator, tls=self._tls is not None))
+        log.info("query %s: standby %s takes over, as run %s", order.query, order.takes_over_from, order.run)
 
     def _pause(self, seconds: float) -> None:
         """Until it is over, or this agent is to stop, or a run has ended."""
@@ -292,6 +328,7 @@ class Agent:
         for key in ended:
             process = self._running.pop(key)
             self._tokens.drop(key)
+            self._letters.drop(self._taken.pop(key, key))
             self._ended[key] = RunReport(*key, ended=True, status=process.status, last_words=process.last_words())
             log.info("query %s, run %s ended with status %d", *key, process.status)
         return bool(ended)
@@ -306,6 +343,7 @@ class Agent:
         for key, process in self._running.items():
             process.kill()
             self._tokens.drop(key)
+            self._letters.drop(self._taken.pop(key, key))
         self._running.clear()
         self._ended.clear()
 

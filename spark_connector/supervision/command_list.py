@@ -15,6 +15,7 @@
 
 `{checkpoint}`, `{coordinator}`, `{query}` and `{run}` in arguments stand for what the environment variables
 PEACEFS_CHECKPOINT, PEACEFS_COORDINATOR, PEACEFS_QUERY and PEACEFS_RUN say; see `placeholders` for what is refused.
+PEACEFS_CHECKPOINT_ROOT is the checkpoint without the run that it is given to.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from peacefs.protocol.errors import QueryFailed, StartupError
 from peacefs.protocol.limits import agent_list_bytes_max, agent_runs_max, agent_runs_max_default
 from peacefs.protocol.messages import AgentCommand, RunOrder
 from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
+from peacefs.protocol.values.query_runs import GivenRun, without_run
 
 from .placeholders import check_extra, check_words, fill
 from .run_account import Account, inherited
@@ -67,6 +69,14 @@ class Start(msgspec.Struct, frozen=True):
     directory: str
     environment: dict[str, str]
     account: Account
+
+
+def given_run(order: RunOrder, coordinator: str, *, tls: bool) -> GivenRun:
+    """Return the run of an order as its program is told of it."""
+    if not order.location:
+        return GivenRun(order.run, "", "")
+    webhdfs = f"{'swebhdfs' if tls else 'webhdfs'}://{coordinator}"
+    return GivenRun(order.run, webhdfs + without_run(order.location), webhdfs + order.location)
 
 
 def read_command_list(path: Path) -> CommandList:
@@ -117,15 +127,16 @@ def start_of(
     command = listed.commands.get(order.command)
     if command is None or (order.arguments and not command.extra_arguments):
         raise QueryFailed(f"this agent's list does not allow {order.command} so")
-    http, webhdfs = ("http", "webhdfs") if ca_file is None else ("https", "swebhdfs")
+    given = given_run(order, coordinator, tls=ca_file is not None)
     facts = {
-        "checkpoint": f"{webhdfs}://{coordinator}{order.location}" if order.location else "",
-        "coordinator": f"{http}://{coordinator}",
+        "checkpoint": given.location,
+        "coordinator": f"{'http' if ca_file is None else 'https'}://{coordinator}",
         "query": order.query,
         "run": order.run,
     }
     of_account = {"HOME": str(home), "TMPDIR": str(home), "USER": account.name, "LOGNAME": account.name}
     variables = {f"PEACEFS_{name.upper()}": value for name, value in facts.items()}
+    variables["PEACEFS_CHECKPOINT_ROOT"] = given.root
     trusted = {} if ca_file is None else {CA_FILE_VARIABLE: str(ca_file.absolute())}
     return Start(
         [command.program, *fill((*command.arguments, *order.arguments), facts)],

@@ -20,13 +20,15 @@ def supervise(
     checkpoint: str | None = None,
     on: Sequence[str] = (),
     restarts_max: int = supervised_restarts_default,
+    standby: bool = False,
     user: str | None = None,
 ) -> QueryStatus:
     """Has a query started on a node that may run it, and started again where its checkpoint is when it fails.
 
     `command` begins with a name from the lists of the agents; `checkpoint` is a path of the cluster, or its URI.
     Each start is a run of its own, given to the command as PEACEFS_CHECKPOINT and `{checkpoint}`; what earlier
-    runs write is refused. Ended with exit status 0 it is not started again.
+    runs write is refused. Ended with exit status 0 it is not started again. With `standby` a second driver is kept
+    ready, on another node if there is one: it waits in `begin_run`, which the command has to call.
     Raises BadRequest, FileAlreadyExists, PeerError.
     """
     if not command:
@@ -39,6 +41,7 @@ def supervise(
             checkpoint=path,
             nodes=on,
             restarts_max=restarts_max,
+            standby=standby,
         )
 
 

@@ -19,6 +19,8 @@ class RunTokens:
         """Raises OSError. What an agent before has left is deleted."""
         self._directory = directory
         self._kept: dict[Key, str] = {}
+        #: The files that runs have taken over from their standbys.
+        self._taken: dict[Key, Path] = {}
         private_files.make_directory(directory)
         # As root, accounts of runs pass through to what is theirs, and see no names.
         directory.chmod(0o711 if os.geteuid() == 0 else private_files.DIRECTORY_MODE)
@@ -42,10 +44,17 @@ class RunTokens:
             self._kept[key_of(order)] = order.token
         return {"PEACEFS_TOKEN_FILE": str(file)}
 
+    def take_over(self, standby: Key, run: Key) -> None:
+        """From now on a run's tokens go into the file that its process reads since it was a standby."""
+        if (token := self._kept.pop(standby, None)) is not None:
+            self._taken[run] = self._file(standby)
+            self._kept[run] = token
+
     def drop(self, key: Key) -> None:
         if self._kept.pop(key, None) is not None:
             self._file(key).unlink(missing_ok=True)
+        self._taken.pop(key, None)
 
     def _file(self, key: Key) -> Path:
         query, run = key
-        return self._directory / f"{query}.{run}"
+        return self._taken.get(key) or self._directory / f"{query}.{run}"

@@ -19,9 +19,11 @@ from peacefs.protocol.limits import (
     run_guard_timeout_s,
 )
 from peacefs.protocol.messages import AgentBeat, RunOrder, RunReport
-from peacefs.spark_connector.supervision.reconciliation import Key, key_of, reconcile
+from peacefs.spark_connector.supervision.reconciliation import Key, key_of, reconcile, standby_of
 
 _STEP_S = 0.25
+#: How long a standby takes to make its session.
+_SESSION_S = 4.0
 
 
 @dataclass
@@ -33,16 +35,28 @@ class Node:
     #: Its runs, and when the guard of each was last told that all is well.
     running: dict[Key, float] = field(default_factory=dict)
     ended: dict[Key, int] = field(default_factory=dict)
+    #: Those of the running that have no run, and since when.
+    standing_by: dict[Key, float] = field(default_factory=dict)
     paused_until_s: float = 0.0
     next_beat_s: float = 0.0
 
     def guards(self, now_s: float) -> None:
         for key in [key for key, told_s in self.running.items() if now_s - told_s >= run_guard_timeout_s]:
-            del self.running[key]
-            self.ended[key] = 137
+            self.end(key, 137)
 
-    def told(self) -> AgentBeat:
-        runs = [RunReport(*key) for key in self.running]
+    def end(self, key: Key, status: int) -> None:
+        del self.running[key]
+        self.standing_by.pop(key, None)
+        self.ended[key] = status
+
+    @property
+    def drivers(self) -> list[Key]:
+        """The running that may write."""
+        return [key for key in self.running if key not in self.standing_by]
+
+    def told(self, now_s: float) -> AgentBeat:
+        ready = {key for key, since_s in self.standing_by.items() if now_s - since_s >= _SESSION_S}
+        runs = [RunReport(*key, is_ready=key in ready) for key in self.running]
         return beat(
             self.name,
             *runs,
@@ -53,20 +67,24 @@ class Node:
     def obey(self, now_s: float, orders: list[RunOrder]) -> None:
         for key in self.running:
             self.running[key] = now_s
-        steps = reconcile(self.running, self.ended, orders)
+        steps = reconcile(self.running, self.ended, orders, self.standing_by)
+        for order in steps.take_over:
+            del self.standing_by[standby_of(order)]
+            self.running[key_of(order)] = self.running.pop(standby_of(order))
         for key in steps.stop:
-            del self.running[key]
-            self.ended[key] = 143
+            self.end(key, 143)
         for key in steps.forget:
             del self.ended[key]
         for order in steps.start:
             self.running[key_of(order)] = now_s
+            if order.standby:
+                self.standing_by[key_of(order)] = now_s
 
 
 class World:
     """A coordinator, three nodes, and what becomes of them under a seed."""
 
-    def __init__(self, rng: Random, names: list[str]) -> None:
+    def __init__(self, rng: Random, names: list[str], *, standbys: bool) -> None:
         self.names = names
         self.now_s = 1000.0
         self.nodes = [Node(name) for name in "abc"]
@@ -74,9 +92,10 @@ class World:
         self._rng = rng
         self._core = Supervision(self.now_s)
         for name in names:
-            self._core.register(self.now_s, query(name, restarts_max=10_000))
+            self._core.register(self.now_s, query(name, restarts_max=10_000, has_standby=standbys))
         self._commit()
         self._begun = 0
+        self._taken_over_before = 0
         self._back_s = 0.0
         #: Until when a node's messages do not arrive.
         self._cut: dict[str, float] = {}
@@ -95,6 +114,11 @@ class World:
                 self._beat(node)
 
     @property
+    def taken_over(self) -> int:
+        """How many runs standbys were given."""
+        return self._taken_over_before + self._core.taken_over_total
+
+    @property
     def _is_up(self) -> bool:
         return self.now_s >= self._back_s
 
@@ -103,6 +127,7 @@ class World:
 
     def _restart_coordinator(self) -> None:
         self._back_s = self.now_s + self._rng.uniform(0.5, 20)
+        self._taken_over_before += self._core.taken_over_total
         self._core = Supervision(self._back_s)
         self._core.recall(self._durable)
 
@@ -112,6 +137,9 @@ class World:
             if self._core.place(self.now_s, record.name, Holdings()) is not None:
                 self._begun += 1
                 self._core.begun(self.now_s, record.name, f"1-{self._begun}", "")
+        for record in self._core.without_standby(self.now_s):
+            self._begun += 1
+            self._core.stand_by(record.name, f"1-{self._begun}", "", Holdings())
         self._commit()
 
     def _strike(self, node: Node) -> None:
@@ -119,6 +147,7 @@ class World:
         if fate < 0.003:  # the agent is killed, and what it ran with it; another is started soon
             node.process += 1
             node.running.clear()
+            node.standing_by.clear()
             node.ended.clear()
             node.paused_until_s = self.now_s + rng.uniform(3, 40)
         elif fate < 0.006:
@@ -126,15 +155,13 @@ class World:
         elif fate < 0.01:
             self._cut[node.name] = self.now_s + rng.uniform(1, 40)
         elif fate < 0.02 and node.running:  # a driver dies
-            key = rng.choice(sorted(node.running))
-            del node.running[key]
-            node.ended[key] = 1
+            node.end(rng.choice(sorted(node.running)), 1)
 
     def _beat(self, node: Node) -> None:
         if not self._is_up or self.now_s < self._cut.get(node.name, 0) or self._rng.random() < 0.05:
             return
         try:
-            self._core.heard(self.now_s, node.told())
+            self._core.heard(self.now_s, node.told(self.now_s))
         except NodeIdTaken:
             return
         orders = self._core.orders(node.name)
@@ -142,21 +169,23 @@ class World:
         if self._rng.random() < 0.05:
             return  # the answer is lost
         node.obey(self.now_s, orders)
-        self.started |= set(node.running)
+        self.started |= set(node.drivers)
 
 
+@pytest.mark.parametrize("standbys", [False, True], ids=["alone", "with standbys"])
 @pytest.mark.parametrize("seed", seeds(25))
 @pytest.mark.evidence("query-node-dies")
-def test_never_more_than_one_run_of_a_query_whatever_is_lost_and_killed(seed: int) -> None:
+def test_never_more_than_one_run_of_a_query_whatever_is_lost_and_killed(seed: int, standbys: bool) -> None:
     """Without any fence, as long as no node is paused with all that runs on it."""
-    world = World(Random(seed), ["q0", "q1"])
+    world = World(Random(seed), ["q0", "q1"], standbys=standbys)
     while world.now_s < 1000.0 + 400:
         world.step()
         for name in world.names:
-            live = [(node.name, key) for node in world.nodes for key in node.running if key[0] == name]
+            live = [(node.name, key) for node in world.nodes for key in node.drivers if key[0] == name]
             assert len(live) <= 1, f"seed {seed}, {world.now_s}: {live}"
     assert {name for name, _run in world.started} == set(world.names)
     assert len(world.started) > len(world.names), "nothing was ever recovered: the world was too kind"
+    assert standbys == bool(world.taken_over)
 
 
 def test_runs_of_an_agent_are_gone_before_it_is_taken_for_dead() -> None:

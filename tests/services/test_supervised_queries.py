@@ -11,11 +11,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from support.prometheus import scraped
 from support.supervised_world import World, accounts_of_tests, runs
 from support.waiting import PATIENCE_S, wait_until
 
+from peacefs.client.control.addresses import split_uri
 from peacefs.client.control.supervised_queries import SupervisedQueries
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError, RunSuperseded, StartupError
@@ -48,6 +50,27 @@ with PeaceFileSystem(address.http) as files:
 """
 
 
+# The same, but it asks for its run, as the driver of a standby has to, and writes a number only as that run.
+ASKING_COUNTER = """
+import os, sys, time
+from peacefs.client.control.addresses import split_uri
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.spark_connector.runs import begin_run
+
+print(os.environ["AGENT"], os.getpid(), os.environ["PEACEFS_CHECKPOINT"], flush=True)
+run = begin_run(os.environ["PEACEFS_CHECKPOINT_ROOT"])
+address, root = split_uri(run.location)
+with PeaceFileSystem(address.http) as files:
+    while True:
+        done = sorted(int(each.path.rpartition("/")[2]) for each in files.list(root))
+        number = done[-1] + 1 if done else 0
+        if number == 150:
+            break
+        files.write(f"{root}/{number}", f"{os.environ['AGENT']} {run.number}".encode())
+        time.sleep(0.1)
+"""
+
+
 def commands(name: str) -> str:
     """The counter, and little else."""
     return f"""
@@ -55,6 +78,10 @@ def commands(name: str) -> str:
         [commands.count]
         program = "{sys.executable}"
         arguments = ["-P", "-c", '''{COUNTER}''', "{{checkpoint}}"]
+        environment = {{ AGENT = "{name}" }}
+        [commands.asking-count]
+        program = "{sys.executable}"
+        arguments = ["-P", "-c", '''{ASKING_COUNTER}''']
         environment = {{ AGENT = "{name}" }}
         [commands.sleep]
         program = "/bin/sleep"
@@ -67,6 +94,27 @@ def commands(name: str) -> str:
 def world(tmp_path: Path) -> Iterator[World]:
     with World.running(tmp_path) as world:
         yield world
+
+
+def test_log_of_a_query_is_shown_to_its_user_while_it_runs_and_afterwards(world: World) -> None:
+    world.agent("north", commands("north"))
+    coordinator = world.cluster.http_address
+    supervise(["count"], coordinator=coordinator, checkpoint="/checkpoints/numbers")
+
+    def log(user: str) -> httpx.Response:
+        return httpx.get(f"{coordinator}/v1/queries/numbers/log", params={"user": user}, timeout=180)
+
+    with SupervisedQueries(coordinator) as queries:
+        wait_until(lambda: len(world.said("numbers")) == 1, "the query starts")
+        status = queries.status("numbers")
+        shown = log(status.user).json()
+        assert (shown["query"], shown["run"], shown["agent"]) == ("numbers", status.run, "north")
+        assert shown["text"].startswith("north ") and status.location in shown["text"]
+        assert log("stranger").status_code == 403
+        assert httpx.get(f"{coordinator}/v1/queries/none/log", timeout=180).status_code == 404
+        queries.stop("numbers")
+        wait_until(lambda: queries.status("numbers").phase == QueryPhase.STOPPED.value, "it has stopped")
+        assert log(status.user).json() == shown
 
 
 @pytest.mark.evidence("query-node-dies")
@@ -99,6 +147,38 @@ def test_a_query_whose_node_dies_goes_on_elsewhere_and_its_old_run_writes_nothin
         names = {each.path.rpartition("/")[2] for each in files.list("/checkpoints/numbers")}
         assert names == {str(number) for number in range(60)}
         assert files.read("/checkpoints/numbers/59") == b"59"
+
+
+@pytest.mark.evidence("query-node-dies")
+def test_standby_of_a_query_is_given_the_run_when_the_driver_dies_and_no_number_is_lost(world: World) -> None:
+    world.agent("north", commands("north"))
+    coordinator = world.cluster.http_address
+    supervise(["asking-count"], coordinator=coordinator, checkpoint="/checkpoints/numbers", standby=True)
+    with SupervisedQueries(coordinator) as queries, PeaceFileSystem(coordinator) as files:
+
+        def now() -> QueryStatus:
+            return queries.status("numbers")
+
+        wait_until(lambda: now().phase == "running", "the query runs")
+        first = now().run
+        world.agent("south", commands("south"))
+        wait_until(lambda: now().standby == "ready", "its standby waits")
+        assert (now().agent, now().standby_agent) == ("north", "south")
+        starts = world.said("numbers")
+        assert [agent for agent, _pid, _location in starts] == ["north", "south"]
+        with pytest.raises(RunSuperseded):
+            files.write(f"{split_uri(starts[1][2])[1]}/6000", b"a standby has no run")
+
+        os.kill(int(starts[0][1]), signal.SIGKILL)
+        wait_until(lambda: now().run != first and now().phase == "running", "the standby is given a run")
+        assert (now().agent, now().restarts) == ("south", 1)
+        wait_until(lambda: now().phase == "ended", "it comes to its end")
+        numbers = {int(each.path.rpartition("/")[2]): each.path for each in files.list("/checkpoints/numbers")}
+        assert sorted(numbers) == list(range(150))
+        assert files.read(numbers[0]).decode() == f"north {first}"
+        assert files.read(numbers[149]).decode() == f"south {now().run}"
+        told = _told(coordinator)
+        assert told["peacefs_supervised_runs_taken_over_total", ""] == 1
 
 
 @pytest.mark.evidence("query-node-dies")
@@ -141,7 +221,9 @@ def test_drivers_that_die_and_stop_and_what_is_refused(world: World) -> None:
         subprocess.run([*command, "--stop", "naps"], check=True, timeout=180, stdout=subprocess.DEVNULL)
         wait_until(lambda: queries.status("naps").phase == "stopped", "it is stopped")
         assert _sleepers() == []
-        assert [(each.name, each.commands) for each in queries.all().agents] == [("north", ["count", "sleep"])]
+        assert [(each.name, each.commands) for each in queries.all().agents] == [
+            ("north", ["count", "asking-count", "sleep"])
+        ]
 
         queries.register("naps", ["sleep", _NAP])
         wait_until(lambda: len(_sleepers()) == 1, "it is started anew")

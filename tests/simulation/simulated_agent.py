@@ -25,21 +25,24 @@ from peacefs.protocol.messages import (
     RunReport,
 )
 from peacefs.protocol.runtime import effects as fx
-from peacefs.spark_connector.supervision.reconciliation import Key, key_of, reconcile
+from peacefs.spark_connector.supervision.reconciliation import Key, key_of, reconcile, standby_of
 
 COMMAND = "count"
 _RUNS_MAX = 4
 _GUARD_LOOK_S = 0.25
 _KILLED = 137
 _FENCED = 1
+#: The time after which a standby has its session.
+_SESSION_S = 3.0
 
 
 @dataclass(eq=False)
 class Driver:
-    """A process that runs a query. It is a node of its own, for it can be killed alone."""
+    """A process that runs a query, or stands by. It is a node of its own, for it can be killed alone."""
 
     order: RunOrder
     node: Node
+    since_s: float
     #: When its guard was last told that all is well.
     told_s: float
     #: The batches that it was told are durable.
@@ -103,7 +106,8 @@ class SimulatedAgent:
     def _kill(self, key: Key, status: int) -> None:
         driver = self._running.pop(key)
         self._ended[key] = status
-        self._drivers.ended(driver)
+        if not driver.order.standby:
+            self._drivers.ended(driver)
         self.world.crash(driver.node)
         del self.world.nodes[driver.node.name]
 
@@ -129,24 +133,36 @@ class SimulatedAgent:
             yield from fx.sleep(agent_beat_interval_s)
 
     def _beat(self) -> AgentBeat:
-        runs = [RunReport(*key) for key in self._running]
+        runs = [RunReport(*key, is_ready=self._is_ready(driver)) for key, driver in self._running.items()]
         runs += [RunReport(*key, ended=True, status=status) for key, status in self._ended.items()]
         commands = [AgentCommand(COMMAND, ["simulated"], extra_arguments=False)]
         return AgentBeat(self.node.name, self._process, self.node.name, "", commands, _RUNS_MAX, runs)
 
+    def _is_ready(self, driver: Driver) -> bool:
+        return driver.order.standby and self.world.now_s - driver.since_s >= _SESSION_S
+
     def _obey(self, orders: list[RunOrder]) -> None:
         for driver in self._running.values():
             driver.told_s = self.world.now_s
-        steps = reconcile(self._running, self._ended, orders)
+        standing_by = [key for key, driver in self._running.items() if driver.order.standby]
+        steps = reconcile(self._running, self._ended, orders, standing_by)
+        for order in steps.take_over:
+            driver = self._running[key_of(order)] = self._running.pop(standby_of(order))
+            driver.order = order
+            self._begin(driver)
         for key in steps.stop:
             self._kill(key, _KILLED)
         for key in steps.forget:
             del self._ended[key]
         for order in steps.start:
             node = self.world.add_node(f"client-driver-{order.run}")
-            driver = self._running[key_of(order)] = Driver(order, node, self.world.now_s)
-            self._drivers.started(driver)
-            self.world.spawn(node, f"run {order.run}", self._drive(driver))
+            driver = self._running[key_of(order)] = Driver(order, node, self.world.now_s, self.world.now_s)
+            if not order.standby:
+                self._begin(driver)
+
+    def _begin(self, driver: Driver) -> None:
+        self._drivers.started(driver)
+        self.world.spawn(driver.node, f"run {driver.order.run}", self._drive(driver))
 
     def _drive(self, driver: Driver) -> fx.Steps[None]:
         """Batch after batch: each is a file in the checkpoint. It ends when another run has been begun."""

@@ -19,11 +19,15 @@ from peacefs.protocol.limits import agent_dead_after_s, supervised_backoff_max_s
 from peacefs.protocol.runtime import effects as fx
 
 _QUERIES = ("orders", "logins")
+_WITH_STANDBYS = ("logins",)
 _HOSTILE_S = 300.0
 
 
 def supervise(cluster: SimulatedCluster, name: str) -> None:
-    record = QueryRecord(name, "simulated", False, (COMMAND,), f"/queries/{name}", (), supervised_restarts_max)
+    record = QueryRecord(
+        *(name, "simulated", False, (COMMAND,), f"/queries/{name}", (), supervised_restarts_max),
+        has_standby=name in _WITH_STANDBYS,
+    )
     registering = cluster.world.spawn(
         cluster.coordinator.node, "supervise", cluster.coordinator.parts.supervising.register(record)
     )

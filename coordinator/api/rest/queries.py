@@ -18,7 +18,8 @@ from .common import Body, User, named_user
 class QueryBody(Body):
     """A query to be kept going. `command` begins with a name from the agents' lists.
 
-    Its writes go to `checkpoint`, as the one writer of it; `nodes` are agents, by name or host, any without.
+    Its writes go to `checkpoint`, as the one writer of it; `nodes` are agents, by name or host, any without. With
+    `standby` a second driver is kept ready.
     """
 
     name: str
@@ -27,6 +28,7 @@ class QueryBody(Body):
     checkpoint: str = ""
     nodes: Annotated[list[str], Field(default_factory=list, fail_fast=True)]
     restarts_max: int = supervised_restarts_default
+    standby: bool = False
 
 
 def add_query_routes(app: FastAPI, supervising: SupervisionService) -> None:
@@ -42,6 +44,11 @@ def add_query_routes(app: FastAPI, supervising: SupervisionService) -> None:
     async def one(name: str) -> Response:
         return _json(supervising.status(name))
 
+    @app.get("/v1/queries/{name}/log", responses={200: {"description": "A RunLog."}})
+    async def log_of(name: str, user: User) -> Response:
+        """The end of the log of the last run, for the query's user; its agent is asked for it."""
+        return _json(await supervising.log_of(name, user))
+
     @app.post("/v1/queries", responses={200: {"description": "The new query's QueryStatus."}})
     async def register(body: QueryBody, request: Request) -> Response:
         """Durable when it is answered. In place of a query of this name that is over."""
@@ -53,6 +60,7 @@ def add_query_routes(app: FastAPI, supervising: SupervisionService) -> None:
             checkpoint=body.checkpoint,
             nodes=tuple(body.nodes),
             restarts_max=body.restarts_max,
+            has_standby=body.standby,
         )
         return _json(await supervising.register(record))
 

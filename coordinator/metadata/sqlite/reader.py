@@ -145,7 +145,9 @@ _TREE_USAGE = f"""
     SELECT count(*), coalesce(sum(bytes), 0) FROM below"""
 _SUPERVISED_QUERIES = """
     SELECT name, user, is_superuser, command, checkpoint, nodes, restarts_max, phase, agent, process, run,
-        location, restarts, reason, changed_ms FROM supervised_query ORDER BY name"""
+        location, restarts, reason, changed_ms,
+        EXISTS (SELECT 1 FROM supervised_standby s WHERE s.name = supervised_query.name)
+    FROM supervised_query ORDER BY name"""
 _OF_REFERENCES = "FROM reference WHERE (inode, position, to_tx) > (?, ?, ?)"
 _REFERENCE_AFTER = (
     f"SELECT inode, position, to_tx {_OF_REFERENCES} ORDER BY inode, position, to_tx LIMIT 1 OFFSET ?"
@@ -173,7 +175,7 @@ def _hint(text: str) -> tuple[NodeId, ...]:
 
 
 def _query(row: Sequence[Any]) -> QueryRecord:
-    name, user, is_superuser, command, checkpoint, nodes, restarts_max, phase, *progress = row
+    name, user, is_superuser, command, checkpoint, nodes, restarts_max, phase, *progress, has_standby = row
     return QueryRecord(
         name,
         user,
@@ -183,7 +185,7 @@ def _query(row: Sequence[Any]) -> QueryRecord:
         msgspec.json.decode(nodes, type=tuple[str, ...]),
         restarts_max,
         QueryPhase(phase),
-        *progress,
+        *(*progress, bool(has_standby)),
     )
 
 

@@ -180,6 +180,11 @@ _JOURNAL = (
     "INSERT INTO meta (key, value) VALUES ('journal_number', 0)",
 )
 
+_STANDBYS = (
+    # The supervised queries that have a second driver beside the first.
+    "CREATE TABLE supervised_standby (name TEXT PRIMARY KEY) WITHOUT ROWID",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST_SCHEMA,
     _DATANODES,
@@ -196,6 +201,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TOKENS,
     _ATTRIBUTES,
     _JOURNAL,
+    _STANDBYS,
 )
 
 

@@ -97,4 +97,6 @@ STATEMENTS: Final = (
     f"UPDATE reference SET length = ?, from_tx = ? WHERE inode = ? AND position = ? AND to_tx = {LIVE}",
     f"UPDATE reference SET to_tx = ?, kept_for = ? WHERE inode = ? AND position = ? AND to_tx = {LIVE}",
     "UPDATE snapshot SET name = ? WHERE directory = ? AND name = ?",
+    "INSERT OR IGNORE INTO supervised_standby VALUES (?)",
+    "DELETE FROM supervised_standby WHERE name = ?",
 )

@@ -373,9 +373,14 @@ class SqliteTransaction(SnapshotRows, Transaction):
             *(record.restarts, record.reason, record.changed_ms),
         )
         self._execute(f"INSERT OR REPLACE INTO supervised_query VALUES ({', '.join('?' * len(values))})", values)
+        if record.has_standby:
+            self._execute("INSERT OR IGNORE INTO supervised_standby VALUES (?)", (record.name,))
+        else:
+            self._execute("DELETE FROM supervised_standby WHERE name = ?", (record.name,))
 
     def forget_query(self, name: str) -> None:
         self._execute("DELETE FROM supervised_query WHERE name = ?", (name,))
+        self._execute("DELETE FROM supervised_standby WHERE name = ?", (name,))
 
     def record_token(self, record: TokenRecord) -> None:
         self._execute(*recorded(record))

@@ -1,0 +1,160 @@
+"""Partitioned stages: operators that run as several units, each with the rows of its share of the keys (Flux 4).
+
+A user writes `partition` and `merge`, and a network is made with a unit for each part: `expand` puts the splitting
+edge into the units before a stage and the merging edge into those behind. What comes of it is a network like any
+other, so that every host runs it, and every technique that can run its operators.
+
+    source -> query [number, route, part 0, part 1] -> stage[0] [merge, ...] -> behind [merge]
+                                                    -> stage[1] [merge, ...] ->
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.dataflow.operators.interface import Operator, OperatorSpecification
+from peacefs.dataflow.operators.key_hashes import check_hashed
+from peacefs.dataflow.operators.merge import Merge
+from peacefs.dataflow.operators.partition import NumberRows, Route, TakePart
+from peacefs.dataflow.operators.sequenced import Sequenced
+from peacefs.dataflow.unit_state.operator_state import OperatorState
+
+from .network import Network, OperatorNode, SinkNode, SourceNode
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Units of one name run in parts, by columns that are the same for the rows of a part."""
+
+    keys: tuple[str, ...]
+    parts: int
+
+
+class _Boundary(OperatorSpecification):
+    """A place in a query where a stage begins or ends; other operators run there."""
+
+    operator_class = OperatorClass.DETERMINISTIC
+
+    def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
+        raise AssertionError(f"{self.kind} is to be expanded")
+
+
+@dataclass(frozen=True)
+class Partition(_Boundary):
+    """The rows of a stream go to the parts of a stage, by keys."""
+
+    kind: ClassVar[str] = "partition"
+    stage: Stage
+    #: The unit that splits a stream which comes from no stage.
+    unit_before: str
+    grain_rows: int
+    grain_us: int
+
+    def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
+        (stream,) = inputs
+        check_hashed(self.stage.keys, stream, "partition")
+        return stream
+
+
+@dataclass(frozen=True)
+class MergeParts(_Boundary):
+    """The rows of all parts of a stage become one stream again."""
+
+    kind: ClassVar[str] = "merge"
+
+    def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
+        return inputs[0]
+
+
+def part_name(name: str, part: int) -> str:
+    """Return the name of a part of a unit, and of an operator in it."""
+    return f"{name}[{part}]"
+
+
+def expand(
+    name: str,
+    sources: Sequence[SourceNode],
+    operators: Sequence[OperatorNode],
+    sinks: Sequence[SinkNode],
+    stages: Mapping[str, Stage],
+) -> Network:
+    """Return the network of a query of which the units in `stages` run in parts."""
+    expansion = _Expansion(sources, stages)
+    for node in operators:
+        expansion.add(node)
+    units = {node.unit for node in expansion.made.values()}
+    named = {part_name(unit, part): part for unit, stage in stages.items() for part in range(stage.parts)}
+    parts = {unit: part for unit, part in named.items() if unit in units}
+    return Network(name, tuple(sources), tuple(expansion.made.values()), tuple(sinks), parts)
+
+
+class _Expansion:
+    def __init__(self, sources: Sequence[SourceNode], stages: Mapping[str, Stage]) -> None:
+        self._stages = stages
+        self._types = {source.name: source.type for source in sources}
+        # The unit of each operator as it was written; None for a source.
+        self._units: dict[str, str | None] = {source.name: None for source in sources}
+        self.made: dict[str, OperatorNode] = {}
+
+    def add(self, node: OperatorNode) -> None:
+        match node.specification:
+            case Partition() as partition:
+                self._partition(node, partition)
+            case MergeParts():
+                self._make(node.name, node.unit, Merge(strips=True), self._instances(node.inputs[0]))
+            case _ if node.unit in self._stages:
+                for part in range(self._stages[node.unit].parts):
+                    inputs = [self._input(node, name, part) for name in node.inputs]
+                    unit, made = part_name(node.unit, part), part_name(node.name, part)
+                    self._make(made, unit, Sequenced(node.specification), inputs)
+            case _:
+                self._make(node.name, node.unit, node.specification, node.inputs)
+        self._units[node.name] = node.unit
+
+    def _partition(self, node: OperatorNode, partition: Partition) -> None:
+        """Put the splitting edge into each unit that makes the stream, and the merging edge into each part."""
+        (stream,) = node.inputs
+        before, parts = self._stage(stream), range(partition.stage.parts)
+        shares: list[list[str]] = [[] for _ in parts]
+        for at, instance in enumerate(self._instances(stream)):
+            # Rows of a source are split in the unit that the query begins with.
+            unit = partition.unit_before if before is None else self.made[instance].unit
+            label = node.name if before is None else part_name(node.name, at)
+            if before is None:
+                number = NumberRows(partition.grain_rows, partition.grain_us)
+                instance = self._make(f"{label} numbers", unit, number, [instance])
+            route = Route(partition.stage.keys, partition.stage.parts)
+            routed = self._make(f"{label} routes", unit, route, [instance])
+            for part in parts:
+                share = self._make(f"{label} to {part_name(node.unit, part)}", unit, TakePart(part), [routed])
+                shares[part].append(share)
+        for part in parts:
+            self._make(part_name(node.name, part), part_name(node.unit, part), Merge(), shares[part])
+
+    def _input(self, node: OperatorNode, stream: str, part: int) -> str:
+        """Return the stream of a part; from another unit its rows are put into grains again."""
+        instance = part_name(stream, part)
+        if self._units[stream] == node.unit:
+            return instance
+        again = f"{stream} in {part_name(node.unit, part)}"
+        if again not in self.made:
+            self._make(again, part_name(node.unit, part), Merge(), [instance])
+        return again
+
+    def _stage(self, stream: str) -> Stage | None:
+        unit = self._units[stream]
+        return None if unit is None else self._stages.get(unit)
+
+    def _instances(self, stream: str) -> list[str]:
+        stage = self._stage(stream)
+        return [stream] if stage is None else [part_name(stream, part) for part in range(stage.parts)]
+
+    def _make(self, name: str, unit: str, specification: OperatorSpecification, inputs: Sequence[str]) -> str:
+        types = tuple(self._types[each] for each in inputs)
+        self._types[name] = specification.output_type(types)
+        self.made[name] = OperatorNode(name, unit, specification, tuple(inputs), types, self._types[name])
+        return name
