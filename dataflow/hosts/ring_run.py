@@ -116,6 +116,10 @@ class RingRun:
         """Return what nodes said last of what they have done."""
         return dict(self._figures)
 
+    def progress(self, source: str) -> tuple[int, int]:
+        """Return the numbers of the last batch of a source, and of the last of which all results are here."""
+        return (0, 0) if self._edge is None else self._edge.progress(source)
+
     def wait_begun(self, timeout_s: float | None = None) -> None:
         """Wait until all nodes have their places."""
         if not self._begun.wait(timeout_s):

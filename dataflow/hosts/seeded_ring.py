@@ -24,10 +24,10 @@ from peacefs.dataflow.ring.effects import (
 )
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import KeyedTable
-from peacefs.dataflow.ring.messages import EDGE, Checkpoint, Invite, Leave, RingMessage
+from peacefs.dataflow.ring.messages import EDGE, Checkpoint, Invite, Leave, News, RingMessage
 from peacefs.dataflow.ring.reducer import Reduce, ReducerCore
 from peacefs.dataflow.ring.settings import RingSettings
-from peacefs.dataflow.ring.tokens import WHOLE
+from peacefs.dataflow.ring.tokens import WHOLE, Interval
 from peacefs.dataflow.ring.view import Member
 
 from .failures import CutLink, Failure, Hang, Kill
@@ -83,6 +83,9 @@ class RingOutcome:
     replayed_rows: int = 0
     checkpoint_bytes: int = 0
     messages: int = 0
+    #: Messages that say what has changed on the ring, and checkpoints that are whole copies.
+    news: int = 0
+    copies: int = 0
     #: Nodes, in the order in which they were killed, and when.
     killed_s: dict[str, float] = field(default_factory=dict)
 
@@ -168,6 +171,26 @@ class SeededRing:
             name: [fragment.table for fragment in node.core.fragments() if fragment.primary]
             for name, node in self._nodes.items()
         }
+
+    @property
+    def now_s(self) -> float:
+        return self._now_s
+
+    def owned(self, intervals: Iterable[Interval]) -> bool:
+        """Return whether each interval has an owner that is alive and has replayed what it had to."""
+        for interval in intervals:
+            whole = 0
+            for arc in self.edge.view.arcs_within(interval):
+                node = self._nodes.get(arc.owner or "")
+                if node is None or node.core.has_work:
+                    return False
+                mine = [each for each in node.core.fragments() if arc.interval.contains(each.interval)]
+                whole += sum(
+                    each.interval.high - each.interval.low for each in mine if each.primary and not each.waits_for
+                )
+            if whole != interval.high - interval.low:
+                return False
+        return True
 
     @property
     def in_transition(self) -> bool:
@@ -280,7 +303,9 @@ class SeededRing:
 
     def _send(self, sender: str, to: str, message: RingMessage) -> None:
         self.outcome.messages += 1
+        self.outcome.news += isinstance(message, News)
         if isinstance(message, Checkpoint):
+            self.outcome.copies += message.base is None
             self.outcome.checkpoint_bytes += sum(map(len, message.entries))
         link = frozenset({sender, to})
         connection = self._connections.get(link, 0)

@@ -39,6 +39,10 @@ class RingCoverage:
                     made.append((piece, value))
         self._parts[mapper] = made
 
+    def lowest(self, mapper: str) -> int:
+        """Return the number up to which the whole ring has all batches of a mapper."""
+        return min(number for _, number in self._of(mapper))
+
     def complete(self, lasts: Coverage) -> bool:
         """Return whether every place has everything up to the last batch of each mapper."""
         return all(number >= last for mapper, last in lasts.items() for _, number in self._of(mapper))

@@ -70,6 +70,10 @@ class EdgeOfRing:
                 raise AssertionError(f"{type(message).__name__} is not for the edge")
         return []
 
+    def progress(self, mapper: str) -> tuple[int, int]:
+        """Return the number of a mapper's last batch, and of the last of which all results are here."""
+        return self.mappers[mapper].number, self._covered.lowest(mapper)
+
     def joined(self, member: Member) -> list[RingEffect]:
         """Take in a spare that has started, and tell the ring of it."""
         self.view.merge([member])

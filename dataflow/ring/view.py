@@ -174,6 +174,11 @@ class RingView:
         """Return the arc in which a place is."""
         return self._places.arcs[bisect_right(self._places.lows, place) - 1]
 
+    def arcs_within(self, interval: Interval) -> Sequence[Arc]:
+        """Return the arcs that begin in an interval."""
+        lows = self._places.lows
+        return self._places.arcs[bisect_left(lows, interval.low) : bisect_left(lows, interval.high)]
+
     def places_within(self, interval: Interval) -> Sequence[int]:
         """Return the places at which arcs begin inside of an interval."""
         lows = self._places.lows
@@ -182,11 +187,13 @@ class RingView:
     @property
     def _places(self) -> _Table:
         if self._arcs is None:
-            members = sorted(
-                (each for each in self._members.values() if each.token is not None), key=lambda each: each.name
-            )
             # What does not matter for places is left out, so that views share a table.
-            self._arcs = _table(tuple(replace(each, version=0, rack="", address="") for each in members), self.r)
+            placed = sorted(
+                (each.token, each.name, each.phase, each.moves_to, each.gone)
+                for each in self._members.values()
+                if each.token is not None
+            )
+            self._arcs = _table(tuple(placed), self.r)
         return self._arcs
 
     def begin_of(self, name: str) -> int:
@@ -237,29 +244,36 @@ class _Table:
     held_by: Mapping[str, tuple[Arc, ...]]
 
 
-@lru_cache(maxsize=16)
-def _table(members: tuple[Member, ...], r: int) -> _Table:
+#: Token, name, phase, the token that it moves to, and whether it is gone.
+_Placed = tuple[int, str, Phase, int | None, bool]
+
+
+@lru_cache(maxsize=128)
+def _table(members: tuple[_Placed, ...], r: int) -> _Table:
     now: list[tuple[int, str, bool]] = []
     following: list[tuple[int, str, bool]] = []
     places = {0}
-    moving = [each for each in members if each.on_ring and not each.gone and each.moves_to is not None]
-    for each in members:
-        assert each.token is not None
-        alive = not each.gone
-        if each.on_ring:
-            now.append((each.token, each.name, alive))
-            places.add(each.token)
-            if alive and each.phase is Phase.LEAVING:
-                following.append((each.token, each.name, False))
-            elif alive and each.moves_to is not None:
-                following.append((each.moves_to, each.name, True))
-            elif alive or not any(_passes(mover, each.token) for mover in moving):
-                following.append((each.token, each.name, alive))
-        elif each.phase is Phase.JOINING and alive:
-            following.append((each.token, each.name, True))
-            places.add(each.token)
-        if each.moves_to is not None:
-            places.add(each.moves_to)
+    on_ring = (Phase.LIVE, Phase.LEAVING)
+    moving = [
+        (token, moves_to)
+        for token, _, phase, moves_to, gone in members
+        if phase in on_ring and not gone and moves_to is not None
+    ]
+    for token, name, phase, moves_to, gone in members:
+        if phase in on_ring:
+            now.append((token, name, not gone))
+            places.add(token)
+            if not gone and phase is Phase.LEAVING:
+                following.append((token, name, False))
+            elif not gone and moves_to is not None:
+                following.append((moves_to, name, True))
+            elif not gone or not any(_passes(*mover, token) for mover in moving):
+                following.append((token, name, not gone))
+        elif phase is Phase.JOINING and not gone:
+            following.append((token, name, True))
+            places.add(token)
+        if moves_to is not None:
+            places.add(moves_to)
     ring_now, ring_next = _Places(now, r), _Places(following, r)
     changes = sorted(now) != sorted(following)
     ends = sorted(places)
@@ -291,7 +305,6 @@ class _Places:
         return tuple(self._names[self._live[(first + k) % len(self._live)]] for k in range(self._count))
 
 
-def _passes(mover: Member, token: int) -> bool:
-    assert mover.moves_to is not None
-    assert mover.token is not None
-    return 0 < distance(mover.moves_to, token) < distance(mover.moves_to, mover.token)
+def _passes(begin: int, end: int, token: int) -> bool:
+    """Return whether a member that moves from one token back to another passes a third one."""
+    return 0 < distance(end, token) < distance(end, begin)

@@ -1,12 +1,14 @@
 """Peer rings under seeds: every set of nodes dies at once, at any step, also while the ring changes.
 
 Without r + 1 neighbours among the dead, every tuple counts once (or at least once, where that is asked for);
-with them, the loss is said. PEACEFS_SEEDS=n places each set at n steps.
+with them, the loss is said. By default some sets of rings of four to six nodes are played; PEACEFS_SEEDS=n plays all,
+each at n steps.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -59,6 +61,13 @@ def _sets(sizes: Iterable[int], copies: Iterable[int], *, more: int = 0) -> Iter
                     yield nodes, r, dead
 
 
+def _some(cases: Iterator[Case], every: int) -> list[Case]:
+    """Return all cases of small rings, and some of larger ones; all of all where PEACEFS_SEEDS asks for more."""
+    return [
+        case for at, case in enumerate(cases) if at % every == 0 or case[0] < 4 or "PEACEFS_SEEDS" in os.environ
+    ]
+
+
 def _neighbours_died(ring: list[str], dead: Iterable[str], r: int) -> bool:
     dead = set(dead)
     return any(all(ring[(at + k) % len(ring)] in dead for k in range(r + 1)) for at in range(len(ring)))
@@ -97,7 +106,7 @@ def _fail_once(seed: int, nodes: int, r: int, dead: tuple[str, ...], **options: 
 )
 def test_ring_counts_each_tuple_once_whichever_set_of_nodes_dies(seed: int, nodes: int, r: int) -> None:
     replayed = 0
-    for case in _sets([nodes], [r]):
+    for case in _some(_sets([nodes], [r]), 4):
         replayed += _fail_once(seed, *case).replayed_rows
     assert replayed, "no failure came to anything"
 
@@ -105,14 +114,14 @@ def test_ring_counts_each_tuple_once_whichever_set_of_nodes_dies(seed: int, node
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize(("nodes", "r"), [(3, 1), (4, 1), (4, 2), (5, 2)])
 def test_ring_counts_each_tuple_at_least_once_as_in_the_paper(seed: int, nodes: int, r: int) -> None:
-    for case in _sets([nodes], [r]):
+    for case in _some(_sets([nodes], [r]), 4):
         _fail_once(seed, *case, exactly_once=False)
 
 
 def test_ring_at_least_once_counts_some_tuples_twice() -> None:
     """The option for exactly once is not idle: without it replays do count again."""
     twice = 0
-    for seed in range(1, 12):
+    for seed in range(1, 6):
         batches = batches_of(seed)
         ring = ring_of(seed, batches, nodes=3, events=[KillSet(300, ("node-2",))], exactly_once=False)
         twice += (delivered(ring.run()) - expected(batches)).total()
@@ -167,15 +176,15 @@ def _fail_during_change(seed: int, kind: str, nodes: int, r: int, dead: tuple[st
 def test_ring_counts_each_tuple_once_when_nodes_die_while_it_changes(
     seed: int, kind: str, nodes: int, r: int
 ) -> None:
-    for case in _sets([nodes], [r], more=1):
+    for case in _some(_sets([nodes], [r], more=1), 4):
         _fail_during_change(seed, kind, *case)
 
 
 def test_ring_is_hit_in_the_middle_of_its_changes() -> None:
     """The test before is not idle: many of its failures come while a node moves, joins or leaves."""
     hit = [_fail_during_change(9, kind, 4, 1, ("node-2",)) for kind in ("move", "join", "leave") for _ in range(1)]
-    hit += [_fail_during_change(seed, "move", 4, 2, ("node-3",)) for seed in range(12)]
-    assert sum(hit) > 3
+    hit += [_fail_during_change(seed, "move", 4, 2, ("node-3",)) for seed in range(6)]
+    assert sum(hit) > 1
 
 
 @pytest.mark.parametrize("kind", ["move", "join", "leave"])
@@ -193,7 +202,7 @@ def test_ring_changes_while_it_runs(kind: str) -> None:
         assert [name for name, member in members.items() if member.token != before[name]]
 
 
-@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_ring_outlives_a_long_series_of_mishaps(seed: int) -> None:
     """One after the other, with time for repair between: deaths, hangs, cut links, changes, nodes that return."""
     chance = random.Random(seed)
@@ -232,7 +241,7 @@ def _fail_after_a_cut(seed: int) -> None:
     _play(ring, batches)
 
 
-@pytest.mark.parametrize("seed", seeds(6))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_ring_makes_up_for_a_broken_link_before_a_failure(seed: int) -> None:
     for each in range(4):
         _fail_after_a_cut(seed * 1000 + each)
@@ -248,8 +257,8 @@ def test_checkpoint_whose_base_is_missing_is_not_taken_but_asked_for() -> None:
         owners.put(word, 7)
     owners.cut()
     later = Checkpoint(interval, 2, {"mapper-1": 5}, {"mapper-1": 9}, 0, (), owners.changes())
-    asked = [effect.message for effect in core.received(0.1, "node-1", later) if isinstance(effect, SendTo)]
-    assert asked == [CopyWanted(interval)]
+    effects = core.received(0.1, "node-1", later)
+    assert [effect.message for effect in effects if isinstance(effect, SendTo)] == [CopyWanted(interval)]
     (held,) = [each for each in core.fragments() if each.interval == interval]
     assert (held.coverage, held.table.known_keys) == ({}, 0)
     core.received(0.2, "node-1", replace(later, base=None, entries=owners.everything()))
@@ -286,7 +295,7 @@ def test_ring_refuses_a_node_that_hung_until_another_took_over() -> None:
 def test_ring_keeps_tuples_of_a_mapper_whose_clock_is_behind_and_says_so() -> None:
     """By their times they would be evicted before the owner has processed them."""
     told = 0
-    for seed in range(1, 9):
+    for seed in range(1, 4):
         batches = batches_of(seed, batches=30)
         settings = RingSettings(
             r=1,
