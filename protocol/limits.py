@@ -978,8 +978,8 @@ ring_neighbours_max: Final = 8
 # What clocks of mappers may differ by, and a tuple be on its way: the paper's L_n.
 ring_latency_s: Final = 0.015
 ring_beat_s: Final = 0.1
-# A neighbour that was silent for so long is dead; less when the connection to it broke, as it does at once when its
-# process dies. A machine that is busy may keep a process waiting for longer than the latter.
+# A neighbour that was silent for so long is dead; less when the connection to it broke, as when its process dies.
+# A machine that is busy may keep a process waiting for longer than the latter.
 ring_silence_s: Final = 3.0
 ring_suspect_s: Final = 0.5
 # Thresholds of balancing: rows that wait in a node's queue, and the share of time in which it is busy.

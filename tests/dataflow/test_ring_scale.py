@@ -11,6 +11,6 @@ def test_ring_recovers_in_the_same_time_whatever_its_size_and_the_failures() -> 
     times = [row.recovery_s for row in rows]
     assert max(times) < 1.5
     assert max(times) < 2 * min(times)
-    # Whoever takes over tells everyone, who tells neighbours: in proportion to the nodes. Copies are for r of them.
+    # Whoever takes over tells everyone, who tells neighbours: in proportion to the nodes. Copies do not grow.
     assert rows[2].news_per_failure < 8 * 80
     assert all(row.copies_per_failure <= 3 for row in rows)

@@ -1,8 +1,8 @@
 """Peer rings under seeds: every set of nodes dies at once, at any step, also while the ring changes.
 
 Without r + 1 neighbours among the dead, every tuple counts once (or at least once, where that is asked for);
-with them, the loss is said. By default some sets of rings of four to six nodes are played; PEACEFS_SEEDS=n plays all,
-each at n steps.
+with them, the loss is said. By default some sets of rings of four to six nodes are played; PEACEFS_SEEDS=n plays
+all, each at n steps.
 """
 
 from __future__ import annotations
