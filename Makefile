@@ -1,5 +1,6 @@
 # Everything a newcomer or a CI needs. `make demo` and `make test` do all the set-up themselves.
-.PHONY: help setup demo test check check-fast style types architecture kernels contract bench screenshots wheel clean
+.PHONY: help setup demo test check check-fast style types architecture kernels modules contract bench \
+    screenshots wheel clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,6 +20,7 @@ help:
 	@echo 'make setup   only the set-up'
 	@echo 'make bench   all benchmarks: tables on the screen, JSON in benchmarks/results'
 	@echo 'make screenshots  the pictures of docs/web-page.md; wants Chromium'
+	@echo 'make site    the documentation as a site, in build/site'
 	@echo 'make wheel   the package as a wheel, in dist'
 	@echo 'make clean   removes what the other targets made'
 
@@ -55,13 +57,18 @@ kernels:
 	@echo '== kernels of paged state'
 	@$(BIN)/python -m peacefs.state.warm
 
+# What each of the workers would do anew otherwise: pytest keeps the modules of tests as it has rewritten them.
+modules:
+	@echo '== modules of tests'
+	@$(BIN)/pytest --collect-only -qq > /dev/null || echo 'they cannot be collected; the tests say why'
+
 check-fast: check
 	@echo '== pure cores, one seed'
 	@PEACEFS_SEEDS=1 $(BIN)/pytest -q -n 2 -m 'not spark and not cluster' \
 	    tests/test_*.py tests/coordinator tests/metadata tests/peace tests/topology tests/store tests/simulation
 
 test: $(READY)
-	@$(TOGETHER) types kernels style architecture
+	@$(TOGETHER) types kernels modules style architecture
 	@echo '== tests'
 	@$(BIN)/pytest -n $(WORKERS)
 
@@ -75,6 +82,9 @@ bench: $(READY)
 
 screenshots: $(READY)
 	@cd tests && ../$(BIN)/python -m support.screenshots
+
+site: $(READY)
+	@$(BIN)/python docs/site/build.py
 
 wheel: $(READY)
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

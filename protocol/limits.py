@@ -556,6 +556,9 @@ leader_probe_s: Final = 0.2
 leader_probe_timeout_s: Final = 0.5
 # A standby asks this often for entries, and for who leads.
 standby_poll_interval_s: Final = 0.1
+# A leader that hands over looks this often who leads; when nobody does after so long, it leads on.
+hand_over_poll_s: Final = 0.05
+hand_over_wait_s: Final = 5.0
 # It asks for an answer to an append again after this pause, and ends when there was none for so long.
 journal_repeat_pause_s: Final = 0.05
 journal_unsure_max_s: Final = 30.0
@@ -572,6 +575,9 @@ journal_trim_interval_s: Final = 5.0
 journal_disk_room_bytes_min: Final = 32 * MIB
 # While nobody leads, a standby holds requests so long before it has them come again.
 takeover_hold_s: Final = 20.0
+# A standby waits so long for what it asks the leader in another's place, of at most so many bytes.
+relay_timeout_s: Final = 10.0
+relayed_body_bytes_max: Final = 64 * KIB
 # A standby keeps what was freed so long, for the case that the leader dies before it has had it deleted.
 standby_freed_kept_s: Final = 300.0
 # Answers are kept for whoever repeats a request: longer than a write token lives; when there are more than the
@@ -941,8 +947,12 @@ dataflow_copy_pieces_max: Final = 4
 dataflow_copy_generations_max: Final = 64
 # A passive standby's copy is renewed, without any new row, when so many events were recorded.
 dataflow_determinants_max: Final = 256
+# A unit processes so many batches before its node looks at messages and the time again.
+dataflow_events_per_turn: Final = 32
 # Events of one message to a standby.
 dataflow_determinants_per_message_max: Final = 1024
+# Events of a unit that the controller keeps; the query stops when there are more.
+dataflow_events_kept_max: Final = 4_000_000
 # A node looks so often whether a copy for a standby was made.
 dataflow_copy_poll_s: Final = 0.002
 # Requests for rows of a standby that began with one copy.

@@ -100,7 +100,7 @@ def _option(
         technique.check(network)
     except InvalidQuery as fault:
         return Option(written, None, None, None, str(fault))
-    promised = technique.promises(network.operator_class)
+    promised = technique.promises_for(network)
     costs = estimate(type(technique).__name__, load, around, parameters)
     recovery_s = around.detection_s + costs.recovery_s
     refused = _too_much(promised, costs, recovery_s, demand)

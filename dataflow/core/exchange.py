@@ -11,8 +11,8 @@ from peacefs.dataflow.techniques.interface import StandbyKind, Technique
 from .effects import Effect, SendMessage
 from .ha_input import HAInput
 from .ha_output import HAOutput
-from .messages import Ack, Credit, Data, Ended, Placement, Subscribe, Subscribed, UnitPlacement
-from .replicas import awaited, unit_of
+from .messages import Ack, Credit, Data, Ended, Placement, Subscribe, Subscribed, UnitPlacement, unasked
+from .replicas import awaited, place_of, unit_of
 
 
 class Participant(Protocol):
@@ -36,6 +36,7 @@ class Exchange:
         self._network = network
         self._technique = technique
         self._retry_s = retry_s
+        self._active = technique.standby is StandbyKind.ACTIVE
         self.participants: dict[str, Participant] = {}
         self._placement = Placement(0, {})
         # Requests for rows of a unit that has not begun here: the last of each consumer of each stream.
@@ -72,6 +73,19 @@ class Exchange:
             for key in [key for key in self._early if key[0] == stream]:
                 yield from self._subscribed_to(*self._early.pop(key))
 
+    def took_over(self, producer: Participant, credit_bytes: int) -> Iterator[Effect]:
+        """Let a unit that was the standby send to the consumers that its primary had."""
+        for output in producer.outputs.values():
+            for consumer in output.destinations:
+                where = place_of(consumer, self._placement.units)
+                if where is None:
+                    continue
+                node, incarnation = where
+                answer = output.resume(node, unasked(consumer, incarnation, producer.incarnation), credit_bytes)
+                if answer is not None:
+                    yield SendMessage(node, answer)
+        self._retain(producer)
+
     def _subscribed_to(self, node: str, message: Subscribe) -> Iterator[Effect]:
         producer = self.participants.get(self._network.producer(message.stream))
         if producer is None or producer.incarnation < message.producer_incarnation:
@@ -84,7 +98,7 @@ class Exchange:
 
     def _retain(self, producer: Participant) -> None:
         """Keep rows for those replicas of consumers that there are, and for no others."""
-        for output in producer.outputs.values() if self._technique.standby is StandbyKind.ACTIVE else ():
+        for output in producer.outputs.values() if self._active else ():
             destinations = awaited(output.destinations, self._placement.units, output.incarnations)
             output.buffer.retain_until(self._technique.retention(destinations))
 
@@ -106,7 +120,9 @@ class Exchange:
                 producer = self._producer(stream)
                 if producer is None or producer.node is None:
                     continue
-                wanted = source.subscribe(now_s, producer.incarnation, self._retry_s)
+                wanted = source.subscribe(
+                    now_s, producer.incarnation, self._retry_s, sends_unasked=self._active and producer.took_over
+                )
                 if wanted is not None:
                     yield SendMessage(producer.node, wanted)
 

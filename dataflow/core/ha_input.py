@@ -11,7 +11,7 @@ import pyarrow as pa
 from peacefs.dataflow.model.batches import START, Batch, Position
 from peacefs.protocol.errors import ProtocolViolation
 
-from .messages import Ack, Credit, Data, Ended, Subscribe, Subscribed, Subscription
+from .messages import Ack, Credit, Data, Ended, Subscribe, Subscribed, Subscription, is_unasked, producer_of
 from .output_buffer import Level
 
 
@@ -37,8 +37,14 @@ class HAInput:
         self._credit_bytes = credit_bytes
         self._attempt = attempts
         self._asked_producer: int | None = None
+        # True while a producer has taken over and has not sent yet.
+        self._waits = False
+        # The latest start of the producer that is known; 0 before the first.
+        self._latest_producer = 0
         self._asked_s = 0.0
         self._connected = False
+        # The subscription of a producer that has sent without being asked.
+        self._unasked: Subscription | None = None
         self._taken_bytes = 0
         self._limit_bytes = 0
         self._last: int | None = None
@@ -56,14 +62,25 @@ class HAInput:
 
     # -- the connection -----------------------------------------------------------------------------------
 
-    def subscribe(self, now_s: float, producer_incarnation: int, retry_s: float) -> Subscribe | None:
-        """Ask for rows, unless this producer was asked and still has time to answer."""
-        if self.ended:
+    def subscribe(
+        self, now_s: float, producer_incarnation: int, retry_s: float, *, sends_unasked: bool = False
+    ) -> Subscribe | None:
+        """Ask for rows, unless this producer was asked and still has time to answer.
+
+        `sends_unasked`: it has taken over, and sends to those that read the stream before.
+        """
+        if self.ended or producer_incarnation < self._latest_producer:
+            # A producer that has taken over may be heard of before it is known where it is.
             return None
         same = self._asked_producer == producer_incarnation
         if same and (self._connected or now_s - self._asked_s < retry_s):
             return None
+        self._waits = sends_unasked and 0 < self._latest_producer < producer_incarnation
+        self._latest_producer = max(self._latest_producer, producer_incarnation)
         self._asked_producer, self._asked_s, self._connected = producer_incarnation, now_s, False
+        if self._waits:
+            return None
+        self._unasked = None
         self._attempt += 1
         self._last = None
         self._taken_bytes = -sum(batch.bytes for _, batch in self._queue)
@@ -73,15 +90,37 @@ class HAInput:
         )
 
     def subscribed(self, message: Subscribed) -> None:
-        if message.subscription == self._subscription and not self._connected:
+        if is_unasked(message.subscription):
+            self._resumed(message)
+        elif message.subscription == self._subscription and not self._connected:
             self._connected = True
             self._received = message.after
             self.lost += message.lost
             if self._replay_until is None:
                 self._replay_until = message.produced
 
+    def _resumed(self, message: Subscribed) -> None:
+        """Go on with a producer that has taken over and sends what this consumer may lack, some of it again."""
+        producer = producer_of(message.subscription)
+        if self.ended or message.subscription.incarnation != self._incarnation or not self._latest_producer:
+            return
+        if producer < self._latest_producer or (producer == self._latest_producer and not self._waits):
+            # It was asked, and its answer is what counts.
+            return
+        self._waits = False
+        self._latest_producer = self._asked_producer = producer
+        self._connected, self._unasked = True, message.subscription
+        self._last = None
+        # The producer has counted on all of the credit, whatever is in the queue.
+        self._taken_bytes, self._limit_bytes = -self.queued_bytes, self._credit_bytes
+        if message.after.lineage != self._received.lineage:
+            self._received = message.after
+        self.lost += max(message.after.number - self._received.number, 0)
+        if self._replay_until is None:
+            self._replay_until = message.produced
+
     def disconnected(self) -> None:
-        self._asked_producer, self._connected = None, False
+        self._asked_producer, self._connected, self._waits = None, False, False
 
     # -- rows -----------------------------------------------------------------------------------------------
 
@@ -95,6 +134,8 @@ class HAInput:
                 f"stream {self.stream!r} goes on with row {message.batch.first} after row {number}"
             )
         fresh = message.batch.after(number)
+        # Rows that are left out take no room here.
+        self._taken_bytes += message.batch.bytes - (fresh.bytes if fresh is not None else 0)
         if fresh is None:
             return False
         self._received = Position(lineage, fresh.last)
@@ -182,6 +223,8 @@ class HAInput:
 
     @property
     def _subscription(self) -> Subscription:
+        if self._unasked is not None:
+            return self._unasked
         return Subscription(self._consumer, self._incarnation, self._attempt)
 
 

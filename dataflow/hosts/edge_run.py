@@ -34,6 +34,8 @@ from peacefs.dataflow.core.effects import (
 )
 from peacefs.dataflow.core.messages import (
     CheckpointStored,
+    EventsHappened,
+    HistoryWanted,
     Message,
     NodeHeartbeat,
     Placement,
@@ -147,7 +149,7 @@ class EdgeRun:
                     "another directory"
                 )
             self._record = read_record(found).resumed()
-            self._record.check(network)
+            self._record.check(network, technique.name)
         if technique.takes_checkpoints:
             # Before anything begins, so that no number is given twice.
             checkpoints.record(msgspec.json.encode(self._record))
@@ -162,6 +164,7 @@ class EdgeRun:
             resumed=self._record.checkpoints,
             starts_before=self._record.starts_before,
             standby=technique.standby,
+            with_history=[plan.name for plan in network.units if technique.keeps_history(plan)],
         )
         self._announced: Placement | None = None
         self._ended = threading.Event()
@@ -302,6 +305,10 @@ class EdgeRun:
                 self._perform(self._controller.checkpoint_stored(peer, message))
             case RestartPointReached():
                 self._perform(self._controller.restart_point_reached(peer, message))
+            case EventsHappened():
+                self._perform(self._controller.events_happened(peer, message))
+            case HistoryWanted():
+                self._perform(self._controller.history_wanted(peer, message))
             case UnitStopped():
                 self._perform(self._controller.unit_stopped(message))
             case UnitRecovered(unit, incarnation, load_us, replay_us):

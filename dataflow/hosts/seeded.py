@@ -7,8 +7,9 @@ given number, so that a test can place one at every step of a run.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
 
@@ -36,6 +37,8 @@ from peacefs.dataflow.core.messages import (
     CONTROLLER,
     CheckpointCost,
     CheckpointStored,
+    EventsHappened,
+    HistoryWanted,
     Message,
     NodeHeartbeat,
     RestartPointReached,
@@ -62,7 +65,8 @@ from .recovery_clock import RecoveryClock
 from .unit_states import UnitStates
 
 EDGE = "edge"
-_STATE_BYTES = 1 << 28
+#: States of a test are small, and each is begun and given up often: a node's death gives up all of its own.
+_STATE_BYTES = 1 << 20
 
 
 @dataclass
@@ -102,6 +106,9 @@ class SeededRun:
         self._network = network
         self._technique = technique
         self._bounds = bounds or Bounds(page_bytes=min(state_page_bytes_choices), state_bytes_max=_STATE_BYTES)
+        if costs is not None:
+            # A processor does one event after the other, however many rows it brings.
+            self._bounds = replace(self._bounds, events_per_turn=sys.maxsize)
         self._not_now, self._not_now_until_s = not_now, not_now_until_s
         self._chance = random.Random(seed)
         self._rows_every_s, self._latency_s, self._store_s = rows_every_s, latency_s, store_s
@@ -132,6 +139,7 @@ class SeededRun:
             edge_node=EDGE,
             nodes_wanted=nodes,
             standby=technique.standby,
+            with_history=[plan.name for plan in network.units if technique.keeps_history(plan)],
         )
         self._nodes: dict[str, _Host] = {}
         self._starts: dict[str, int] = {}
@@ -187,8 +195,14 @@ class SeededRun:
     def _perform_all(self, node: str, effects: Sequence[Effect]) -> None:
         for effect in effects:
             self._perform(node, effect)
+        if node in self._nodes and self._nodes[node].core.has_work:
+            self._later(0.0, partial(self._work, node, self._nodes[node].core))
         if node in self._nodes and self._clock.waits:
             self._clock.look(self._now_s, node, self._nodes[node].core, self._controller.placement)
+
+    def _work(self, node: str, core: NodeCore) -> None:
+        if core.has_work:
+            self._on_node(node, core, lambda: core.work(self._now_s))
 
     def _on_node(self, name: str, core: NodeCore, call: Callable[[], list[Effect]]) -> None:
         """Call the core of a node, later if the node hangs, and never if it is another one by then."""
@@ -210,7 +224,13 @@ class SeededRun:
             return
         self._starts[name] = self._starts.get(name, 0) + 1
         states = UnitStates(
-            self._checkpoints, self._bounds, self._network, self._technique, clock=lambda: self._now_s
+            self._checkpoints,
+            self._bounds,
+            self._network,
+            self._technique,
+            clock=lambda: self._now_s,
+            # Memory ahead of clones saves time, which is virtual here.
+            reserve=False,
         )
         core = NodeCore(
             name, f"{name}/{self._starts[name]}", self._network, self._technique, states.new, self._bounds
@@ -375,6 +395,10 @@ class SeededRun:
                 return self._controller.checkpoint_stored(sender, message)
             case RestartPointReached():
                 return self._controller.restart_point_reached(sender, message)
+            case EventsHappened():
+                return self._controller.events_happened(sender, message)
+            case HistoryWanted():
+                return self._controller.history_wanted(sender, message)
             case UnitStopped():
                 return self._controller.unit_stopped(message)
             case UnitRecovered():

@@ -15,7 +15,8 @@ from typing import ClassVar
 from peacefs.dataflow.core.output_buffer import Level, Mark
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
-from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.query.network import Network, UnitPlan
+from peacefs.protocol.errors import InvalidQuery
 
 Positions = Mapping[str, Position]
 
@@ -110,9 +111,21 @@ class Technique(ABC):
         """Return whether a unit of this class records its events for its standby (HA 6)."""
         return False
 
+    def keeps_events(self, plan: UnitPlan) -> bool:
+        """Return whether the controller keeps a unit's events, for whatever node repeats them (HA 6)."""
+        return False
+
+    def keeps_phases(self, plan: UnitPlan) -> bool:
+        """Return whether the controller keeps phases of a unit's operators, which then begins with them."""
+        return False
+
+    def keeps_history(self, plan: UnitPlan) -> bool:
+        return self.keeps_events(plan) or self.keeps_phases(plan)
+
     def check_nodes(self, nodes: int) -> None:
         """Raise InvalidQuery if so many nodes are too few."""
-        return
+        if nodes < 1:
+            raise InvalidQuery(f"units want a node, and the host has {nodes}: give it 1 or more")
 
     def check(self, network: Network) -> None:
         """Raise InvalidQuery if the technique cannot run a network; the message says what to change."""
@@ -122,6 +135,10 @@ class Technique(ABC):
     def promises(self, network: OperatorClass) -> Recovery:
         """Return the kind of recovery that a network of this class gets (HA, Table 2)."""
 
+    def promises_for(self, network: Network) -> Recovery:
+        """Return the kind of recovery that a network gets; `promises` unless one of its functions forbids it."""
+        return self.promises(network.operator_class)
+
     @abstractmethod
     def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
         """Return the marks that a row needs before it goes from the output buffer."""
@@ -130,9 +147,19 @@ class Technique(ABC):
     def lineage(self, incarnation: int) -> int:
         """Return the numbering of a unit's output: the same for all its starts if duplicates can be recognised."""
 
-    def lineage_of(self, unit: OperatorClass, incarnation: int) -> int:
-        """Return the numbering of the output of a unit of this class; `lineage` unless that depends on it."""
+    def lineage_of(self, plan: UnitPlan, network: Network, incarnation: int) -> int:
+        """Return the numbering of a unit's output; `lineage` unless that depends on its operators."""
         return self.lineage(incarnation)
 
     @abstractmethod
     def guard(self, unit: str, now_s: float) -> Guard: ...
+
+
+def refuse_unrecorded(technique: str, network: Network) -> None:
+    """Raise InvalidQuery for an operator of which a replay of the same events may give other rows."""
+    for operator in network.operators:
+        why = operator.specification.unrecorded
+        if why is not None:
+            raise InvalidQuery(
+                f"{technique} cannot be precise for operator {operator.name!r}: {why}, or give precise=False"
+            )

@@ -22,12 +22,13 @@ class Commit:
     number: int
     #: True if it has all windows: it begins a log of its own, and those before it may go.
     begins: bool
-    results: Sequence[Batch]
-    results_type: StreamType
+    #: By output, in the order of the unit's plan.
+    results: Mapping[str, Sequence[Batch]]
+    results_types: Mapping[str, StreamType]
     tuples: pa.RecordBatch
     tuples_type: StreamType
-    #: Rows of the output up to this number, and tuples below that one, are not needed any more.
-    floor: int
+    #: Rows of outputs up to these numbers, and tuples below that one, are not needed any more.
+    floors: Mapping[str, int]
     first_tuple: int
     #: Set by the log once it is durable.
     bytes_written: int | None = None
@@ -49,6 +50,6 @@ class LoadedLog:
     #: Rows of windows that are open, and (window, commit) of those and of windows that have closed.
     windows: pa.Table | None
     seen: pa.Table | None
-    results: Sequence[Batch]
+    results: Mapping[str, Sequence[Batch]]
     #: Control tuples that were read for it: the extent.
     tuples: int = 0

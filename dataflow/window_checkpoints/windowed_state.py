@@ -21,6 +21,7 @@ from peacefs.dataflow.model.batches import Batch, Position
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.unit_state.interface import (
+    ROWS_OF,
     Accumulator,
     Cell,
     Groups,
@@ -78,10 +79,10 @@ class _Moment:
 class _Loaded:
     edges: Mapping[str, Any] | None = None
     cells: Mapping[str, Any] = field(default_factory=dict)
-    results: Sequence[Batch] = ()
-    #: The last row that was put out, and the last that nobody needs.
-    last: int = 0
-    floor: int = 0
+    results: Mapping[str, Sequence[Batch]] = field(default_factory=dict)
+    #: The last row of each output that was put out, and the last that nobody needs.
+    last: Mapping[str, int] = field(default_factory=dict)
+    floors: Mapping[str, int] = field(default_factory=dict)
 
 
 class WindowedState:
@@ -94,7 +95,7 @@ class WindowedState:
         contents: WindowContents,
         operator: str | None,
         inputs: Sequence[str],
-        output: StreamType,
+        outputs: Mapping[str, StreamType],
         choice: WindowChoice,
         times: CheckTimes,
         clock: Callable[[], float],
@@ -103,11 +104,11 @@ class WindowedState:
         self._pages, self._log, self._contents, self._operator = pages, log, contents, operator
         self._choice, self._times, self._clock = choice, times, clock
         self._cells: dict[str, Cell] = {}
-        self._output: LoggedResults | None = None
-        self._results_type = output
+        self._results_types = outputs
         self._footprints: Footprints | None = None
         self.replay: Replay | None = None
         self._loaded = _Loaded()
+        self._outputs: dict[str, LoggedResults] = {}
         start = CommitPlace(0, {name: [0, 0, False] for name in inputs}, {})
         self._number = 0
         if loaded is not None:
@@ -138,9 +139,13 @@ class WindowedState:
         return inner if own is None else self._contents.rows(own, inner)
 
     def numbered_rows(self, name: str, schema: pa.Schema) -> NumberedRows:
-        assert self._output is None, "a unit whose windows are logged has one output"
-        self._output = LoggedResults(self._loaded.results, self._loaded.last, self._loaded.floor)
-        return self._output
+        stream = name.removeprefix(ROWS_OF)
+        loaded = self._loaded
+        output = LoggedResults(
+            loaded.results.get(stream, ()), loaded.last.get(stream, 0), loaded.floors.get(stream, 0)
+        )
+        self._outputs[stream] = output
+        return output
 
     def groups(self, name: str, keys: pa.Schema, accumulators: Sequence[Accumulator]) -> Groups:
         inner = self._pages.groups(name, keys, accumulators)
@@ -235,7 +240,6 @@ class WindowedState:
             self._durable = since
 
     def _commit(self, edges: Mapping[str, Any], now_s: float) -> tuple[Commit, Mapping[str, Position]]:
-        assert self._output is not None
         self._number += 1
         number = self._number
         cells = {name: cell.get() for name, cell in self._cells.items()}
@@ -260,12 +264,13 @@ class WindowedState:
         since = self._since()
         open_windows = self._footprints.open_windows if self._footprints is not None else 0
         kind = stream_type(self._contents.ids, self._contents.state)
+        floors = {stream: output.floor for stream, output in self._outputs.items()}
         detail = CommitDetail(
             place,
             edges["outputs"],
             since.place,
-            self._output.last,
-            self._output.floor,
+            {stream: output.last for stream, output in self._outputs.items()},
+            floors,
             self._contents.closed_before,
         )
         tuples = commit_rows(
@@ -280,15 +285,15 @@ class WindowedState:
         self.extent.open_windows = open_windows
         self.extent.tuples = self._next_tuple - since.first_tuple
         self.extent.rows = rows - since.rows
-        results = self._output.take(everything=begins)
+        results = {stream: output.take(everything=begins) for stream, output in self._outputs.items()}
         commit = Commit(
             number,
             begins,
             results,
-            self._results_type,
+            self._results_types,
             tuples,
             kind,
-            self._output.floor,
+            floors,
             # Without footprints the last commit says all.
             since.first_tuple if self._footprints is not None else first_tuple,
         )
@@ -394,7 +399,7 @@ class WindowedState:
             detail.since.cells,
             loaded.results,
             detail.results,
-            detail.floor,
+            detail.floors,
         )
 
 

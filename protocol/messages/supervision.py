@@ -82,7 +82,7 @@ class RunOrder(msgspec.Struct, frozen=True):
 
 
 class AgentOrders(Message, frozen=True):
-    """All that an agent is to run, no more and no less. `coordinator` is HOST:PORT for HTTP.
+    """All that an agent is to run, no more and no less. `coordinator` is HOST:PORT,... for HTTP.
 
     `logs` are runs of which it is to send the ends of their logs with its next word.
     """
