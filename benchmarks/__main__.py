@@ -37,6 +37,7 @@ _ALL = (
     "cec",
     "recovery_pictures",
     "recovery_costs",
+    "peer_ring",
     "driver_standby",
     "spark_batches",
     "web_page",

@@ -42,6 +42,13 @@ class StandbyMissing:
     unit: str
 
 
-RunEvent = NodeLost | UnitsPlaced | CheckpointTaken | RecoveryMeasured | StandbyMissing
+@dataclass(frozen=True, slots=True)
+class RingChanged:
+    """A ring has other members, or its members have other tokens."""
+
+    ring: tuple[str, ...]
+
+
+RunEvent = NodeLost | UnitsPlaced | CheckpointTaken | RecoveryMeasured | StandbyMissing | RingChanged
 #: Called with the time (`time.monotonic`) and the event, from the host's thread; it must not take long.
 Observer = Callable[[float, RunEvent], None]
