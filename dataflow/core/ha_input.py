@@ -67,11 +67,11 @@ class HAInput:
         self._taken_bytes = -sum(batch.bytes for _, batch in self._queue)
         self._limit_bytes = self._credit_bytes + min(self._taken_bytes, 0)
         return Subscribe(
-            self.stream, self._subscription, producer_incarnation, self._received, max(self._limit_bytes, 0)
+            self.stream, self.subscription, producer_incarnation, self._received, max(self._limit_bytes, 0)
         )
 
     def subscribed(self, message: Subscribed) -> None:
-        if message.subscription == self._subscription and not self._connected:
+        if message.subscription == self.subscription and not self._connected:
             self._connected = True
             self._received = message.after
             self.lost += message.lost
@@ -85,7 +85,7 @@ class HAInput:
 
     def accept(self, message: Data) -> bool:
         """Take rows into the queue; rows of another subscription, and those that are here, are left out."""
-        if message.subscription != self._subscription or not self._connected:
+        if message.subscription != self.subscription or not self._connected:
             return False
         lineage, number = self._received
         if message.batch.first > number + 1:
@@ -101,7 +101,7 @@ class HAInput:
         return True
 
     def accept_end(self, message: Ended) -> None:
-        if message.subscription == self._subscription and self._connected:
+        if message.subscription == self.subscription and self._connected:
             self._last = message.last
 
     def next(self, upto: int | None = None) -> Batch | None:
@@ -143,6 +143,11 @@ class HAInput:
         return not self.ended and self._last is not None and not self._queue
 
     @property
+    def reads(self) -> bool:
+        """True if a producer has answered, and may send more."""
+        return self._connected and not self.ended
+
+    @property
     def connected(self) -> bool:
         """True if the producer has answered and sends what there is, or will never send more."""
         return self.ended or self._connected
@@ -160,7 +165,7 @@ class HAInput:
         if not self._connected or limit - self._limit_bytes < self._credit_bytes // 4:
             return None
         self._limit_bytes = limit
-        return Credit(self.stream, self._subscription, limit)
+        return Credit(self.stream, self.subscription, limit)
 
     def acknowledge(self, level: Level, upto: Position) -> Ack:
         self._acknowledged[level] = upto
@@ -178,7 +183,8 @@ class HAInput:
         return sum(batch.bytes for _, batch in self._queue)
 
     @property
-    def _subscription(self) -> Subscription:
+    def subscription(self) -> Subscription:
+        """The last attempt to read."""
         return Subscription(self._consumer, self._incarnation, self._attempt)
 
 

@@ -126,11 +126,11 @@ class NodeCore:
                         self._drop(message.unit)
                 effects += self._load(now_s, self._pairs.received(node, message, self._units.get(message.unit)))
             case _:
-                effects += self._exchange.received(node, message)
+                effects += self._exchange.received(now_s, node, message)
         return effects + list(self._run(now_s))
 
     def disconnected(self, now_s: float, node: str) -> list[Effect]:
-        self._exchange.disconnected(node)
+        self._exchange.disconnected(now_s, node)
         self._pairs.disconnected(node)
         return list(self._run(now_s))
 
@@ -378,7 +378,7 @@ class NodeCore:
                 case Acknowledge(level, upto):
                     for stream, position in upto.items():
                         ack = unit.inputs[stream].acknowledge(level, position)
-                        yield from self._exchange.to_producer(stream, [ack])
+                        yield from self._exchange.acknowledge(unit, ack)
                 case AcknowledgeCovered(level):
                     yield from self._act(unit, [Acknowledge(level, unit.covered)])
 

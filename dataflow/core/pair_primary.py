@@ -19,7 +19,7 @@ from peacefs.protocol.errors import PeacefsError
 
 from .determinants import EventLog
 from .effects import CopyState, Effect, SendMessage
-from .messages import CopyHeld, CopyPiece, Determinants, StandbyPlacement, TrimOutput
+from .messages import CONTROLLER, CopyHeld, CopyPiece, Determinants, StandbyInStep, StandbyPlacement, TrimOutput
 from .unit import HAUnit
 
 _PIECE = limits.dataflow_copy_piece_bytes
@@ -47,6 +47,9 @@ class PrimaryHalf:
         self.node, self.incarnation = standby.node, standby.incarnation
         self._unit = unit
         self._active = technique.standby is StandbyKind.ACTIVE
+        self._symmetric = technique.symmetric
+        #: True once the controller knows that the standby is in step.
+        self.announced = standby.fresh or standby.in_step
         self._interval_s = technique.standby_interval_s
         self._fresh = standby.fresh
         #: True once an active standby gets what the unit gets.
@@ -77,7 +80,12 @@ class PrimaryHalf:
         if self._wants_copy(now_s):
             self._due_s = now_s + self._interval_s
             yield self._capture()
-        if self._active:
+        if self._symmetric:
+            # Consumers tell both what they have, and the controller tells all that there are two again.
+            if self.in_step and not self.announced:
+                in_step = StandbyInStep(self._unit.name, self.incarnation, self._base)
+                yield SendMessage(CONTROLLER, in_step)
+        elif self._active:
             yield from self._trims()
 
     def send_events(self) -> Iterator[Effect]:

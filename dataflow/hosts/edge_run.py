@@ -38,6 +38,7 @@ from peacefs.dataflow.core.messages import (
     NodeHeartbeat,
     Placement,
     RestartPointReached,
+    StandbyInStep,
     UnitRecovered,
     UnitStopped,
 )
@@ -162,6 +163,7 @@ class EdgeRun:
             resumed=self._record.checkpoints,
             starts_before=self._record.starts_before,
             standby=technique.standby,
+            pairs=technique.pair_plan(network),
         )
         self._announced: Placement | None = None
         self._ended = threading.Event()
@@ -304,6 +306,8 @@ class EdgeRun:
                 self._perform(self._controller.restart_point_reached(peer, message))
             case UnitStopped():
                 self._perform(self._controller.unit_stopped(message))
+            case StandbyInStep():
+                self._perform(self._controller.standby_in_step(peer, message))
             case UnitRecovered(unit, incarnation, load_us, replay_us):
                 self._tell(RecoveryMeasured(unit, incarnation, load_us / 1e6, replay_us / 1e6))
             case _:

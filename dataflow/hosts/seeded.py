@@ -39,6 +39,7 @@ from peacefs.dataflow.core.messages import (
     Message,
     NodeHeartbeat,
     RestartPointReached,
+    StandbyInStep,
     UnitRecovered,
     UnitStopped,
     sequence_of,
@@ -132,6 +133,7 @@ class SeededRun:
             edge_node=EDGE,
             nodes_wanted=nodes,
             standby=technique.standby,
+            pairs=technique.pair_plan(network),
         )
         self._nodes: dict[str, _Host] = {}
         self._starts: dict[str, int] = {}
@@ -377,6 +379,8 @@ class SeededRun:
                 return self._controller.restart_point_reached(sender, message)
             case UnitStopped():
                 return self._controller.unit_stopped(message)
+            case StandbyInStep():
+                return self._controller.standby_in_step(sender, message)
             case UnitRecovered():
                 self.outcome.recoveries += 1
                 return []

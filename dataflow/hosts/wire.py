@@ -33,6 +33,8 @@ from peacefs.dataflow.core.messages import (
     Ended,
     Message,
     NodeHeartbeat,
+    Pause,
+    Paused,
     Placement,
     RestartPointReached,
     RestartPointRecorded,
@@ -90,6 +92,8 @@ _KINDS: tuple[type[Any], ...] = (
     StandbyInStep,
     RestartPointReached,
     RestartPointRecorded,
+    Pause,
+    Paused,
 )
 _encoder = msgspec.msgpack.Encoder()
 _decoders = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
