@@ -104,6 +104,7 @@ class Exchange:
             output.back(own if complete else ())
             destinations = awaited(output.destinations, self._placement.units, output.incarnations)
             output.buffer.retain_until(self._technique.retention(destinations))
+            output.leave(set(output.destinations) - set(destinations))
 
     def disconnected(self, now_s: float, node: str) -> None:
         """Learn that the connection to a node broke: what was on its way is lost."""

@@ -189,6 +189,11 @@ class HAOutput:
         del self._connections[message.subscription.consumer]
         return Paused(self.stream, message.subscription)
 
+    def leave(self, consumers: Iterable[str]) -> None:
+        """Send nothing more to consumers that are taken for dead: rows may have gone that they were not sent."""
+        for consumer in consumers:
+            self._connections.pop(consumer, None)
+
     def disconnect(self, node: str) -> None:
         for consumer in [name for name, each in self._connections.items() if each.node == node]:
             del self._connections[consumer]

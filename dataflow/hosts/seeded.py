@@ -379,8 +379,11 @@ class SeededRun:
                 return self._controller.restart_point_reached(sender, message)
             case UnitStopped():
                 return self._controller.unit_stopped(message)
-            case StandbyInStep():
-                return self._controller.standby_in_step(sender, message)
+            case StandbyInStep(unit):
+                effects = self._controller.standby_in_step(sender, message)
+                if effects:
+                    self.outcome.caught_up.append((self.outcome.steps, unit))
+                return effects
             case UnitRecovered():
                 self.outcome.recoveries += 1
                 return []
