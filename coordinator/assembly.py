@@ -29,6 +29,7 @@ from .background.tasks import CoordinatorTasks
 from .cluster.replica_history import ReplicaHistory
 from .core import CoordinatorCore
 from .failover.leadership import Leadership
+from .health import Condition
 from .metadata.epochs import Begun, draw_epoch, epochs_of
 from .metadata.group_commit import Commit
 from .metadata.store import Metadata, MetadataFault, Reader, Touched
@@ -189,4 +190,18 @@ class Assembly:
 
     def stand_by(self) -> None:
         """Time passes while another one leads."""
-        self.context.perform(self.core.stand_by(self.context.monotonic()))
+        now_s = self.background.ticked_s = self.context.monotonic()
+        self.context.perform(self.core.stand_by(now_s))
+
+    def condition(self) -> Condition:
+        """Return the facts by which health is judged."""
+        leadership, now_s = self._around.leadership, self.context.monotonic()
+        return Condition(
+            tick_age_s=now_s - self.background.ticked_s,
+            leads=leadership.leads,
+            somebody_leads=leadership.leads or leadership.knows_leader,
+            has_loaded=self.core.cluster.is_loaded,
+            is_ready=self.core.cluster.ready(now_s),
+            has_room=self._around.metadata.has_room,
+            commits_missing=self._around.reader.lacks_commits(),
+        )

@@ -17,6 +17,7 @@ from peacefs.protocol.values.supervised_queries import QueryPhase
 
 from .api.admission import Admission
 from .api.audit_log import AuditLog
+from .api.live import LiveFeed
 from .cluster.core import Cluster
 from .cluster.membership import State
 from .metadata.group_commit import GroupCommit
@@ -141,6 +142,12 @@ def watch_state(
         "Room left on the metadata's file system; without any nothing can be changed",
         metadata_room,
     )
+
+
+def watch_viewers(feed: LiveFeed) -> None:
+    """Publishes how many look at the web page, and how often something was looked at for them. Once a process."""
+    _gauge("peacefs_page_viewers", "Streams to open web pages", lambda: feed.viewers)
+    _counter("peacefs_page_looks", "Views made for web pages", lambda: feed.looks_total)
 
 
 def watch_failover(status: Callable[[], FailoverStatus | None]) -> None:

@@ -55,16 +55,20 @@ from .api.audit_log import AuditLog
 from .api.audited_requests import AuditedRequests
 from .api.authentication import Authentication, Authenticator, LocalAdministration
 from .api.impersonation import Impersonation
-from .api.rest.app import build_rest
+from .api.live import LiveFeed
+from .api.rest.app import build_rest_from
 from .api.rest.balancer import add_balancer_routes, add_disk_balance_route
 from .api.rest.checkpoints import add_checkpoint_look_routes, add_checkpoint_routes
 from .api.rest.common import superusers_only
 from .api.rest.credentials import add_credential_routes
 from .api.rest.failover import add_failover_routes
+from .api.rest.health import add_health_routes
+from .api.rest.live import add_live_routes
 from .api.rest.metadata import add_metadata_routes
 from .api.rest.network import add_reload_route
 from .api.rest.oauth import add_token_endpoint
 from .api.rest.queries import add_query_routes
+from .api.rest.status import StatusSources
 from .api.rest.tokens import no_token_routes, token_routes
 from .api.webhdfs import WebHdfs
 from .assembly import Assembly, Settings, Surroundings
@@ -90,6 +94,7 @@ from .metrics import (
     watch_schedule,
     watch_state,
     watch_supervision,
+    watch_viewers,
 )
 from .namespace.permissions import Callers
 from .options import CoordinatorOptions
@@ -266,6 +271,7 @@ class Coordinator:
             audited=audited,
             door=None if failover is None else failover.door.pass_through,
         )
+        self._live = LiveFeed()
         self._tasks = TaskRunner()
         self._stop: asyncio.Event
 
@@ -309,6 +315,7 @@ class Coordinator:
             self._tasks.start([("following the journal", keeping)], on_failure=stop.set)
         self._announce(http_port, node_port)
         await stop.wait()
+        self._live.stop()
         server.should_exit = local_server.should_exit = True
         await self._nodes.stop()
         self._clients.stop()
@@ -366,17 +373,20 @@ class Coordinator:
     def _http(self, http_port: int) -> Admission:
         """All that is served over HTTP, and what is told of it at `/metrics`."""
         options = self._options
-        rest = build_rest(
-            self._parts.files,
-            self._parts.core.cluster,
-            self._metadata.cluster_id,
+        sources = StatusSources(
+            cluster=self._parts.core.cluster,
+            cluster_id=self._metadata.cluster_id,
             epoch=self._parts.epochs.epoch,
             address=lambda: self._address,
             gc_floor_held=self._reader.gc_floor_held,
             lacks_commits=self._reader.lacks_commits,
             metadata_room=partial(ENGINE.room_bytes, options.directory),
+            clock=self._parts.context.monotonic,
             failover=self._failover_status,
         )
+        rest = build_rest_from(self._parts.files, sources)
+        add_health_routes(rest, self._parts.condition)
+        add_live_routes(rest, self._live, sources, self._parts.files, self._parts.supervising)
         for_superusers = superusers_only(self._parts.files.callers)
         backup = ENGINE.online_backup(options.directory)
         add_metadata_routes(rest, backup, self._parts.epochs, for_superusers)
@@ -415,6 +425,7 @@ class Coordinator:
             lambda: self._parts.context.held,
         )
         watch_failover(self._failover_status)
+        watch_viewers(self._live)
         watch_schedule(self._parts.files.schedule, self._parts.files.recovery)
         watch_supervision(self._parts.core.supervision)
         return admission

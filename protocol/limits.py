@@ -408,6 +408,24 @@ temporary_look_interval_s: Final = 1800.0
 temporary_watched_max: Final = 100_000
 temporary_entries_per_turn: Final = 1000
 
+# -- the web page ------------------------------------------------------------------------------------------
+# What a viewer is shown is made anew so often, once for all who look at the same, and not at all for nobody.
+live_interval_s: Final = 1.0
+# A line without meaning, by which a browser knows that the stream lives; it asks again after some of these.
+live_keep_alive_s: Final = 10.0
+# The rights of who looks are checked again by then: decision 29.
+live_stream_s_max: Final = 60.0
+live_viewers_max: Final = 256
+live_viewers_per_client_max: Final = 64
+# Grants that have ended are remembered for the time line, so many and for so long.
+grant_history_s: Final = 300.0
+grant_history_max: Final = 2000
+# Of copies under way, grants on the time line and chunks of a file so many are shown.
+copies_shown_max: Final = 100
+file_chunks_shown_max: Final = 500
+# A coordinator whose tick was that long ago is stuck, and tells so; a busy machine holds it for much less.
+tick_silence_s_max: Final = 30.0
+
 # -- the coordinator's background tasks --------------------------------------------------------------------
 tick_interval_s: Final = 0.25
 # While copies are under way: those that are done make room for others at the next tick alone, and a small chunk is

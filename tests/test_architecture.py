@@ -6,10 +6,12 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from setuptools import find_packages
 from support import parallel
 from typer.testing import CliRunner
 
@@ -47,6 +49,14 @@ def test_every_package_is_linked_into_the_distribution() -> None:
         link = _ROOT / "peacefs" / package
         assert link.is_symlink()
         assert link.readlink() == Path("..") / package
+
+
+def test_wheel_holds_every_module_of_the_tree() -> None:
+    configured = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
+    found = set(find_packages(str(_ROOT), include=configured["include"]))
+    folders = {path.relative_to(_ROOT).parent for path in _SOURCES}
+    assert found >= {".".join(("peacefs", *folder.parts)) for folder in folders}
+    assert all((_ROOT / folder / "__init__.py").exists() for folder in folders)
 
 
 def test_every_error_has_a_status_a_hadoop_class_and_survives_both_wires() -> None:

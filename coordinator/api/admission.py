@@ -16,8 +16,11 @@ from peacefs.protocol.service.client_shares import Shares, client_of
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 
 from .request_metrics import operation_of, request_seconds
+from .rest.health import HEALTH_PATHS
 
-_ALWAYS = ("/metrics", "/v1/status")
+_ALWAYS = ("/metrics", "/v1/status", *HEALTH_PATHS)
+#: Streams last for as long as somebody looks, which tells nothing of how fast requests are.
+_STREAMS = "/v1/live/"
 
 
 class Admission:
@@ -56,4 +59,5 @@ class Admission:
         finally:
             if is_counted:
                 self._shares.give_back(client)
-            request_seconds.labels(operation_of(scope)).observe(time.perf_counter() - began_s)
+            if not scope.get("path", "").startswith(_STREAMS):
+                request_seconds.labels(operation_of(scope)).observe(time.perf_counter() - began_s)

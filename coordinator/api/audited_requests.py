@@ -23,7 +23,7 @@ from .audit_log import AuditLog, AuditRecord
 from .request_metrics import operation_of
 
 #: Monitors ask for these all the time, as they do for the page that describes REST. Refusals are logged here, too.
-_NOT_TOLD = ("/v1/status", "/v1/openapi.json", "/v1/docs")
+_NOT_TOLD = ("/v1/status", "/v1/live/", "/v1/openapi.json", "/v1/docs")
 _DENIALS = (401, 403)
 _DENIAL_CODES = ("AccessDenied", "ImpersonationRefused")
 _ERROR_BODY_BYTES_MAX = 64 * 1024

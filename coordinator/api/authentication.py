@@ -17,11 +17,18 @@ from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 
+from .rest.health import HEALTH_PATHS
 from .rest.oauth import TOKEN_PATH
+from .rest.web_page import PAGE_PREFIX
 
 #: Open to whoever reaches the port: that this is a coordinator, counts and rates without names of users or paths,
-#: and where tokens are fetched.
-OPEN_PATHS = frozenset({"/", "/metrics", TOKEN_PATH})
+#: whether it is well, and where tokens are fetched.
+OPEN_PATHS = frozenset({"/", "/metrics", TOKEN_PATH, *HEALTH_PATHS})
+
+
+def is_open(path: str) -> bool:
+    """Return whether a path is for strangers: one of these, or a file of the web page, which holds no data."""
+    return path in OPEN_PATHS or path.startswith(PAGE_PREFIX)
 
 
 class Authenticator:
@@ -58,7 +65,7 @@ class Authentication:
         self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if CALLER not in scope and scope.get("path") not in OPEN_PATHS:
+        if CALLER not in scope and not is_open(scope.get("path", "")):
             try:
                 scope[CALLER] = self._authenticator.of_request(scope)
             except PeacefsError as refusal:

@@ -23,6 +23,7 @@ _ROUTES = frozenset(
         "exchanges",
         "files",
         "fsck",
+        "live",
         "metadata",
         "oauth2",
         "plan",

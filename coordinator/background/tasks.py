@@ -68,6 +68,8 @@ class CoordinatorTasks:
         self._collect_temporary_hours = collect_temporary_hours
         self._loading = loading
         self._tidy_at_s = 0.0
+        #: When the core was ticked last, here or while standing by.
+        self.ticked_s = context.monotonic()
 
     def all(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Each task with its name, to be run until the coordinator ends."""
@@ -111,7 +113,7 @@ class CoordinatorTasks:
 
     async def _keep_ticking(self) -> None:
         while True:
-            now_s = self._at.monotonic()
+            now_s = self.ticked_s = self._at.monotonic()
             self._at.perform(self._core.tick(now_s))
             interval_s = repair_tick_interval_s if self._core.cluster.repair.under_way else tick_interval_s
             await self._take_turns(now_s + interval_s)

@@ -53,6 +53,10 @@ class Repair:
     def under_way(self) -> int:
         return len(self._under_way)
 
+    def copies(self) -> list[tuple[ReplicaCopy, float]]:
+        """Return the copies under way, the earliest first, each with when it began."""
+        return [(copy, deadline_s - repair_timeout_s) for copy, deadline_s in self._under_way.values()]
+
     def plan(
         self,
         now_s: float,

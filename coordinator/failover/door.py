@@ -18,6 +18,7 @@ from .leadership import Leadership
 
 #: Paths that say how a coordinator fares, or copy its metadata.
 _OF_ANY = ("/", "/metrics", "/v1/status", "/v1/fsck", "/v1/metadata/backup", "/v1/openapi.json", "/v1/docs")
+_PREFIXES_OF_ANY = ("/ui/", "/health/", "/v1/live/")
 _READS = ("GET", "HEAD")
 
 
@@ -74,7 +75,7 @@ class HttpDoor:
             # The journal fences its changes.
             await self._app(scope, receive, send)
             return
-        if scope.get("type") != "http" or scope["path"] in _OF_ANY:
+        if scope.get("type") != "http" or _is_of_any(scope["path"]):
             await self._app(scope, receive, send)
             return
         try:
@@ -98,3 +99,7 @@ class HttpDoor:
                 await send(message)
 
         return send_if_it_leads
+
+
+def _is_of_any(path: str) -> bool:
+    return path in _OF_ANY or path.startswith(_PREFIXES_OF_ANY)

@@ -17,6 +17,7 @@ from .context import OperationContext
 from .copy import CopyOperations
 from .credentials import Credentials
 from .datanode_admin import DatanodeAdmin
+from .file_chunks import FileChunkOperations
 from .fsck import Fsck
 from .names import Names
 from .placement import ChunkPlacer
@@ -68,6 +69,7 @@ class Files:
         self.reporting = QueryReports(context)
         self.inspection = Fsck(context)
         self.explanations = ChunkExplanations(context)
+        self.file_chunks = FileChunkOperations(context)
         self._context = context
 
     def proxy_pass(self, real_user: str, token: str) -> str:

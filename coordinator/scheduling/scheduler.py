@@ -35,6 +35,7 @@ from peacefs.topology.model import Topology
 
 from .checkpoint_estimates import CheckpointEstimates
 from .copy_slots import CopySlots
+from .grant_history import GrantHistory
 from .grant_monitor import IdleGrants, LapsedGrants, is_lapsed
 from .policies import POLICY_DEFAULT, AmpleNetwork, make_policy
 from .statistics import WaitingStatistics
@@ -83,6 +84,7 @@ class Scheduling:
         self._estimates = CheckpointEstimates()
         self._cancelled = CancelledSets()
         self.times = WaitingStatistics()
+        self.history = GrantHistory()
 
     # -- what writers say --------------------------------------------------------------------------
 
@@ -126,7 +128,7 @@ class Scheduling:
             is_wanted = grant.index in request.chunks and not is_lapsed(now_s, grant)
             is_held = grant.chunk in held and grant.chunk not in request.abandoned
             if not is_held and (grant.chunk in request.abandoned or not is_wanted):
-                self._close(now_s, grant, 0)
+                self._close(now_s, grant, 0, written=False)
                 events.append(Aborted(grant.in_policy, request.exclude))
         return events
 
@@ -187,7 +189,7 @@ class Scheduling:
 
     def _end(self, now_s: float, grant: InFlight, *, completed: bool, length: int) -> list[Effect]:
         known = self._sets.get(grant.write_set)
-        self._close(now_s, grant, length)
+        self._close(now_s, grant, length, written=completed)
         event: Event = Finished(grant.in_policy)
         events = [event]
         if completed:
@@ -201,8 +203,9 @@ class Scheduling:
         self._forget_if_done(grant.write_set)
         return effects
 
-    def _close(self, now_s: float, grant: InFlight, length: int) -> None:
+    def _close(self, now_s: float, grant: InFlight, length: int, *, written: bool) -> None:
         del self._grants[grant.chunk]
+        self.history.ended(now_s, grant, length if written else 0)
         known = self._sets.get(grant.write_set)
         if known is not None:
             known.in_flight.discard(grant.chunk)

@@ -1,4 +1,4 @@
-"""A Spark query under supervision: its node dies in the middle, and what it puts out is as if none had."""
+"""A Spark query with a standby: its node dies in the middle, and what it puts out is as if none had."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.prometheus import scraped
 from support.supervised_world import World, accounts_of_tests
 from support.waiting import wait_until
 
@@ -25,7 +26,7 @@ PARTS = 12
 
 @pytest.mark.timeout(300)
 @pytest.mark.evidence("query-node-dies")
-def test_a_spark_query_whose_node_dies_is_finished_elsewhere_with_the_exact_result(tmp_path: Path) -> None:
+def test_spark_query_whose_node_dies_is_finished_by_its_standby_with_the_exact_result(tmp_path: Path) -> None:
     source, output = tmp_path / "in", tmp_path / "out"
     source.mkdir()
     output.mkdir()
@@ -49,13 +50,18 @@ def test_a_spark_query_whose_node_dies_is_finished_elsewhere_with_the_exact_resu
     """
     with World.running(tmp_path) as world, SupervisedQueries(world.cluster.http_address) as queries:
         world.agent("north", commands)
-        supervise(["words"], coordinator=world.cluster.http_address, checkpoint="/checkpoints/words")
-        wait_until(lambda: (output / "3").exists(), "the query makes progress")
+        coordinator = world.cluster.http_address
+        supervise(["words"], coordinator=coordinator, checkpoint="/checkpoints/words", standby=True)
         world.agent("south", commands)
+        wait_until(lambda: queries.status("words").standby == "ready", "its standby has a session")
+        assert (queries.status("words").agent, queries.status("words").standby_agent) == ("north", "south")
+        wait_until(lambda: (output / "3").exists(), "the query makes progress")
         os.kill(world.agents["north"].pid, signal.SIGKILL)
-        wait_until(lambda: queries.status("words").agent == "south", "it goes on elsewhere")
+        wait_until(lambda: queries.status("words").agent == "south", "its standby goes on")
         wait_until(lambda: queries.status("words").phase == "ended", "it comes to its end")
         assert queries.status("words").restarts == 1
+        told = scraped(coordinator.removeprefix("http://"))
+        assert told["peacefs_supervised_runs_taken_over_total", ""] == 1
     batches = sorted(int(path.name) for path in output.iterdir() if path.suffix == "")
     # Spark notes a file before the batch that reads it: killed in between, it reads that file and the next in one.
     assert batches == list(range(len(batches))) and len(batches) in (PARTS - 1, PARTS)

@@ -4,7 +4,8 @@
     python counting_query.py --supervised LOCATION INPUT OUTPUT
 
 CHECKPOINT is a root in a cluster; the query begins a run there and goes on until it is stopped. LOCATION is that
-of a run which a supervisor has begun; the query takes a while over each batch and ends after the last file.
+which a supervisor has given, to a run or to a standby, which waits for one; the query takes a while over each
+batch and ends after the last file.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def main(checkpoint: str, source: str, output: str, *, supervised: bool) -> None
             time.sleep(0.5)
 
     trigger: dict[str, Any] = {"availableNow": True} if supervised else {"processingTime": "0 seconds"}
-    location = checkpoint if supervised else begin_run(checkpoint).location
+    location = begin_run(checkpoint).location
     print("location", location, flush=True)
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(f"file://{source}")
     counts = lines.groupBy("value").count().writeStream.outputMode("complete").foreachBatch(put_out)

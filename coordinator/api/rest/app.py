@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -40,8 +40,9 @@ from .files import file_routes
 from .network import network_routes, probing_routes
 from .openapi import complete_description
 from .schedule import schedule_routes
-from .status import datanode_routes, status_routes
+from .status import StatusSources, datanode_routes, status_routes
 from .trees import tree_routes
+from .web_page import PAGE_PREFIX, add_web_page
 
 _SHOWN_CHARACTERS = 100
 #: The answer to somebody who points a browser here.
@@ -49,6 +50,7 @@ _GREETING = f"""\
 The coordinator of a peacefs cluster, version {peacefs.__version__}.
 
 /webhdfs/v1/<path>?op=LISTSTATUS  the file system: WebHDFS, for `hdfs dfs`, Spark and `peacefs ls`
+/ui/                              the same for people: a page for browsers
 /v1/docs                          REST, with its description in /v1/openapi.json
 /v1/status                        how the cluster fares, as `peacefs report` shows it
 /metrics                          for Prometheus
@@ -68,6 +70,23 @@ def build_rest(
     failover: Callable[[], FailoverStatus | None] = lambda: None,
 ) -> FastAPI:
     """The application with the routes that need no more than files and the cluster; `service` adds others."""
+    sources = StatusSources(
+        cluster=cluster,
+        cluster_id=cluster_id,
+        epoch=epoch,
+        address=address,
+        gc_floor_held=gc_floor_held,
+        lacks_commits=lacks_commits,
+        metadata_room=metadata_room,
+        clock=clock,
+        failover=failover,
+    )
+    return build_rest_from(files, sources)
+
+
+def build_rest_from(files: Files, sources: StatusSources) -> FastAPI:
+    """The same, from what the status is made of."""
+    cluster = sources.cluster
     app = FastAPI(
         title="peacefs", version=peacefs.__version__, docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json"
     )
@@ -83,18 +102,16 @@ def build_rest(
         return Response(msgspec.json.encode(page), media_type="application/json")
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
-    async def greeting() -> Response:
+    async def greeting(request: Request) -> Response:
+        if "text/html" in request.headers.get("accept", ""):
+            return RedirectResponse(PAGE_PREFIX)
         return Response(_GREETING, media_type="text/plain")
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
         return Response(exposition(), media_type=CONTENT_TYPE)
 
-    app.include_router(
-        status_routes(
-            cluster, cluster_id, epoch, address, gc_floor_held, lacks_commits, metadata_room, clock, failover
-        )
-    )
+    app.include_router(status_routes(sources))
     app.include_router(datanode_routes(cluster, files.administration, for_superusers))
     app.include_router(file_routes(files))
     app.include_router(tree_routes(files))
@@ -114,6 +131,7 @@ def build_rest(
         },
     )
     add_docs_page(app)
+    add_web_page(app)
     _answer_errors(app)
     complete_description(app)
     return app

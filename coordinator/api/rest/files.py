@@ -32,7 +32,8 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.new_file import NewFile
 
-from .common import Body, named_user
+from .common import Body, User, named_user
+from .openapi import documented_answer
 
 M = TypeVar("M", bound=Message)
 S = TypeVar("S", bound=msgspec.Struct)
@@ -100,6 +101,11 @@ def file_routes(files: Files) -> APIRouter:
         user = named_user(request, body.user)
         await files.reshaping.concat(body.target, body.sources, user, body.request_id)
         return _json({})
+
+    @router.get("/chunks", responses={200: documented_answer("FileChunks", "A FileChunks, up to 500 of them.")})
+    async def chunks(path: str, user: User, first: int = 0) -> Response:
+        """The chunks of a file from number `first` on, each with the state of its replicas."""
+        return _json(await files.file_chunks.shown(path, user, first))
 
     @router.post("/renew", openapi_extra=_documented(RenewLease))
     async def renew(request: Request) -> Response:

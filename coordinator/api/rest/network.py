@@ -73,7 +73,7 @@ def network_routes(cluster: Cluster, planner: Planner) -> APIRouter:
 
     @router.get("/topology")
     async def topology() -> NetworkView:
-        return _described(cluster)
+        return described_network(cluster)
 
     @router.post("/plan", response_model=dry_run.DryRunPlan)
     async def plan(body: PlanBody) -> Response:
@@ -97,7 +97,7 @@ def add_reload_route(
     async def reload_topology() -> NetworkView:
         """Reads the topology file again. When there is a mistake in it nothing changes."""
         await reload()
-        return _described(cluster)
+        return described_network(cluster)
 
 
 def probing_routes(probing: ProbeOperations, for_superusers: Any) -> APIRouter:
@@ -127,7 +127,8 @@ def _for_cluster(body: PlanBody, requests: list[dry_run.DryRunRequest], cluster:
     return dry_run.Task(body.policy, body.seed, requests, to_structure(topology), frozenset(leaving))
 
 
-def _described(cluster: Cluster) -> NetworkView:
+def described_network(cluster: Cluster) -> NetworkView:
+    """Return the answer of `GET /v1/topology`."""
     nodes = {node.id: node.registration for node in cluster.members.alive()}
     topology = cluster.topology()
     calibration, load = calibrate(topology), load_of(topology, cluster.pipelines())

@@ -19,6 +19,7 @@ from peacefs.protocol.messages import (
     StateWriteSet,
 )
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation
+from peacefs.protocol.values.file_chunks import FileChunks
 
 _BODIES = (
     AbandonLease,
@@ -51,7 +52,7 @@ _ANY_ERROR = {
 
 
 #: Answers that are not described by pydantic.
-_ANSWERS = (ChunkExplanation,)
+_ANSWERS = (ChunkExplanation, FileChunks)
 
 
 def documented_answer(name: str, description: str) -> dict[str, Any]:

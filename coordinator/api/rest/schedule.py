@@ -42,17 +42,18 @@ def schedule_routes(
 
     @router.get("")
     async def schedule() -> Schedule:
-        return _described(write_grants(), read_grants())
+        return described_schedule(write_grants(), read_grants())
 
     @router.put("/policy", dependencies=[for_superusers])
     async def policy(body: PolicyBody) -> Schedule:
         write_grants().change_policy(body.policy)
-        return _described(write_grants(), read_grants())
+        return described_schedule(write_grants(), read_grants())
 
     return router
 
 
-def _described(write_grants: WriteGrantService, read_grants: ReadGrantService) -> Schedule:
+def described_schedule(write_grants: WriteGrantService, read_grants: ReadGrantService) -> Schedule:
+    """Return the answer of `GET /v1/schedule`."""
     scheduling, now_s = write_grants.scheduling, write_grants.now_s()
     queue, times = scheduling.queue, scheduling.times
     return Schedule(

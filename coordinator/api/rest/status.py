@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -24,29 +25,30 @@ from peacefs.protocol.values.cluster_status import (
 )
 
 
-def status_routes(
-    cluster: Cluster,
-    cluster_id: str,
-    epoch: Callable[[], int],
-    address: Callable[[], str],
-    floor_held: Callable[[], bool],
-    lacks_commits: Callable[[], bool],
-    metadata_room: Callable[[], int],
-    clock: Callable[[], float],
-    failover: Callable[[], FailoverStatus | None],
-) -> APIRouter:
-    """`GET /v1/status`. `gc_floor_held`: whether garbage is kept since a restore."""
-    router = APIRouter(prefix="/v1")
+@dataclass(frozen=True, kw_only=True)
+class StatusSources:
+    """All that the status is made of. `gc_floor_held`: whether garbage is kept since a restore."""
 
-    @router.get("/status")
-    async def status() -> ClusterStatus:
-        counts = cluster.chunks.unreferenced.counts(epoch())
-        unreferenced = UnreferencedStatus(**counts._asdict(), floor_held=floor_held())
+    cluster: Cluster
+    cluster_id: str
+    epoch: Callable[[], int]
+    address: Callable[[], str]
+    gc_floor_held: Callable[[], bool]
+    lacks_commits: Callable[[], bool]
+    metadata_room: Callable[[], int]
+    clock: Callable[[], float]
+    failover: Callable[[], FailoverStatus | None]
+
+    def status(self) -> ClusterStatus:
+        """Return the cluster at a glance."""
+        cluster = self.cluster
+        counts = cluster.chunks.unreferenced.counts(self.epoch())
+        unreferenced = UnreferencedStatus(**counts._asdict(), floor_held=self.gc_floor_held())
         return ClusterStatus(
-            cluster=cluster_id,
-            epoch=epoch(),
-            ready=cluster.ready(clock()),
-            address=address(),
+            cluster=self.cluster_id,
+            epoch=self.epoch(),
+            ready=cluster.ready(self.clock()),
+            address=self.address(),
             datanodes=[_datanode(cluster, node) for node in cluster.members.all()],
             chunks=ChunkCounts(
                 total=len(cluster.chunks),
@@ -58,10 +60,19 @@ def status_routes(
             unclaimed=unreferenced,
             repaired_total=cluster.repair.repaired_total,
             replicas_lost_total=cluster.replicas_lost_total,
-            metadata_room_bytes=metadata_room(),
-            commits_missing=lacks_commits(),
-            failover=failover(),
+            metadata_room_bytes=self.metadata_room(),
+            commits_missing=self.lacks_commits(),
+            failover=self.failover(),
         )
+
+
+def status_routes(sources: StatusSources) -> APIRouter:
+    """`GET /v1/status`."""
+    router = APIRouter(prefix="/v1")
+
+    @router.get("/status")
+    async def status() -> ClusterStatus:
+        return sources.status()
 
     return router
 

@@ -1,0 +1,203 @@
+"""Show viewers what is going on, by server-sent events, and do nothing while nobody looks.
+
+A view is made once in a while for all who look at the same, and sent where it has changed. A viewer who takes
+nothing in misses what lies between: no queue grows for him. A stream ends after a minute, so that the rights of
+who looks are checked again when he comes back; a page does so by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Hashable
+
+import msgspec
+from starlette.responses import Response
+
+from peacefs.protocol.asgi import Receive, Scope, Send
+from peacefs.protocol.errors import Overloaded, PeacefsError, remote_exception
+from peacefs.protocol.limits import (
+    live_interval_s,
+    live_keep_alive_s,
+    live_stream_s_max,
+    live_viewers_max,
+    live_viewers_per_client_max,
+)
+from peacefs.protocol.service.client_shares import Shares
+
+log = logging.getLogger("peacefs.coordinator")
+
+#: Makes what is shown, as JSON.
+Look = Callable[[], Awaitable[bytes]]
+_KEEP_ALIVE = b": nothing is new\n\n"
+_AGAIN = b"event: again\ndata: {}\n\n"
+_HEADERS = {"cache-control": "no-store"}
+
+
+class LiveFeed:
+    """All viewers of a coordinator. Used from one event loop only."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        interval_s: float = live_interval_s,
+        keep_alive_s: float = live_keep_alive_s,
+        stream_s_max: float = live_stream_s_max,
+        viewers_max: int = live_viewers_max,
+        per_client_max: int = live_viewers_per_client_max,
+    ) -> None:
+        self._clock = clock
+        self._interval_s = interval_s
+        self._keep_alive_s = keep_alive_s
+        self._stream_s_max = stream_s_max
+        self._viewers_max = viewers_max
+        self._per_client_max = per_client_max
+        self._shares = Shares(viewers_max, per_client_max)
+        self._channels: dict[Hashable, _Channel] = {}
+        self._is_stopped = False
+        #: How often something was looked at; it does not grow while nobody views.
+        self.looks_total = 0
+
+    @property
+    def viewers(self) -> int:
+        """Return how many look now."""
+        return self._shares.total
+
+    def stop(self) -> None:
+        """End all streams: the coordinator is about to end."""
+        self._is_stopped = True
+        for channel in self._channels.values():
+            channel.wake()
+
+    def stream(self, key: Hashable, look: Look, client: str, opening: bytes) -> EventStream:
+        """Return the answer to a viewer, which begins with `opening`; those with the same key share a look.
+
+        Raises Overloaded.
+        """
+        if self._shares.of(client) >= self._per_client_max or self.viewers >= self._viewers_max:
+            raise Overloaded(f"{self.viewers} pages are open already, {self._shares.of(client)} of them yours")
+        return EventStream(self, key, look, client, opening)
+
+    async def send_events(
+        self, key: Hashable, look: Look, client: str, opening: bytes, receive: Receive, send: Send
+    ) -> None:
+        """Send events until the viewer has gone, the time is over, or the look is refused."""
+        if not self._shares.take(client):
+            return
+        channel = self._joined(key, look)
+        woken = asyncio.Event()
+        channel.viewers.add(woken)
+        leaving = asyncio.create_task(_until_gone(receive, woken))
+        try:
+            await send({"type": "http.response.body", "body": opening, "more_body": True})
+            ends_s, seen = self._clock() + self._stream_s_max, 0
+            while not (leaving.done() or self._is_stopped or channel.is_over or self._clock() >= ends_s):
+                woken.clear()
+                if channel.number == seen and not await _within(woken, self._keep_alive_s):
+                    await send({"type": "http.response.body", "body": _KEEP_ALIVE, "more_body": True})
+                if channel.number != seen:
+                    seen = channel.number
+                    await send({"type": "http.response.body", "body": channel.event, "more_body": True})
+            if not leaving.done() and not channel.is_over:
+                await send({"type": "http.response.body", "body": _AGAIN, "more_body": True})
+        finally:
+            leaving.cancel()
+            channel.viewers.discard(woken)
+            if not channel.viewers and self._channels.get(key) is channel:
+                del self._channels[key]
+                channel.close()
+            self._shares.give_back(client)
+
+    def _joined(self, key: Hashable, look: Look) -> _Channel:
+        channel = self._channels.get(key)
+        if channel is None or channel.is_over:
+            channel = self._channels[key] = _Channel()
+            channel.start(self._keep_looking(channel, look))
+        return channel
+
+    async def _keep_looking(self, channel: _Channel, look: Look) -> None:
+        shown = b""
+        while not channel.is_over:
+            self.looks_total += 1
+            try:
+                now = await look()
+            except PeacefsError as refusal:
+                channel.end(b"refused", msgspec.json.encode(remote_exception(refusal)))
+                return
+            except Exception:
+                log.exception("a view of the web page cannot be made")
+                hidden = PeacefsError("an internal error of the coordinator; its log says more")
+                channel.end(b"refused", msgspec.json.encode(remote_exception(hidden)))
+                return
+            if now != shown:
+                shown = now
+                channel.show(b"view", now)
+            await asyncio.sleep(self._interval_s)
+
+
+class _Channel:
+    """One view, and the events by which its viewers are woken."""
+
+    def __init__(self) -> None:
+        self.viewers: set[asyncio.Event] = set()
+        self.event = b""
+        #: Rises with each event.
+        self.number = 0
+        self.is_over = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, looking: Awaitable[None]) -> None:
+        self._task = asyncio.ensure_future(looking)
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def show(self, name: bytes, data: bytes) -> None:
+        self.event = b"event: " + name + b"\ndata: " + data + b"\n\n"
+        self.number += 1
+        self.wake()
+
+    def end(self, name: bytes, data: bytes) -> None:
+        self.show(name, data)
+        self.is_over = True
+
+    def wake(self) -> None:
+        for woken in self.viewers:
+            woken.set()
+
+
+class EventStream(Response):
+    """The answer to one viewer."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, feed: LiveFeed, key: Hashable, look: Look, client: str, opening: bytes) -> None:
+        super().__init__(headers=_HEADERS)
+        del self.headers["content-length"]
+        self._feed = feed
+        self._key = key
+        self._look = look
+        self._client = client
+        self._opening = opening
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await self._feed.send_events(self._key, self._look, self._client, self._opening, receive, send)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _until_gone(receive: Receive, woken: asyncio.Event) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    woken.set()
+
+
+async def _within(woken: asyncio.Event, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(woken.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True

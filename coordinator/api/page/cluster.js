@@ -1,0 +1,94 @@
+// Racks, datanodes and disks; alerts in words; repairs; coordinators.
+
+import { badge, h, show, table, tiles } from "./dom.js";
+import { count, percent, seconds, size } from "./format.js";
+import { meter } from "./charts.js";
+
+const LEVELS = { critical: "Critical", warning: "Warning", notice: "Notice" };
+
+export function open(shell) {
+  shell.follow("cluster", (view) => show(shell.main, page(view)));
+}
+
+function page({ status, alerts, repair, streams }) {
+  const living = status.datanodes.filter((each) => each.state !== "dead");
+  const sum = (key) => living.reduce((total, each) => total + each[key], 0);
+  const alive = status.datanodes.filter((each) => each.state === "alive").length;
+  return [
+    h("h1", { key: "title" }, "Cluster"),
+    tiles([
+      ["State", status.ready ? "ready" : "waiting", `epoch ${status.epoch}`],
+      ["Datanodes alive", `${alive} of ${status.datanodes.length}`],
+      ["Used", size(sum("used_bytes")), `${percent(sum("used_bytes"), sum("capacity_bytes"))} of ${size(sum("capacity_bytes"))}`],
+      ["Chunks", status.chunks.total],
+      ["Lacking replicas", status.chunks.under_replicated, `${status.chunks.missing} missing`],
+      ["Metadata's disk", size(status.metadata_room_bytes), "left"],
+    ]),
+    h("section", { key: "alerts", "aria-labelledby": "alerts" }, h("h2", { id: "alerts" }, "Alerts"),
+      h("div", { role: "status" }, alerts.length
+        ? h("ul", { class: "alerts" }, alerts.map((alert) =>
+          h("li", { class: alert.level, key: `${alert.level} ${alert.text}` },
+            h("p", null, h("strong", null, `${LEVELS[alert.level]}: `), alert.text), h("p", null, alert.advice))))
+        : h("p", null, "None: all is well."))),
+    repairs(repair),
+    h("section", { key: "racks", "aria-labelledby": "racks" }, h("h2", { id: "racks" }, "Racks"), racks(status.datanodes, streams)),
+    coordinators(status.failover),
+  ];
+}
+
+function repairs({ left, done, per_second, left_s, copies }) {
+  if (!left && !copies.length && !done) return h("section", { key: "repair", hidden: true });
+  const all = left + done;
+  const words = left
+    ? `${done} of ${count(all, "chunk")} have their replicas back; ${left} to go at ${per_second} a second, ${left_s === null ? "for an unknown time" : `about ${seconds(left_s)}`}.`
+    : `The last repair is done: ${count(done, "replica was", "replicas were")} made again.`;
+  return h("section", { key: "repair", "aria-labelledby": "repair" }, h("h2", { id: "repair" }, "Repair"),
+    h("p", { id: "repair-words" }, words),
+    h("progress", { max: Math.max(1, all), value: left ? done : Math.max(1, all), "aria-labelledby": "repair-words" }),
+    copies.length ? table("Copies under way", ["Chunk", "From", "To", ["Size", "number"], ["Since", "number"]],
+      copies.map((copy) => ({
+        key: copy.chunk,
+        cells: [h("a", { href: `#/files/?chunk=${copy.chunk}` }, copy.chunk), copy.source, copy.target, size(copy.bytes), seconds(copy.since_s)],
+      }))) : null);
+}
+
+function racks(datanodes, streams) {
+  if (!datanodes.length) return h("p", { class: "dim" }, "No datanode has registered.");
+  const byRack = new Map();
+  for (const each of datanodes) byRack.set(each.rack, [...(byRack.get(each.rack) ?? []), each]);
+  return h("div", { class: "racks" }, [...byRack].sort(([a], [b]) => a.localeCompare(b)).map(([rack, there]) =>
+    h("div", { class: "rack", key: rack }, h("h3", null, `Rack ${rack}`), there.map((each) => datanode(each, streams[each.node] ?? 0)))));
+}
+
+const KINDS = { alive: "good", suspect: "warn", dead: "bad" };
+
+function datanode(node, streams) {
+  const slow = node.slow.map((part) => {
+    const pace = part === "hop" ? node.hop_seconds : node.disk_seconds;
+    return h("p", { key: part }, badge("slow", "warn"), ` ${part === "hop" ? "as a hop of pipelines" : "at its disk"}${pace === null ? "" : `: ${pace.toFixed(3)} s a MiB`}`);
+  });
+  return h("div", { class: "card", key: node.node, "data-node": node.node },
+    h("div", { class: "row" }, h("strong", null, node.node), badge(node.state, KINDS[node.state]),
+      node.service === "in service" ? null : badge(node.service, "warn"),
+      h("span", { class: "dim end" }, `${node.host}:${node.data_port}`)),
+    meter(node.used_bytes, node.capacity_bytes, `${percent(node.used_bytes, node.capacity_bytes)} of ${node.node} used`),
+    h("p", { class: "dim" }, `${size(node.used_bytes)} of ${size(node.capacity_bytes)}, ${size(node.available_bytes)} free; `,
+      `${count(node.replicas, "replica")}, ${count(streams, "chunk")} on the way`),
+    node.to_drain ? h("p", null, `${count(node.to_drain, "chunk")} still to be copied before it may leave`) : null,
+    slow,
+    h("details", null, h("summary", null, count(node.disks.length, "disk")), h("ul", null, node.disks.map((disk) =>
+      h("li", { key: disk.directory }, h("span", { class: "mono" }, disk.directory), " ",
+        badge(disk.state, disk.state === "working" ? "good" : "bad"), ` ${size(disk.used_bytes)} of ${size(disk.capacity_bytes)}, ${count(disk.replicas, "replica")}`,
+        disk.fault ? h("span", { class: "error" }, ` ${disk.fault}`) : null)))));
+}
+
+function coordinators(failover) {
+  if (!failover) return h("section", { key: "coordinators", hidden: true });
+  return h("section", { key: "coordinators", "aria-labelledby": "coordinators" }, h("h2", { id: "coordinators" }, "Coordinators"),
+    h("p", { class: "dim" }, `The journal has ${size(failover.journal_bytes)}, up to entry ${failover.journal_entries}.`),
+    table("Coordinators that share the journal", ["Address", "Part", ["Entries behind", "number"], "May take over"],
+      failover.coordinators.map((each) => ({
+        key: each.address,
+        cells: [each.address, each.leads ? badge("leader", "good") : badge("standby"), each.lag, each.leads ? "leads" : each.is_warm ? "yes" : "not yet"],
+      })), "None has stated itself yet."));
+}

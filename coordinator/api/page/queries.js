@@ -1,0 +1,44 @@
+// Supervised queries, the agents that run them, and what drivers report.
+
+import { badge, h, show, table } from "./dom.js";
+import { count, milliseconds, moment, seconds } from "./format.js";
+
+const PHASES = { running: "good", failed: "bad", waiting: "warn", starting: "warn", stopping: "warn" };
+
+export function open(shell) {
+  shell.follow("queries", (view) => show(shell.main, h("h1", { key: "title" }, "Supervised queries"), page(view)));
+}
+
+function page({ supervised, reports }) {
+  return [
+    h("section", { key: "queries" }, h("h2", null, "Queries"), supervised.queries.length ? h("div", { class: "racks" }, supervised.queries.map((query) => card(query, reports)))
+      : h("p", { class: "dim" }, "None is registered. ", h("code", null, "peacefs supervise add"), " registers one.")),
+    h("section", { key: "agents" }, h("h2", null, "Agents"), table("Agents that are alive", ["Agent", "Host", "Rack", "May start", ["Runs", "number"], ["Heard", "number"]],
+      supervised.agents.map((agent) => ({
+        key: agent.name,
+        cells: [agent.name, agent.host, agent.rack, agent.commands.join(", "), `${agent.runs} of ${agent.runs_max}`, `${seconds(agent.heard_s_ago)} ago`],
+      })), "No agent is alive: nothing is started.")),
+  ];
+}
+
+function card(query, reports) {
+  const report = reports.find((each) => query.location && each.location === query.location);
+  return h("div", { class: "card", key: query.name, "data-query": query.name },
+    h("div", { class: "row" }, h("h3", null, query.name), badge(query.phase, PHASES[query.phase]), h("span", { class: "dim end" }, query.user)),
+    h("p", null, query.agent ? `On ${query.agent}, run ${query.run}, since ${moment(query.changed_ms)}` : `Since ${moment(query.changed_ms)}`),
+    query.reason ? h("p", null, `Because: ${query.reason}`) : null,
+    h("p", { class: "dim" }, `${count(query.restarts, "restart")} of ${query.restarts_max} allowed; it may run on ${query.nodes.length ? query.nodes.join(", ") : "any agent"}.`),
+    h("p", { class: "mono" }, query.command.join(" ")),
+    query.checkpoint ? h("p", null, h("a", { href: `#/checkpoints${query.checkpoint.split("/").map(encodeURIComponent).join("/")}` }, query.checkpoint)) : null,
+    report ? lastBatch(report) : null);
+}
+
+/** What a driver said last. */
+export function lastBatch(report) {
+  const batch = report.last_batch;
+  const state = report.state === "failed" ? `failed: ${report.error}` : report.state;
+  return h("div", null,
+    h("p", null, `The driver (process ${report.pid} on ${report.host}) says: ${state}, at ${moment(report.reported_ms)}.`),
+    batch ? h("p", { class: "dim" }, `Batch ${batch.batch}: ${batch.rows} rows, ${Math.round(batch.rows_per_second)} a second, in ${milliseconds(batch.durations_ms.triggerExecution ?? 0)}; `
+      + `writing the checkpoint took ${milliseconds(batch.offsets_ms + batch.commits_ms + batch.state_ms)}.`) : null);
+}

@@ -1,0 +1,128 @@
+"""`GET /v1/live/<view>`: what the web page shows, as server-sent events, for whoever is authenticated.
+
+The first event, `session`, says who was authenticated; then comes a `view` for each change, and `again` when the
+page is to ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from fastapi import FastAPI, Request
+
+import peacefs
+from peacefs.coordinator.api.live import EventStream, LiveFeed, Look
+from peacefs.coordinator.api.views.cluster import RepairProgress, cluster_view
+from peacefs.coordinator.api.views.peace import peace_view
+from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.supervision.service import SupervisionService
+from peacefs.protocol.asgi import client_host
+from peacefs.protocol.callers.caller import caller_of
+from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.limits import grant_history_s
+from peacefs.protocol.service.client_shares import client_of
+from peacefs.protocol.values.query_reports import QueryReport
+from peacefs.protocol.values.supervised_queries import Supervised
+
+from .common import User
+from .network import described_network
+from .schedule import described_schedule
+from .status import StatusSources
+
+
+class Session(msgspec.Struct, frozen=True):
+    """Who looks, and at which coordinator."""
+
+    user: str
+    authentication: str
+    administrator: bool
+    version: str
+    cluster: str
+    leads: bool
+    #: The address of who leads, empty where nobody does or there is no journal.
+    leader: str
+
+
+class QueriesView(msgspec.Struct, frozen=True):
+    """Supervised queries with their agents, and the last report of each driver."""
+
+    supervised: Supervised
+    reports: list[QueryReport]
+
+
+def add_live_routes(
+    app: FastAPI, feed: LiveFeed, sources: StatusSources, files: Files, supervising: SupervisionService
+) -> None:
+    """Add the routes; `feed` brings what is made here to all who look at the same."""
+    views = _Views(sources, files, supervising)
+
+    @app.get("/v1/live/{view}", include_in_schema=False)
+    async def live(view: str, user: User, request: Request) -> EventStream:
+        made = views.of_all.get(view)
+        if made is not None:
+            key: tuple[str, ...] = (view,)
+            look = made
+        elif view == "queries":
+            key, look = (view, user), views.queries_of(user)
+        else:
+            raise FileNotFound(f"there is no view {view[:40]!r}")
+        opening = b"event: session\ndata: " + msgspec.json.encode(_session(request, user, sources)) + b"\n\n"
+        return feed.stream(key, look, client_of(client_host(request.scope)), opening)
+
+
+class _Views:
+    """Makes the views when they are asked for."""
+
+    def __init__(self, sources: StatusSources, files: Files, supervising: SupervisionService) -> None:
+        self._sources = sources
+        self._files = files
+        self._supervising = supervising
+        self._progress = RepairProgress()
+        self.of_all: dict[str, Callable[[], Awaitable[bytes]]] = {"cluster": self.cluster, "peace": self.peace}
+
+    async def cluster(self) -> bytes:
+        cluster = self._sources.cluster
+        view = cluster_view(
+            self._sources.clock(),
+            self._sources.status(),
+            cluster.repair.copies(),
+            cluster.chunks,
+            self._progress,
+            cluster.pipelines(),
+        )
+        return msgspec.json.encode(view)
+
+    async def peace(self) -> bytes:
+        write_grants, now_s = self._files.schedule, self._files.schedule.now_s()
+        scheduling = write_grants.scheduling
+        view = peace_view(
+            now_s,
+            described_schedule(write_grants, self._files.recovery),
+            described_network(self._sources.cluster),
+            scheduling.grants,
+            scheduling.history.since(now_s - grant_history_s),
+        )
+        return msgspec.json.encode(view)
+
+    def queries_of(self, user: str) -> Look:
+        """Return what makes the view of a user: reports of checkpoints that he may list."""
+
+        async def queries() -> bytes:
+            reports = self._files.reporting.below("/", user)
+            return msgspec.json.encode(QueriesView(self._supervising.all(), reports))
+
+        return queries
+
+
+def _session(request: Request, user: str, sources: StatusSources) -> Session:
+    caller, failover = caller_of(request.scope), sources.failover()
+    return Session(
+        user=user,
+        authentication="simple" if caller is None else caller.via.value,
+        administrator=caller is not None and caller.is_administrator,
+        version=peacefs.__version__,
+        cluster=sources.cluster_id,
+        leads=failover is None or failover.leads,
+        leader="" if failover is None else failover.leader,
+    )

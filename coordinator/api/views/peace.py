@@ -1,0 +1,117 @@
+"""The view of the scheduler: who writes to whom, what waits and why, and a time line of grants. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from peacefs.coordinator.scheduling.grant_history import EndedGrant
+from peacefs.coordinator.scheduling.write_sets import InFlight
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import grant_history_max, grant_history_s
+from peacefs.protocol.values.schedule import QueuedSet, Schedule
+from peacefs.topology.network_view import NetworkView
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A write set that waits: why, and when its last chunk that waits may be written, in seconds from now."""
+
+    write_set: str
+    why: str
+    expected_end_s: float
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A grant on the time line, in seconds before now; `to_s` is None while it is in flight.
+
+    `bytes` is 0 for one that came to nothing.
+    """
+
+    number: int
+    write_set: str
+    nodes: list[NodeId]
+    from_s: float
+    to_s: float | None
+    bytes: int
+
+
+class PeaceView(msgspec.Struct, frozen=True):
+    """All that the page shows of the scheduler. `waiting` is in the order of the schedule's queue."""
+
+    schedule: Schedule
+    network: NetworkView
+    waiting: list[Waiting]
+    spans: list[Span]
+    span_s: float = grant_history_s
+
+
+def peace_view(
+    now_s: float,
+    schedule: Schedule,
+    network: NetworkView,
+    in_flight: Iterable[InFlight],
+    ended: Sequence[EndedGrant],
+) -> PeaceView:
+    """Make the view from the answers of `/v1/schedule` and `/v1/topology`, and the grants."""
+    spans = [
+        Span(
+            each.number,
+            each.write_set,
+            list(each.nodes),
+            round(now_s - each.granted_s, 1),
+            round(now_s - each.ended_s, 1),
+            each.length,
+        )
+        for each in ended
+    ]
+    spans += [
+        Span(
+            each.number, each.write_set, list(each.nodes), round(now_s - each.granted_s, 1), None, each.chunk_bytes
+        )
+        for each in in_flight
+    ]
+    waiting = [
+        Waiting(each.write_set, why_it_waits(place, each, network), expected_end_s(each, schedule))
+        for place, each in enumerate(schedule.queue)
+    ]
+    return PeaceView(schedule, network, waiting, spans[-grant_history_max:])
+
+
+def expected_end_s(queued: QueuedSet, schedule: Schedule) -> float:
+    """Return when a set may be done: its first chunk at the expected start, the others at today's pace."""
+    at_once = max(1, schedule.grants_in_flight)
+    rounds = 1 + max(0, queued.chunks_waiting - 1) / at_once
+    return round(queued.expected_start_s + rounds * schedule.waiting_times.chunk_s, 1)
+
+
+def why_it_waits(place: int, queued: QueuedSet, network: NetworkView) -> str:
+    """Say what keeps a set waiting, as far as it shows in the load of datanodes and in the queue."""
+    free = [each for each in network.servers if each.streams < each.slots]
+    if not network.servers:
+        return "no datanode that could take it is alive"
+    if len(network.servers) < queued.replication:
+        return (
+            f"it wants {_datanodes(queued.replication)} at once, and there {_are(len(network.servers))} "
+            f"{len(network.servers)}"
+        )
+    if len(free) < queued.replication:
+        return (
+            f"{len(free)} of {_datanodes(len(network.servers))} have a slot free, and a chunk of it needs "
+            f"{queued.replication}"
+        )
+    if queued.chunks_in_flight:
+        return (
+            f"{queued.chunks_in_flight} of its chunks are being written; the links on its ways are taken by them"
+        )
+    if place:
+        return f"{place} {'set' if place == 1 else 'sets'} asked before it, and links on its ways are taken"
+    return "the links between its writer and the datanodes with a free slot are taken"
+
+
+def _datanodes(number: int) -> str:
+    return f"{number} {'datanode' if number == 1 else 'datanodes'}"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"

@@ -1,0 +1,54 @@
+"""Show a file's chunks and where their replicas are, for people: nothing is opened, no access time is noted."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from peacefs.coordinator.metadata.model import FileChunk, InodeKind
+from peacefs.coordinator.namespace import access_checks, snapshots
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.permissions import Access
+from peacefs.protocol.errors import PathIsDirectory
+from peacefs.protocol.ids import show
+from peacefs.protocol.limits import file_chunks_shown_max
+from peacefs.protocol.values.file_chunks import FileChunks, PlacedChunk, ReplicaPlace
+
+from .context import OperationContext
+
+
+class FileChunkOperations:
+    """For whoever may read the file."""
+
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
+
+    async def shown(self, path: str, user: str, first: int = 0) -> FileChunks:
+        """Return chunks from number `first` on. Raises FileNotFound, AccessDenied, PathIsDirectory."""
+        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        await self._ctx.under_construction.settle(parsed)
+        with self._ctx.reader.view():
+            access_checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)
+            place = snapshots.locate(self._ctx.reader, parsed)
+            access_checks.check_access(place.reader, place.path, caller, Access.READ)
+            status = namespace.status(place.reader, place.path)
+            chunks = namespace.layout(place.reader, status.inode)
+        if status.kind is InodeKind.DIRECTORY:
+            raise PathIsDirectory(f"Path is not a file: {path}")
+        first = max(0, first)
+        offsets = list(accumulate((chunk.length for chunk in chunks), initial=0))
+        shown = [
+            PlacedChunk(show(chunk.chunk), offsets[number], chunk.length, self._places(chunk))
+            for number, chunk in enumerate(chunks)
+            if first <= number < first + file_chunks_shown_max
+        ]
+        return FileChunks(path, status.length, status.replication, len(chunks), first, shown)
+
+    def _places(self, chunk: FileChunk) -> list[ReplicaPlace]:
+        members = self._ctx.cluster.members
+        found = []
+        for node_id, state in self._ctx.cluster.replicas.of(chunk.chunk).items():
+            node = members.get(node_id)
+            rack, datanode = ("", "unknown") if node is None else (node.rack, node.state.value)
+            found.append(ReplicaPlace(node_id, rack, state.name.lower().replace("_", " "), datanode))
+        return found

@@ -1,0 +1,326 @@
+"""The web page in a real Chromium, against real clusters: what it shows, and that it complains of nothing."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.browser import Browser, Page, browser
+from support.failover_cluster import failover_cluster
+from support.prometheus import scraped
+from support.waiting import wait_until
+
+from peacefs.client.control.token_administration import TokenAdministration
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.protocol.limits import MIB
+
+pytestmark = pytest.mark.cluster
+#: Names that would do something if they were taken for markup, or for a part of an address.
+HOSTILE = (
+    "<img src=x onerror=window.hit=1>",
+    '"><script>window.hit=1<',
+    "'onclick='window.hit=1",
+    "a?chunk=1-7#x&y=%3Cb%3E",
+    "{{7*7}}${7*7}",
+)
+_PHONE = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "has_touch": True}
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def cluster(chrome: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Asked for after the browser: where there is none, nothing is started."""
+    with LocalCluster(tmp_path_factory.mktemp("page"), datanodes=4, port=0) as cluster:
+        with PeaceFileSystem(cluster.http_address) as files:
+            files.write("/reports/large", os.urandom(3 * MIB))
+            for name in HOSTILE:
+                files.write(f"/hostile/{name}", b"harmless")
+        yield cluster
+
+
+def address(cluster: LocalCluster, view: str = "") -> str:
+    return f"{cluster.http_address}/ui/{f'#/{view}' if view else ''}"
+
+
+def metric(cluster: LocalCluster, name: str) -> float:
+    return scraped(cluster.http_address.removeprefix("http://"))[name, ""]
+
+
+def viewers(cluster: LocalCluster) -> float:
+    return metric(cluster, "peacefs_page_viewers")
+
+
+def is_live(page: Page) -> None:
+    page.page.wait_for_selector("#connection[data-state=live]")
+
+
+def go(page: Page, view: str, heading: str) -> None:
+    page.page.evaluate("view => { location.hash = view; }", f"#/{view}")
+    page.page.get_by_role("heading", name=heading, level=1, exact=True).wait_for()
+
+
+@pytest.mark.parametrize("look", [{}, _PHONE], ids=["desk", "phone in the dark"])
+def test_page_opens_every_view_and_is_accessible(
+    chrome: Browser, cluster: LocalCluster, look: dict[str, Any]
+) -> None:
+    with chrome.page(address(cluster), **look) as page:
+        page.see("None: all is well.")
+        assert page.page.locator("[data-node]").count() == 4
+        assert page.faults() == []
+        for view, heading, seen in (
+            ("files/reports", "/reports", "large"),
+            ("files/reports/large", "/reports/large", "On the racks"),
+            ("peace", "Peace", "Links now"),
+            ("checkpoints", "Checkpoints", "There are none that you may list."),
+            ("queries", "Supervised queries", "No agent is alive"),
+        ):
+            go(page, view, heading)
+            page.see(seen)
+            is_live(page)
+            assert page.faults() == [], view
+            width, window = page.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+            assert width <= window, f"{view} is wider than the window"
+
+
+def test_page_is_worked_by_the_keyboard(chrome: Browser, cluster: LocalCluster) -> None:
+    with chrome.page(address(cluster)) as page:
+        page.see("None: all is well.")
+        page.page.keyboard.press("Tab")
+        assert page.page.evaluate("document.activeElement.textContent") == "Skip to the content"
+        for name in ("Cluster", "Files"):
+            page.page.keyboard.press("Tab")
+            assert page.page.evaluate("document.activeElement.textContent") == name
+        page.page.keyboard.press("Enter")
+        page.see("reports/")
+        # What is new has the focus, and the first link in it comes next.
+        assert page.page.evaluate("document.activeElement.id") == "main"
+        go(page, "cluster", "Cluster")
+        disks = page.page.locator("summary").first
+        disks.focus()
+        page.page.keyboard.press("Enter")
+        looks = scraped(cluster.http_address.removeprefix("http://"))["peacefs_page_looks_total", ""]
+        wait_until(
+            lambda: (
+                scraped(cluster.http_address.removeprefix("http://"))["peacefs_page_looks_total", ""] > looks + 2
+            ),
+            "the view was made anew meanwhile",
+        )
+        # Focus stays, and so does what was opened.
+        assert disks.evaluate("each => document.activeElement === each && each.parentElement.open")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_page_takes_names_of_files_for_text(chrome: Browser, cluster: LocalCluster, name: str) -> None:
+    with chrome.page(address(cluster, "files/hostile")) as page:
+        page.page.get_by_role("link", name=name, exact=True).click()
+        page.page.get_by_role("heading", name=f"/hostile/{name}", exact=True).wait_for()
+        page.see("On the racks")
+        assert page.page.evaluate("window.hit") is None
+        assert page.page.locator("main img, main script, main b").count() == 0
+
+
+def test_page_explains_a_chunk_to_a_superuser_and_refuses_others_in_words(
+    chrome: Browser, cluster: LocalCluster
+) -> None:
+    with chrome.page(address(cluster, "files/reports/large")) as page:
+        page.expect("403")
+        chunk = page.page.locator("button.mono").first
+        chunk.click()
+        page.see("Access denied for user dr.who")
+        page.page.get_by_label("User").fill(getpass.getuser())
+        page.page.get_by_role("button", name="Use").click()
+        page.page.locator("button.mono").first.click()
+        page.see("What happened, as far as it is remembered")
+        page.page.locator("#chunk").get_by_role("link", name="/reports/large").wait_for()
+        assert page.faults() == []
+
+
+def test_page_downloads_a_file(chrome: Browser, cluster: LocalCluster) -> None:
+    with chrome.page(address(cluster, "files/hostile/" + "%7B%7B7*7%7D%7D$%7B7*7%7D")) as page:
+        page.hosts |= {f"127.0.0.1:{each.readiness.http_port}" for each in cluster.datanodes}
+        with page.page.expect_download() as begun:
+            page.page.get_by_role("button", name="Download").click()
+        assert Path(begun.value.path()).read_bytes() == b"harmless"
+
+
+def test_page_shows_a_write_while_it_goes_on_and_afterwards(chrome: Browser, cluster: LocalCluster) -> None:
+    goes_on = threading.Event()
+
+    def body() -> Iterator[bytes]:
+        yield b"a" * (2 * MIB)
+        goes_on.wait(300)
+        yield b"b" * MIB
+
+    def write() -> None:
+        with httpx.Client(timeout=300, follow_redirects=False) as client:
+            begun = client.put(f"{cluster.http_address}/webhdfs/v1/slow/file?op=CREATE&user.name=ann")
+            assert client.put(begun.headers["location"], content=body()).status_code == 201
+
+    with chrome.page(address(cluster, "peace")) as page:
+        page.see("No large chunk is being written.")
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            row = page.page.locator("[aria-label='Who writes to whom'] tbody tr")
+            row.wait_for()
+            assert "\u2192" in row.text_content()
+            page.page.locator(
+                "[aria-label='Topology'] .link.some, [aria-label='Topology'] .link.full"
+            ).first.wait_for()
+            page.page.locator(".bar-warn").first.wait_for()
+            assert page.faults() == []
+        finally:
+            goes_on.set()
+            writer.join()
+        page.see("No large chunk is being written.")
+        page.page.locator("[aria-label^='Grants of each datanode'] rect.bar").first.wait_for()
+
+
+def test_page_draws_plans_of_policies_side_by_side(chrome: Browser, cluster: LocalCluster) -> None:
+    with chrome.page(address(cluster, "peace")) as page:
+        page.see("Links now")
+        is_live(page)
+        page.page.get_by_label("Chunks of 64 MiB each").fill("2")
+        page.page.get_by_role("button", name="Plan").click()
+        page.see("3 policies compared.")
+        for policy in ("random", "paper", "express"):
+            assert page.page.locator(f"[data-plan={policy}] rect").count() >= 3 * 2
+        assert page.faults() == []
+        page.expect("400")
+        page.page.get_by_label("Replicas").fill("5")
+        page.page.get_by_role("button", name="Plan").click()
+        page.see("5 replicas need as many servers; there are 4")
+
+
+def test_page_that_is_hidden_costs_nothing_and_goes_on_when_it_is_shown(
+    chrome: Browser, cluster: LocalCluster
+) -> None:
+    with chrome.page(address(cluster)) as page:
+        is_live(page)
+        wait_until(lambda: viewers(cluster) == 1, "the page is counted")
+        change = """state => {
+            Object.defineProperty(document, "visibilityState", {configurable: true, get: () => state});
+            document.dispatchEvent(new Event("visibilitychange"));
+        }"""
+        page.page.evaluate(change, "hidden")
+        page.page.wait_for_selector("#connection[data-state=paused]")
+        wait_until(lambda: viewers(cluster) == 0, "nobody looks")
+        page.page.evaluate(change, "visible")
+        is_live(page)
+    wait_until(lambda: viewers(cluster) == 0, "the page was closed")
+
+
+def test_page_of_a_browser_that_slept_for_an_hour_connects_again(chrome: Browser, cluster: LocalCluster) -> None:
+    with chrome.page("about:blank") as page:
+        page.hosts = {f"{cluster.address.host}:{cluster.address.port}"}
+        page.page.clock.install()
+        page.page.goto(address(cluster))
+        is_live(page)
+        with page.page.expect_request("**/v1/live/cluster"):
+            page.page.clock.fast_forward("01:00:00")
+        is_live(page)
+
+
+def test_page_shows_a_dead_datanode_and_a_repair_that_ends(chrome: Browser, cluster: LocalCluster) -> None:
+    victim = cluster.datanodes[0]
+    with chrome.page(address(cluster)) as page:
+        page.see("None: all is well.")
+        victim.kill()
+        page.see("is dead. What it held is copied from other replicas.")
+        page.see("Start it again on 127.0.0.1")
+        page.page.locator("[data-node] .badge.bad").wait_for()
+        page.see("The last repair is done")
+        assert page.faults() == []
+        cluster.restart(victim)
+        page.see("None: all is well.")
+
+
+def test_page_says_that_the_coordinator_has_gone_and_comes_back_with_it(
+    chrome: Browser, cluster: LocalCluster
+) -> None:
+    with chrome.page(address(cluster)) as page:
+        page.expect("net::ERR")
+        page.see("None: all is well.")
+        cluster.coordinator.kill()
+        page.page.wait_for_selector("#connection[data-state=waiting]")
+        cluster.restart(cluster.coordinator)
+        is_live(page)
+        page.see("epoch 2")
+
+
+def test_page_of_a_standby_names_the_leader(chrome: Browser, tmp_path: Path) -> None:
+    with failover_cluster(tmp_path, datanodes=1) as cluster:
+        standby = next(at for at in (0, 1) if cluster.stands_by(at))
+        leader = cluster.http[1 - standby]
+        with chrome.page(f"http://{cluster.http[standby]}/ui/") as page:
+            page.see("This coordinator stands by")
+            link = page.page.get_by_role("link", name=leader)
+            assert link.get_attribute("href") == f"http://{leader}/ui/"
+            page.page.get_by_role("region", name="Coordinators that share the journal").wait_for()
+            assert page.faults() == []
+        assert httpx.get(f"http://{cluster.http[standby]}/health/live").status_code == 200
+        answer = httpx.get(f"http://{cluster.http[standby]}/health/ready")
+        assert (answer.status_code, answer.json()["problems"]) == (503, ["standby: another coordinator leads"])
+        assert httpx.get(f"http://{leader}/health/ready").json()["role"] == "leader"
+
+
+def test_page_asks_for_a_token_and_works_with_one(chrome: Browser, tmp_path: Path) -> None:
+    options = ["--authentication=token"]
+    with (
+        LocalCluster(tmp_path, datanodes=1, port=0, coordinator_options=options) as cluster,
+        TokenAdministration(f"unix:{cluster.directory}") as administration,
+    ):
+        token = administration.create("ann", 3600)
+        with PeaceFileSystem(
+            cluster.http_address, token=administration.create("root", 3600, administrator=True).token
+        ) as files:
+            files.write("/f", b"for ann", replication=1)
+        with chrome.page(address(cluster, "files/f")) as page:
+            page.expect("401")
+            page.hosts |= {f"127.0.0.1:{each.readiness.http_port}" for each in cluster.datanodes}
+            page.see("A token, please")
+            assert page.faults() == []
+            page.page.get_by_label("Token").fill("no token")
+            page.page.keyboard.press("Enter")
+            page.see("token")
+            page.page.get_by_label("Token").fill(token.token)
+            page.page.keyboard.press("Enter")
+            page.page.get_by_role("heading", name="/f", exact=True).wait_for()
+            page.see("ann")
+            with page.page.expect_download() as begun:
+                page.page.get_by_role("button", name="Download").click()
+            assert Path(begun.value.path()).read_bytes() == b"for ann"
+            # Nothing that lasts holds the token.
+            assert page.page.evaluate("localStorage.length") == 0
+            assert page.page.context.cookies() == []
+            # What is revoked ends; the stream that is open ends within a minute, the next request at once.
+            administration.revoke(token.id)
+            page.page.reload()
+            page.see("A token, please")
+            page.page.evaluate("sessionStorage.clear()")
+
+
+def test_health_of_a_coordinator_that_hangs_is_no_answer(cluster: LocalCluster) -> None:
+    url = f"{cluster.http_address}/health/live"
+    assert httpx.get(url, timeout=60).json() == {"ok": True, "role": "leader", "problems": []}
+    process = cluster.coordinator.readiness.pid
+    os.kill(process, signal.SIGSTOP)
+    try:
+        with pytest.raises(httpx.TimeoutException):
+            httpx.get(url, timeout=1)
+    finally:
+        os.kill(process, signal.SIGCONT)
+    wait_until(lambda: httpx.get(url, timeout=60).status_code == 200, "it answers again")

@@ -1,0 +1,117 @@
+"""A real Chromium that opens the web page, and tells all that went wrong in it; driven by Playwright's core."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+#: A browser that starts on a busy machine takes its time; only what is broken takes as long.
+TIMEOUT_MS = 120_000
+_FLAGS = (
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+
+
+def chromium() -> str:
+    """Return where Chromium is; skip the test where it, or what drives it, is not."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("Chromium is not here: on Debian `apt-get install chromium`, or run `make setup` again")
+    pytest.importorskip("playwright.sync_api", reason="Playwright is not here: run `make setup` again")
+    return found
+
+
+class Browser:
+    """One browser; each page keeps what it complained of."""
+
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
+
+    @contextmanager
+    def page(self, url: str, **context: Any) -> Iterator[Page]:
+        """A page of a fresh profile at an address. What it complains of at the end fails the test."""
+        options = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"} | context
+        profile = self._browser.new_context(**options)
+        profile.set_default_timeout(TIMEOUT_MS)
+        try:
+            page = Page(profile.new_page(), url)
+            page.page.goto(url)
+            yield page
+            assert page.complaints == []
+        finally:
+            profile.close()
+
+
+class Page:
+    """A page and its complaints: errors on the console, exceptions, dialogs, requests to other hosts."""
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        #: Where requests may go, with the port.
+        self.hosts = {urlsplit(url).netloc}
+        self._expected: list[str] = []
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.complaints.append(f"exception: {error}"))
+        page.on("dialog", self._asked)
+        page.on("request", self._requested)
+
+    def expect(self, text: str) -> None:
+        """The console is to tell of an error with this in it: a browser does that for each refused request."""
+        self._expected.append(text)
+
+    def _said(self, message: Any) -> None:
+        if message.type == "error" and not any(text in message.text for text in self._expected):
+            self.complaints.append(f"console: {message.text}")
+
+    def _asked(self, dialog: Any) -> None:
+        self.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _requested(self, request: Any) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme not in ("data", "blob") and parts.netloc not in self.hosts:
+            self.complaints.append(f"a request to another host: {request.url}")
+
+    def see(self, text: str) -> Any:
+        """Wait until this text can be seen; return where."""
+        place = self.page.get_by_text(text).first
+        place.wait_for()
+        return place
+
+    def faults(self) -> list[str]:
+        """Return the serious faults that axe-core finds in the page as it is now."""
+        from axe_playwright_python.sync_playwright import Axe
+
+        found = Axe().run(self.page).response["violations"]
+        return [
+            f"{each['id']}: {node['html'][:200]} {node['failureSummary']}"
+            for each in found
+            if each["impact"] in ("serious", "critical")
+            for node in each["nodes"]
+        ]
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Start a browser."""
+    where = chromium()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=where, args=list(_FLAGS), timeout=TIMEOUT_MS)
+        try:
+            yield Browser(started)
+        finally:
+            started.close()
