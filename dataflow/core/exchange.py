@@ -143,9 +143,9 @@ class Exchange:
             for stream, source in participant.inputs.items():
                 credit = source.credit()
                 if credit is not None and self._technique.symmetric:
-                    node = self._reading(participant, stream).node
-                    assert node is not None, "only a producer that is read from wants credit"
-                    yield SendMessage(node, credit)
+                    reads = self._reading(participant, stream).node
+                    assert reads is not None, "only a producer that is read from wants credit"
+                    yield SendMessage(reads, credit)
                 elif credit is not None:
                     yield from self.to_producer(stream, [credit])
 

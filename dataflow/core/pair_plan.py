@@ -22,7 +22,7 @@ class PairPlan:
     #: A stage is brought back so long after the loss, and after the stage before it.
     wait_s: float = 0.0
 
-    def homes(self, unit: str, members: Sequence[str]) -> tuple[str, str] | None:
+    def homes(self, unit: str, members: Collection[str]) -> tuple[str, str] | None:
         """Return the nodes of a unit's pair when a query begins; None if there are less than two."""
         active = sorted(members)[: max(len(members) - self.standby_nodes, 0)]
         if len(active) < 2:

@@ -56,10 +56,12 @@ from .link_traffic import LinkTraffic
 from .links import Links
 from .node_process import EDGE, NodeOrders
 from .query_record import new_record, read_record
+from .row_counts import RowCounts
 from .run_events import (
     CheckpointTaken,
     NodeLost,
     Observer,
+    PairComplete,
     RecoveryMeasured,
     RunEvent,
     StandbyMissing,
@@ -76,7 +78,7 @@ class RunOptions:
     A sink of a query that is resumed has an attribute `delivered`, the number of rows that it has taken for good;
     it gets those after. `datanode_of` names the datanode nearby of each node, so that units are recovered where
     their checkpoints are. A technique that gives less than `guarantee` is refused. `traffic` counts the bytes on
-    links.
+    links, and `row_counts` rows by the node that sends them.
     """
 
     resume: bool = False
@@ -84,6 +86,7 @@ class RunOptions:
     observer: Observer | None = None
     guarantee: Recovery | None = None
     traffic: LinkTraffic | None = None
+    row_counts: RowCounts | None = None
 
 
 class Launcher(Protocol):
@@ -290,6 +293,7 @@ class EdgeRun:
                 self._bounds,
                 self._checkpoints,
                 self._options.traffic,
+                self._options.row_counts,
             )
             await asyncio.to_thread(self._launcher.run_node, orders)
             self._tell(NodeLost(name))
@@ -427,8 +431,12 @@ class EdgeRun:
         for name, where in placement.units.items() if self._technique.standby is not None else ():
             known = before.get(name)
             alone = where.took_over or (known is not None and known.standby is not None)
-            if where.node is not None and where.standby is None and where != known and alone:
-                log.warning("unit %r goes on without a standby: no other node is free", name)
+            standby = where.standby
+            if standby is not None and standby.in_step and (known is None or known.standby != standby):
+                self._tell(PairComplete(name, standby.node))
+            if where.node is not None and standby is None and where != known and alone:
+                why = "until it has caught up" if self._technique.symmetric else "no other node is free"
+                log.warning("unit %r goes on without a standby: %s", name, why)
                 self._tell(StandbyMissing(name))
 
     def _deliver(self, sink: str, rows: pa.RecordBatch) -> None:

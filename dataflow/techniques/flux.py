@@ -56,8 +56,8 @@ class Flux(Technique):
             if node.specification.operator_class is OperatorClass.ARBITRARY:
                 raise InvalidQuery(
                     f"Flux cannot pair {node.name!r}, which is arbitrary: its two replicas would make different "
-                    "rows; use ActiveStandby(), or put it into a partitioned stage, with process(unique=...) if it "
-                    "is a function that makes the same rows in any order"
+                    "rows; use ActiveStandby(), or put it into a partitioned stage, with process(unique=...) "
+                    "if it is a function that makes the same rows in any order"
                 )
 
     def check_nodes(self, nodes: int) -> None:
