@@ -14,6 +14,8 @@ from peacefs.protocol.errors import ProtocolViolation
 from .messages import Ack, Credit, Data, Ended, Subscribe, Subscribed, Subscription
 from .output_buffer import Level
 
+_PATIENCE_DOUBLED_MAX = 5
+
 
 class HAInput:
     def __init__(
@@ -38,6 +40,8 @@ class HAInput:
         self._attempt = attempts
         self._asked_producer: int | None = None
         self._asked_s = 0.0
+        # Attempts that this producer has not answered.
+        self._unanswered = 0
         self._connected = False
         self._taken_bytes = 0
         self._limit_bytes = 0
@@ -59,8 +63,11 @@ class HAInput:
         if self.ended:
             return None
         same = self._asked_producer == producer_incarnation
-        if same and (self._connected or now_s - self._asked_s < retry_s):
+        # Each attempt takes the place of the one before: of a slow producer the answer would never count.
+        patience_s = retry_s * 2 ** min(self._unanswered, _PATIENCE_DOUBLED_MAX)
+        if same and (self._connected or now_s - self._asked_s < patience_s):
             return None
+        self._unanswered = self._unanswered + 1 if same else 0
         self._asked_producer, self._asked_s, self._connected = producer_incarnation, now_s, False
         self._attempt += 1
         self._last = None
@@ -72,14 +79,14 @@ class HAInput:
 
     def subscribed(self, message: Subscribed) -> None:
         if message.subscription == self.subscription and not self._connected:
-            self._connected = True
+            self._connected, self._unanswered = True, 0
             self._received = message.after
             self.lost += message.lost
             if self._replay_until is None:
                 self._replay_until = message.produced
 
     def disconnected(self) -> None:
-        self._asked_producer, self._connected = None, False
+        self._asked_producer, self._connected, self._unanswered = None, False, 0
 
     # -- rows -----------------------------------------------------------------------------------------------
 
