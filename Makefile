@@ -1,5 +1,5 @@
 # Everything a newcomer or a CI needs. `make demo` and `make test` do all the set-up themselves.
-.PHONY: help setup demo test check check-fast style types architecture kernels contract bench wheel clean
+.PHONY: help setup demo test check check-fast style types architecture kernels contract bench screenshots wheel clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,6 +18,8 @@ help:
 	@echo 'make contract     Hadoop'\''s own contract tests, FsShell and distcp, beside a real HDFS; wants Maven and a JDK'
 	@echo 'make setup   only the set-up'
 	@echo 'make bench   all benchmarks: tables on the screen, JSON in benchmarks/results'
+	@echo 'make screenshots  the pictures of docs/web-page.md; wants Chromium'
+	@echo 'make site    the documentation as a site, in build/site'
 	@echo 'make wheel   the package as a wheel, in dist'
 	@echo 'make clean   removes what the other targets made'
 
@@ -71,6 +73,12 @@ bench: $(READY)
 	@echo '== what benchmarks compare with (locks/peers.lock)'
 	@$(BIN)/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-build-isolation -r locks/peers.lock
 	@$(BIN)/python -m benchmarks
+
+screenshots: $(READY)
+	@cd tests && ../$(BIN)/python -m support.screenshots
+
+site: $(READY)
+	@$(BIN)/python docs/site/build.py
 
 wheel: $(READY)
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

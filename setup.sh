@@ -57,18 +57,26 @@ has_java() {
     return 1
 }
 
-# The binary of Debian's package, unpacked: that needs no root.
-fetch_etcd() {
-    local to
+# One binary of one of Debian's packages, unpacked: that needs no root.
+fetch_binary() {
+    local package=$1 binary=$2 to
     command -v apt-get >/dev/null 2>&1 && command -v dpkg >/dev/null 2>&1 || return 1
     to=$(mktemp -d)
-    if (cd "$to" && timeout 120 apt-get download -qq etcd-server && dpkg -x etcd-server_*.deb unpacked) >/dev/null 2>&1 &&
-        install -m 755 "$to/unpacked/usr/bin/etcd" "$venv/bin/etcd"; then
+    if (cd "$to" && timeout 120 apt-get download -qq "$package" && dpkg -x "$package"_*.deb unpacked) >/dev/null 2>&1 &&
+        install -m 755 "$to/unpacked/usr/bin/$binary" "$venv/bin/$binary"; then
         rm -rf "$to"
         return 0
     fi
     rm -rf "$to"
     return 1
+}
+
+# For tests of the web page alone. Its libraries are many: only who may install packages gets it here.
+install_chromium() {
+    [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
+    [ -n "${PEACEFS_BROWSER:-}" ] || return 1
+    (timeout 300 apt-get install -qy --no-install-recommends chromium ||
+        { timeout 120 apt-get update && timeout 300 apt-get install -qy --no-install-recommends chromium; }) >/dev/null 2>&1
 }
 
 if [ ! -x "$venv/bin/python" ]; then
@@ -92,10 +100,24 @@ else
 fi
 if [ -x "$venv/bin/etcd" ] || command -v etcd >/dev/null 2>&1; then
     say 'etcd is there, for a coordinator with a standby (docs/failover.md)'
-elif fetch_etcd; then
+elif fetch_binary etcd-server etcd; then
     say 'etcd, for a coordinator with a standby (docs/failover.md)'
 else
     say 'hint: no etcd, so tests of a coordinator with a standby are skipped; on Debian: apt-get install etcd-server'
+fi
+if [ -x "$venv/bin/promtool" ] || command -v promtool >/dev/null 2>&1; then
+    say 'promtool is there, which checks the alert rules'
+elif fetch_binary prometheus promtool; then
+    say 'promtool, which checks the alert rules'
+else
+    say 'hint: no promtool, so the alert rules are checked in part; on Debian: apt-get install prometheus'
+fi
+if command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1; then
+    say 'Chromium is there, for tests of the web page (docs/web-page.md)'
+elif install_chromium; then
+    say 'Chromium, for tests of the web page (docs/web-page.md)'
+else
+    say 'hint: no Chromium, so tests of the web page are skipped; on Debian: apt-get install chromium, or as root PEACEFS_BROWSER=1 make setup'
 fi
 say 'peacefs itself'
 pip install --no-build-isolation --no-deps --editable .

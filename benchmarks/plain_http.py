@@ -6,6 +6,8 @@ import socket
 import ssl
 from typing import NamedTuple
 
+_BUFFER_BYTES = 1 << 20
+
 
 class Answered(NamedTuple):
     """The part of an answer that is looked at: its Location, which may be empty, and its body's length."""
@@ -15,7 +17,7 @@ class Answered(NamedTuple):
 
 
 class PlainHttp:
-    """One connection to `netloc`, kept open, for requests without a body."""
+    """One connection to `netloc`, kept open."""
 
     def __init__(self, netloc: str, context: ssl.SSLContext | None = None) -> None:
         """With a `context` over TLS."""
@@ -26,22 +28,64 @@ class PlainHttp:
         if context is not None:
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
 
-    def ask(self, method: str, url: str, status: int, token: str = "") -> Answered:
-        """Send a request, with a bearer token if there is one, and take its whole answer, of that status."""
-        shown = f"authorization: Bearer {token}\r\n" if token else ""
-        head = f"{method} {url} HTTP/1.1\r\nhost: {self._netloc}\r\ncontent-length: 0\r\n{shown}\r\n"
-        self._socket.sendall(head.encode())
+    def ask(
+        self, method: str, url: str, status: int, token: str = "", *, body: bytes = b"", header: str = ""
+    ) -> Answered:
+        """Send a request, and take its whole answer, of that status.
+
+        A bearer token or one more header may go along.
+        """
+        shown = f"authorization: Bearer {token}\r\n" if token else f"{header}\r\n" if header else ""
+        self._socket.sendall(self._head(method, url, len(body), shown) + body)
+        return self._answer(status)
+
+    def send_pieces(self, method: str, url: str, status: int, piece: bytes, count: int) -> Answered:
+        """The same with a body that is a piece so many times."""
+        self._socket.sendall(self._head(method, url, len(piece) * count, ""))
+        for _ in range(count):
+            self._socket.sendall(piece)
+        return self._answer(status)
+
+    def _head(self, method: str, url: str, length: int, shown: str) -> bytes:
+        return (
+            f"{method} {url} HTTP/1.1\r\nhost: {self._netloc}\r\ncontent-length: {length}\r\n{shown}\r\n".encode()
+        )
+
+    def _answer(self, status: int) -> Answered:
         received = b""
         while (end := received.find(b"\r\n\r\n")) < 0:
             received += self._receive()
         lines = received[:end].decode("latin-1").split("\r\n")
         assert int(lines[0].split()[1]) == status, (lines[0], received[end:])
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
+        body_bytes = len(received) - end - 4
+        if "chunked" in headers.get("transfer-encoding", ""):
+            return Answered(headers.get("location", ""), self._take_chunks(received[end + 4 :]))
         length = int(headers.get("content-length", "0"))
-        missing = length - (len(received) - end - 4)
-        while missing > 0:
-            missing -= len(self._receive())
+        if body_bytes < length:
+            self._drop(length - body_bytes)
         return Answered(headers.get("location", ""), length)
+
+    def _drop(self, missing: int) -> None:
+        buffer = memoryview(bytearray(min(missing, _BUFFER_BYTES)))
+        while missing:
+            count = self._socket.recv_into(buffer[:missing])
+            assert count, "the server closed the connection"
+            missing -= count
+
+    def _take_chunks(self, received: bytes) -> int:
+        """Take a body in chunks to its end; how many bytes it had."""
+        total = 0
+        while True:
+            while (end := received.find(b"\r\n")) < 0:
+                received += self._receive()
+            length = int(received[:end].split(b";")[0], 16)
+            total, received = total + length, received[end + 2 :]
+            while len(received) < length + 2:
+                received += self._receive()
+            received = received[length + 2 :]
+            if length == 0:
+                return total
 
     def _receive(self) -> bytes:
         data = self._socket.recv(65536)

@@ -21,7 +21,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,15 @@ from .stateful_query import Progress, StatefulQuery, Turn
 
 _MIB = 1 << 20
 _CORES = 2
-# State store, partitions, queries at once.
-_SMALL = (("RocksDB", 1, 1), ("RocksDB", 8, 1), ("RocksDB", 32, 1), ("RocksDB", 8, 4), ("HDFS-backed", 8, 1))
+#: State store, partitions, queries at once.
+Kind = tuple[str, int, int]
+_SMALL: tuple[Kind, ...] = (
+    ("RocksDB", 1, 1),
+    ("RocksDB", 8, 1),
+    ("RocksDB", 32, 1),
+    ("RocksDB", 8, 4),
+    ("HDFS-backed", 8, 1),
+)
 # No new round of turns is begun after this.
 _SECONDS_MAX = 150.0
 _STATE_MEBIBYTES = 64
@@ -57,10 +64,10 @@ def main(*, quick: bool = False, state_mebibytes: int | None = None, tls: bool =
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with LocalCluster(directory / "cluster", datanodes=4, port=0) as cluster:
-            spark = _start_spark(cluster, directory)
+            spark = start_spark(cluster.http_address, directory)
             places = {"peacefs": f"{cluster.webhdfs_uri}/benchmark", "file://": f"file://{directory}/checkpoints"}
             try:
-                small = _small_state(spark, directory, places, counted, turn)
+                small = _small_state(spark, directory, places, _SMALL, counted, turn)
                 large = _large_state(spark, directory, places, mebibytes)
             finally:
                 spark.stop()
@@ -68,14 +75,25 @@ def main(*, quick: bool = False, state_mebibytes: int | None = None, tls: bool =
     show("spark_state", f"a batch that makes {mebibytes} MiB of new state, {_CORES} stores", large)
 
 
-def _start_spark(cluster: LocalCluster, directory: Path) -> SparkSession:
+def compare_places(
+    address: str, directory: Path, places: dict[str, str], kinds: Sequence[Kind], counted: int, turn: int
+) -> list[dict[str, Any]]:
+    """Return a row for each kind of batch in each place; `address` is a coordinator's, for Spark's settings."""
+    spark = start_spark(address, directory)
+    try:
+        return _small_state(spark, directory, places, kinds, counted, turn)
+    finally:
+        spark.stop()
+
+
+def start_spark(address: str, directory: Path) -> SparkSession:
     os.environ.update(
         java_environment(find_java(), directory / "java"),
         **scratch_environment(directory / "scratch"),
         SPARK_LOCAL_IP="127.0.0.1",
     )
     session: SparkSession = (
-        configure(SparkSession.builder, cluster.http_address)
+        configure(SparkSession.builder, address)
         .master(f"local[{_CORES}]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -127,11 +145,16 @@ class _Variant:
 
 
 def _small_state(
-    spark: SparkSession, directory: Path, places: dict[str, str], counted: int, turn: int
+    spark: SparkSession,
+    directory: Path,
+    places: dict[str, str],
+    kinds: Sequence[Kind],
+    counted: int,
+    turn: int,
 ) -> list[dict[str, Any]]:
     began = time.monotonic()
     rng = random.Random(1)
-    variants = list(_variants(spark, directory, places))
+    variants = list(_variants(spark, directory, places, kinds))
     for variant in variants:
         variant.take_turn(rng, turn)
     while not variants[0].batches or (
@@ -144,8 +167,10 @@ def _small_state(
     return [{**row, "of file://": row["batch"] / local[_kind(row)]} for row in rows]
 
 
-def _variants(spark: SparkSession, directory: Path, places: dict[str, str]) -> Iterator[_Variant]:
-    for store, partitions, at_once in _SMALL:
+def _variants(
+    spark: SparkSession, directory: Path, places: dict[str, str], kinds: Sequence[Kind]
+) -> Iterator[_Variant]:
+    for store, partitions, at_once in kinds:
         for place, root in places.items():
             names = [f"{place.strip(':/')}-{store}-{partitions}-{at_once}-{number}" for number in range(at_once)]
             queries = [
@@ -154,7 +179,7 @@ def _variants(spark: SparkSession, directory: Path, places: dict[str, str]) -> I
             yield _Variant(store, partitions, place, queries)
 
 
-def _kind(row: dict[str, Any]) -> tuple[str, int, int]:
+def _kind(row: dict[str, Any]) -> Kind:
     return row["state store"], row["partitions"], row["queries"]
 
 

@@ -6,19 +6,23 @@ The commands of this folder may import every package; each does so only when it 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.main import get_command_name
+from typer.main import get_command, get_command_name
 
 from peacefs.client.command_line.application import application
-from peacefs.client.command_line.errors import report_system_error
+from peacefs.client.command_line.errors import report_error, report_system_error
 from peacefs.client.command_line.standard_streams import ReaderGone, prepare_standard_streams
+from peacefs.commands import configuration
 from peacefs.commands.certificate_commands import certificates
 from peacefs.commands.checkpoint_commands import checkpoint
+from peacefs.commands.completion_command import COMPLETION_VARIABLE, completion, prepare_completion
+from peacefs.commands.config_commands import config
 from peacefs.commands.dataflow_commands import dataflow
 from peacefs.commands.metadata_commands import metadata
 from peacefs.commands.placement_commands import plan, simulate, topology
@@ -45,10 +49,11 @@ def demo(
     raise typer.Exit(run_demo(DemoOptions(input=log, directory=directory, keep=keep, json=as_json)))
 
 
-for _command in (datanode, agent, supervise, demo, simulate, plan):
+for _command in (datanode, agent, supervise, demo, simulate, plan, completion):
     application.command()(_command)
 application.add_typer(coordinator, name="coordinator")
 application.add_typer(certificates, name="certificates")
+application.add_typer(config, name="config")
 application.add_typer(metadata, name="metadata")
 application.add_typer(checkpoint, name="checkpoint")
 application.add_typer(spark, name="spark")
@@ -59,6 +64,8 @@ application.add_typer(topology, name="topology")
 
 def _keep_only(name: str) -> None:
     """Forget the other commands if there is one of this name: all of them take their time to declare."""
+    if name == "config":
+        return  # which tells of all of them
     commands = [known for known in application.registered_commands if _name_of(known) == name]
     groups = [known for known in application.registered_groups if known.name == name]
     if commands or groups:
@@ -75,7 +82,16 @@ def main() -> None:
     prepare_standard_streams()
     _keep_only("".join(sys.argv[1:2]))
     try:
-        application(prog_name="peacefs")
+        command = get_command(application)
+        if COMPLETION_VARIABLE in os.environ:
+            prepare_completion()
+            command(prog_name="peacefs")
+        configured = configuration.apply(command)
+        for mistake in configured.mistakes:
+            report_error("", mistake)
+        if configured.mistakes:
+            sys.exit(2)
+        command(prog_name="peacefs", default_map=configured.defaults)
     except OSError as error:
         report_system_error("", error)
         sys.exit(1)

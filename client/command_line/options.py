@@ -20,7 +20,7 @@ Coordinator = Annotated[
     typer.Option(
         "--coordinator",
         "-c",
-        envvar="PEACEFS_COORDINATOR",
+        envvar=["PEACEFS_URL", "PEACEFS_COORDINATOR"],
         metavar="URL",
         help="Address of the coordinator: http://host:port, https:// for TLS, or unix:DIR for administrators on "
         "its machine. Paths that are webhdfs:// or swebhdfs:// URIs name their own.",

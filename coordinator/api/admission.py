@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 
-from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host
+from peacefs.protocol.asgi import App, Message, Receive, Scope, Send, client_host
 from peacefs.protocol.errors import Overloaded
 from peacefs.protocol.limits import http_requests_in_flight_max, http_requests_in_flight_per_client_max
 from peacefs.protocol.service.client_shares import Shares, client_of
+from peacefs.protocol.service.outcomes import of_status
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 
 from .request_metrics import operation_of, request_seconds
@@ -54,10 +55,19 @@ class Admission:
             await send_answer(scope, send, fault_answer(refusal, scope))
             return
         began_s = time.perf_counter()
+        status: int | None = None
+
+        async def send_noted(event: Message) -> None:
+            nonlocal status
+            if event["type"] == "http.response.start":
+                status = event["status"]
+            await send(event)
+
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, send_noted)
         finally:
             if is_counted:
                 self._shares.give_back(client)
             if not scope.get("path", "").startswith(_STREAMS):
-                request_seconds.labels(operation_of(scope)).observe(time.perf_counter() - began_s)
+                seconds = time.perf_counter() - began_s
+                request_seconds.labels(operation_of(scope), of_status(status)).observe(seconds)

@@ -38,8 +38,8 @@ _ROUTES = frozenset(
 
 request_seconds = Histogram(
     "peacefs_http_request_seconds",
-    "Duration of HTTP requests, by WebHDFS's operation or the route of the REST",
-    ["operation"],
+    "Duration of HTTP requests, by WebHDFS's operation or the route of the REST, and by outcome",
+    ["operation", "outcome"],
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0),
     registry=registry,
 )

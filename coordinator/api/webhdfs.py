@@ -185,7 +185,7 @@ class WebHdfs:
         return json_answer({"FileStatus": status_json(await self._files.names.status(asked.path, asked.user))})
 
     async def _list_status(self, asked: ListStatus, _scope: Scope) -> Answer | JsonStream:
-        page = await self._files.names.list_page(asked.path, asked.user, None, list_page_entries)
+        page = await self._page(asked, None)
         if page.remaining == 0:
             return json_answer(statuses_json(page.entries))
         return JsonStream(self._listing(asked, page))
@@ -199,10 +199,16 @@ class WebHdfs:
                 break
             await asyncio.sleep(0)
             last = page.entries[-1].name
-            page = await self._files.names.list_page(asked.path, asked.user, last, list_page_entries)
+            page = await self._page(asked, last)
             if page.entries:
                 yield b","
         yield b"]}}"
+
+    async def _page(self, asked: ListStatus, start_after: str | None) -> ListPage:
+        """A page of a listing that goes on to the end: whether more follows is all that counts."""
+        return await self._files.names.list_page(
+            asked.path, asked.user, start_after, list_page_entries, remaining_max=1
+        )
 
     async def _list_status_batch(self, asked: ListStatusBatch, _scope: Scope) -> Answer:
         page = await self._files.names.list_page(asked.path, asked.user, asked.start_after, list_page_entries)

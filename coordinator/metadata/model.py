@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+import msgspec
+
 from peacefs.protocol.ids import ChunkId, NodeId, Version
 from peacefs.protocol.values.supervised_queries import QueryPhase
 
@@ -74,11 +76,11 @@ class QueryRecord:
     has_standby: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class InodeStatus:
+class InodeStatus(msgspec.Struct, frozen=True):
     """The attributes that a listing or a stat shows. Times are milliseconds since 1970, lengths bytes.
 
-    `name` is the last component of the path; empty for the path that was itself asked for.
+    `name` is the last component of the path; empty for the path that was itself asked for. A listing makes a
+    thousand of them at once: a dataclass takes ten times as long to make.
     """
 
     name: str

@@ -149,9 +149,16 @@ def layout(reader: Reader, inode: InodeId) -> list[FileChunk]:
 
 
 def list_page(
-    reader: Reader, path: NamespacePath, start_after: str | None = None, limit: int = list_page_entries
+    reader: Reader,
+    path: NamespacePath,
+    start_after: str | None = None,
+    limit: int = list_page_entries,
+    *,
+    remaining_max: int = list_remaining_max,
 ) -> ListPage:
-    """Up to `limit` entries after the name `start_after`; a file lists itself. Raises FileNotFound."""
+    """Up to `limit` entries after the name `start_after`; a file lists itself. Those that follow are counted up to
+    `remaining_max`. Raises FileNotFound.
+    """
     with reader.view():
         inode = find_existing(reader, path)
         if inode.kind is InodeKind.FILE:
@@ -160,7 +167,7 @@ def list_page(
         if len(children) <= limit:
             return ListPage([status_as(name, child) for name, child in children], 0)
         del children[limit:]
-        remaining = reader.count_children(inode.inode, children[-1][0], list_remaining_max)
+        remaining = reader.count_children(inode.inode, children[-1][0], remaining_max)
         return ListPage([status_as(name, child) for name, child in children], remaining)
 
 

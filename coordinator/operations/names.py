@@ -18,7 +18,7 @@ from peacefs.coordinator.namespace.rename import exchange
 from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, cached_reply, run_once
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import FileNotFound
-from peacefs.protocol.limits import reclaim_entries_per_commit
+from peacefs.protocol.limits import list_remaining_max, reclaim_entries_per_commit
 
 from .context import OperationContext
 from .recursive_delete import RemovalRights
@@ -52,7 +52,16 @@ class Names:
             checks.check_pass(place.reader, place.path, caller)
             return namespace.status(place.reader, place.path)
 
-    async def list_page(self, path: str, user: str, start_after: str | None, limit: int) -> ListPage:
+    async def list_page(
+        self,
+        path: str,
+        user: str,
+        start_after: str | None,
+        limit: int,
+        *,
+        remaining_max: int = list_remaining_max,
+    ) -> ListPage:
+        """A page, and how many entries follow it, counted up to `remaining_max`."""
         parsed, caller = parse_path(path), self._ctx.callers.of(user)
         await self._ctx.under_construction.settle_listing(parsed)
         with self._ctx.reader.view():
@@ -60,7 +69,7 @@ class Names:
             if place is None:
                 return snapshots.list_page(self._ctx.reader, parsed, start_after, limit)
             checks.check_list(place.reader, place.path, caller)
-            return namespace.list_page(place.reader, place.path, start_after, limit)
+            return namespace.list_page(place.reader, place.path, start_after, limit, remaining_max=remaining_max)
 
     async def content_summary(self, path: str, user: str) -> TreeSummary:
         parsed, caller = parse_path(path), self._ctx.callers.of(user)

@@ -8,8 +8,8 @@ from peacefs.protocol.service.metrics import registry
 
 call_seconds = Histogram(
     "peacefs_call_seconds",
-    "Seconds of calls over frames, by message",
-    ["operation"],
+    "Seconds of calls over frames, by message and outcome",
+    ["operation", "outcome"],
     buckets=(0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0),
     registry=registry,
 )

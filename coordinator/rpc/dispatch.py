@@ -26,6 +26,7 @@ from peacefs.protocol.messages import (
     KeepChunks,
     Message,
     NameCall,
+    NameChange,
     Opened,
     OpenFile,
     PublishFile,
@@ -38,6 +39,7 @@ from peacefs.protocol.messages import (
     TakeLease,
 )
 from peacefs.protocol.new_file import NewFile
+from peacefs.protocol.service.outcomes import DONE, of_failure
 
 from .audited_calls import AuditedRpc
 from .call_metrics import call_seconds
@@ -53,6 +55,13 @@ _WITH_A_TOKEN = (
 CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, FlushFile, StreamEnded, StreamsFound)
 #: Calls by clients, which authenticate as over HTTP.
 CALLS_OF_CLIENTS = (NameCall, *_WITH_A_TOKEN, CreateFile, PublishFile, OpenFile, FlushFile, StateReads)
+
+
+def is_read(message: Message) -> bool:
+    """Return whether a call only looks: its answer is worth something from a coordinator that leads alone."""
+    return isinstance(message, OpenFile | GetLayout) or (
+        isinstance(message, NameCall) and not isinstance(message, NameChange)
+    )
 
 
 def believed() -> Caller | None:
@@ -83,7 +92,8 @@ async def answer(
     except PeacefsError as refusal:
         reply = Failure(refusal.code, refusal.message)
     seconds = time.perf_counter() - began_s
-    call_seconds.labels(type(message).__name__).observe(seconds)
+    outcome = of_failure(reply.code) if isinstance(reply, Failure) else DONE
+    call_seconds.labels(type(message).__name__, outcome).observe(seconds)
     if audited is not None:
         audited.tell(message, reply, host, caller=who_asks, is_datanode=link is not None, seconds=seconds)
     return reply

@@ -70,13 +70,17 @@ class CheckpointInspector:
         found = await asyncio.to_thread(msgspec.json.decode, answer, type=dict[str, Any])
         return (await self._with_what_is_known([found], path, user))[0]
 
+    async def view(self, path: str, user: str, view: str) -> msgspec.Raw:
+        """Return `batches` of a checkpoint, the `verdict` on it, or `units` below it; raises as `all_below`."""
+        return await self._ask(path, user, all_below=False, view=view)
+
     async def _with_what_is_known(self, found: list[dict[str, Any]], path: str, user: str) -> list[dict[str, Any]]:
         """Adds the latest run of each, and what its driver has reported last; None where there is none."""
         runs = {run.path: run for run in await self._query_runs.latest(path, user)}
         reports = {without_run(said.location): said for said in self._query_reports.below(path, user)}
         return [each | {"run": runs.get(each["root"]), "report": reports.get(each["root"])} for each in found]
 
-    async def _ask(self, path: str, user: str, *, all_below: bool) -> msgspec.Raw:
+    async def _ask(self, path: str, user: str, *, all_below: bool, view: str = "") -> msgspec.Raw:
         if not self._command:
             raise Unsupported("this coordinator was started without what looks at checkpoints")
         question = {
@@ -84,6 +88,7 @@ class CheckpointInspector:
             "user": user,
             "path": "/" + "/".join(parse_path(path).components),
             "all_below": all_below,
+            "view": view,
             "token": self._token_of(user),
             "ca_file": self._ca_file,
         }

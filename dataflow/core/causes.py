@@ -4,16 +4,20 @@ Input-tuple indicators travel with batches as *stamps*. A stamp stands for the r
 time, and rises. An operator stamps what it makes with the oldest stamp that its state depends on, and a stamp is
 mapped to a position of every input from which the operator is reached. So it costs a comparison a batch, and the
 position is that of the point before the row: too old by a trimming interval at most.
+
+Where events are recorded a unit begins at one moment for all of its inputs, and repeats the events from there.
+Operators that have phases begin with those of the moment at which their own input begins.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import TypeVar
+from dataclasses import dataclass, field
 
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.operators.interface import Operator
+from peacefs.dataflow.operators.phases import Phases
 from peacefs.dataflow.query.network import UnitPlan
 from peacefs.protocol.limits import dataflow_causes_max
 
@@ -22,21 +26,47 @@ from .ha_output import HAOutput
 from .output_buffer import Level
 from .restart_point import InputPoint, RestartPoint
 
-_Point = TypeVar("_Point")
+
+@dataclass
+class _Moment:
+    """The moment at which a stamp begins."""
+
+    stamp: int
+    positions: Mapping[str, Position]
+    ended: frozenset[str]
+    event: int
+    #: Phases that have changed since the moment before, but for those that points hold.
+    phases: dict[str, Phases] = field(default_factory=dict)
+
+
+@dataclass
+class _Noted:
+    """A point, and the phases that have changed from the point before to the beginning of this one."""
+
+    point: RestartPoint
+    phases: dict[str, Phases]
 
 
 class UnitCauses:
-    def __init__(self, plan: UnitPlan, operators: Mapping[str, Operator], inputs: Mapping[str, HAInput]) -> None:
+    def __init__(
+        self,
+        plan: UnitPlan,
+        operators: Mapping[str, Operator],
+        inputs: Mapping[str, HAInput],
+        *,
+        event: int = 0,
+        records: bool = False,
+    ) -> None:
+        """`event`: the last that has happened; `records`: events of the unit are recorded."""
         self._operators = operators
+        self._records = records
         #: The stamp of rows that come in now.
         self.stamp = 1
-        # Positions of the inputs when each stamp began.
-        self._stamps = [1]
-        self._began: list[dict[str, Position]] = [_positions(inputs)]
+        self._moments = [_moment(1, inputs, event)]
         # The oldest stamp that the next row of an operator may depend on.
         self._oldest: dict[str, int] = {}
-        self._points: list[RestartPoint] = []
-        self._given: RestartPoint | None = None
+        self._points: list[_Noted] = []
+        self._given: _Noted | None = None
         # Inputs of the unit from which each port of an operator is reached.
         self._sources: dict[str, list[frozenset[str]]] = {}
         for node in plan.operators:
@@ -45,6 +75,12 @@ class UnitCauses:
                 for name in node.inputs
             ]
             self._sources[node.name] = ports
+        # Operators with phases, and the input from which each is reached.
+        self._phased = {
+            node.name: min(self._sources[node.name][0])
+            for node in plan.operators
+            if node.specification.keeps_phases
+        }
 
     def enter(self, operator: str, stamp: int) -> int:
         """Note that an operator is given rows with a stamp, and return the stamp of those it makes of them."""
@@ -59,11 +95,10 @@ class UnitCauses:
         """Return the stamp of rows that an operator makes without being given any."""
         return self._oldest.get(operator, self.stamp)
 
-    def note(self, inputs: Mapping[str, HAInput], outputs: Mapping[str, HAOutput]) -> None:
-        """Remember a point at which the unit could begin, unless it is where it was."""
-        now = _positions(inputs)
-        begins = dict(now)
-        needed = self.stamp + 1
+    def note(self, inputs: Mapping[str, HAInput], outputs: Mapping[str, HAOutput], event: int = 0) -> None:
+        """Remember a point at which the unit could begin, unless it is where it was. `event`: the last one."""
+        now = _moment(self.stamp + 1, inputs, event)
+        begins = dict.fromkeys(inputs, now.stamp)
         for name, operator in self._operators.items():
             if not operator.keeps_rows:
                 continue
@@ -72,46 +107,124 @@ class UnitCauses:
                 stamp = operator.oldest(port)
                 if stamp is None:
                     continue
-                needed = min(needed, stamp)
                 self._oldest[name] = min(self._oldest.get(name, stamp), stamp)
-                began = self._began[bisect_right(self._stamps, stamp) - 1]
-                for stream in reached:
-                    begins[stream] = min(begins[stream], began[stream])
-        point = RestartPoint(
-            {stream: InputPoint(begins[stream], now[stream], inputs[stream].ended) for stream in inputs},
-            {stream: output.buffer.produced for stream, output in outputs.items()},
-        )
-        if self._points and point == self._points[-1]:
-            return
-        self._points = _thinned([*self._points, point])
-        if now != self._began[-1]:
-            keep = bisect_right(self._stamps, needed) - 1
+                for stream in inputs if self._records else reached:
+                    begins[stream] = min(begins[stream], stamp)
+        last = self._moments[-1]
+        if now.positions != last.positions or now.ended != last.ended or (self._records and event != last.event):
             self.stamp += 1
-            self._stamps = _thinned([*self._stamps[keep:], self.stamp])
-            self._began = _thinned([*self._began[keep:], now])
+            for name in self._phased:
+                changed = self._operators[name].changed_phases()
+                if changed is not None:
+                    now.phases[name] = changed
+            self._moments.append(now)
+        self._add_point(begins, inputs, outputs, event)
+        needed = bisect_right(self._moments, min(begins.values(), default=now.stamp), key=_stamp_of) - 1
+        self._moments = _thinned(_forgotten(self._moments, needed))
 
-    def reached(self, outputs: Mapping[str, HAOutput], level: Level) -> RestartPoint | None:
-        """Return the latest point whose output all consumers have at `level`, if it is another than before."""
+    def reached(
+        self, outputs: Mapping[str, HAOutput], level: Level
+    ) -> tuple[RestartPoint, dict[str, Phases]] | None:
+        """Return the latest point whose output all consumers have at `level`, if it is another than before.
+
+        With it come the phases that have changed from the beginning of the one before to that of this.
+        """
         have = {stream: output.reached(level) for stream, output in outputs.items()}
         at = len(self._points)
-        while at and any(self._points[at - 1].outputs[stream] > have[stream] for stream in outputs):
+        while at and any(self._points[at - 1].point.outputs[stream] > have[stream] for stream in outputs):
             at -= 1
         if not at:
             return None
         # It stays, as that which the next one is compared with.
-        self._points = self._points[at - 1 :]
-        if self._points[0] == self._given:
+        passed, self._points = self._points[:at], self._points[at - 1 :]
+        if self._points[0] is self._given:
             return None
+        phases: dict[str, Phases] = {}
+        for noted in passed:
+            if noted is not self._given:
+                _add(phases, noted.phases)
         self._given = self._points[0]
-        return self._given
+        return self._given.point, phases
+
+    def _add_point(
+        self,
+        begins: Mapping[str, int],
+        inputs: Mapping[str, HAInput],
+        outputs: Mapping[str, HAOutput],
+        event: int,
+    ) -> None:
+        moments = {
+            stream: self._moments[bisect_right(self._moments, stamp, key=_stamp_of) - 1]
+            for stream, stamp in begins.items()
+        }
+        began = (moment.event for moment in moments.values())
+        point = RestartPoint(
+            {
+                stream: InputPoint(
+                    moment.positions[stream],
+                    inputs[stream].processed,
+                    inputs[stream].ended,
+                    self._records and stream in moment.ended,
+                )
+                for stream, moment in moments.items()
+            },
+            {stream: output.buffer.produced for stream, output in outputs.items()},
+            min(began, default=event) if self._records else 0,
+            event if self._records else 0,
+        )
+        if self._points and point == self._points[-1].point:
+            return
+        phases: dict[str, Phases] = {}
+        for name, stream in self._phased.items():
+            for moment in self._moments:
+                if moment.stamp > moments[stream].stamp:
+                    break
+                if (changed := moment.phases.pop(name, None)) is not None:
+                    _add(phases, {name: changed})
+        self._points.append(_Noted(point, phases))
+        if len(self._points) > dataflow_causes_max:
+            # Those that are left out leave their phases to the next.
+            for left_out, noted in zip(self._points[1:-1:2], self._points[2::2], strict=False):
+                noted.phases = added(left_out.phases, noted.phases)
+            self._points = [*self._points[:-1:2], self._points[-1]]
 
 
-def _positions(inputs: Mapping[str, HAInput]) -> dict[str, Position]:
-    return {stream: source.processed for stream, source in inputs.items()}
+def _moment(stamp: int, inputs: Mapping[str, HAInput], event: int) -> _Moment:
+    return _Moment(
+        stamp,
+        {stream: source.processed for stream, source in inputs.items()},
+        frozenset(stream for stream, source in inputs.items() if source.ended),
+        event,
+    )
 
 
-def _thinned(points: list[_Point]) -> list[_Point]:
+def _stamp_of(moment: _Moment) -> int:
+    return moment.stamp
+
+
+def _add(phases: dict[str, Phases], later: Mapping[str, Phases]) -> None:
+    for name, each in later.items():
+        phases[name] = phases[name].then(each) if name in phases else each
+
+
+def added(earlier: Mapping[str, Phases], later: Mapping[str, Phases]) -> dict[str, Phases]:
+    """Return changes of operators' phases followed by later ones."""
+    phases = dict(earlier)
+    _add(phases, later)
+    return phases
+
+
+def _forgotten(moments: list[_Moment], count: int) -> list[_Moment]:
+    """Leave the first moments out, whose phases are those of the next."""
+    for moment in moments[:count]:
+        moments[count].phases = added(moment.phases, moments[count].phases)
+    return moments[count:]
+
+
+def _thinned(moments: list[_Moment]) -> list[_Moment]:
     """Leave every second one out when there are too many, but neither the first nor the last."""
-    if len(points) <= dataflow_causes_max:
-        return points
-    return [*points[:-1:2], points[-1]]
+    if len(moments) <= dataflow_causes_max:
+        return moments
+    for left_out, following in zip(moments[1:-1:2], moments[2::2], strict=False):
+        following.phases = added(left_out.phases, following.phases)
+    return [*moments[:-1:2], moments[-1]]

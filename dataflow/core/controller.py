@@ -16,6 +16,9 @@ from .effects import DeleteCheckpoint, Effect, RecordCheckpoint, RetainCheckpoin
 from .messages import (
     CheckpointRecorded,
     CheckpointStored,
+    EventsHappened,
+    EventsKept,
+    HistoryWanted,
     NodeHeartbeat,
     Placement,
     RestartPointReached,
@@ -26,6 +29,7 @@ from .messages import (
     UnitStopped,
 )
 from .pair_plan import CatchUp, PairPlan
+from .unit_history import UnitHistory
 
 
 @dataclass
@@ -48,12 +52,15 @@ class ControllerCore:
         starts_before: int = 0,
         standby: StandbyKind | None = None,
         pairs: PairPlan | None = None,
+        with_history: Collection[str] = (),
     ) -> None:
         """`resumed`: the checkpoints of a query that goes on, as an earlier controller recorded them.
 
         `starts_before`: as many starts of a unit as there can have been under earlier controllers. With a
-        `standby` each unit is on two nodes, never both on one; with `pairs` its two are equals.
+        `standby` each unit is on two nodes, never both on one; with `pairs` its two are equals. `with_history`:
+        units whose history is kept here.
         """
+        self._histories = {unit: UnitHistory() for unit in with_history}
         self._standby = standby
         self._pairs = pairs
         self._catch_up = None if pairs is None else CatchUp(pairs)
@@ -136,6 +143,8 @@ class ControllerCore:
         where = self._placement.units[message.unit]
         if where.incarnation != message.incarnation or where.node != node:
             return [DeleteCheckpoint(message.unit, (message.incarnation, message.number))]
+        if message.unit in self._histories:
+            self._histories[message.unit].captured((message.incarnation, message.number), message.event)
         return [RecordCheckpoint(message.unit, (message.incarnation, message.number), message.cost)]
 
     def recorded(self, unit: str, checkpoint: tuple[int, int]) -> list[Effect]:
@@ -147,6 +156,8 @@ class ControllerCore:
             return []
         units = {**self._placement.units, unit: replace(where, checkpoint=checkpoint)}
         self._placement = replace(self._placement, units=units)
+        if unit in self._histories:
+            self._histories[unit].recorded(checkpoint)
         kept = [*self._kept.get(unit, ()), checkpoint][-limits.dataflow_checkpoints_kept :]
         self._kept[unit] = kept
         return [
@@ -159,9 +170,35 @@ class ControllerCore:
         where = self._placement.units[message.unit]
         if where.incarnation != message.incarnation or where.node != node:
             return []
+        history = self._histories.get(message.unit)
+        if history is not None:
+            if message.point.event > history.last:
+                # Events before it were lost on their way, and will come again; then another point will.
+                return []
+            history.begin_after(message.point.begin_event, message.data)
         units = {**self._placement.units, message.unit: replace(where, restart=message.point)}
         self._placement = replace(self._placement, units=units)
         return [SendMessage(node, RestartPointRecorded(message.unit, message.incarnation, message.number))]
+
+    def events_happened(self, node: str, message: EventsHappened) -> list[Effect]:
+        """Keep events of a unit, unless a later start of it is the valid one."""
+        where = self._placement.units[message.unit]
+        history = self._histories.get(message.unit)
+        valid = where.incarnation == message.incarnation and where.node == node
+        if history is None or not valid or not history.add(message):
+            return []
+        if len(history) > limits.dataflow_events_kept_max:
+            return [StopQuery(_too_many_events(message.unit))]
+        return [SendMessage(node, EventsKept(message.unit, message.incarnation, history.last))]
+
+    def history_wanted(self, node: str, message: HistoryWanted) -> list[Effect]:
+        """Give a part of its history to the node where a unit is to begin."""
+        where = self._placement.units[message.unit]
+        history = self._histories.get(message.unit)
+        if history is None or where.incarnation != message.incarnation or where.node != node:
+            return []
+        part = history.part(message.unit, message.incarnation, message.part)
+        return [] if part is None else [SendMessage(node, part)]
 
     def unit_stopped(self, message: UnitStopped) -> list[Effect]:
         where = self._placement.units[message.unit]
@@ -280,3 +317,10 @@ class ControllerCore:
 
 def _in_step(standby: StandbyPlacement) -> bool:
     return standby.fresh or standby.in_step
+
+
+def _too_many_events(unit: str) -> str:
+    return (
+        f"unit {unit!r} would have to repeat more than {limits.dataflow_events_kept_max:,} events: take "
+        "checkpoints more often, make windows smaller, or use ActiveStandby()"
+    )

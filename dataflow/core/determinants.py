@@ -42,6 +42,11 @@ class EventLog:
         self._events: deque[UnitEvent] = deque()
 
     @property
+    def first(self) -> int:
+        """The number of the first event that is here, or would be."""
+        return self._after + 1
+
+    @property
     def last(self) -> int:
         """The number of the last event."""
         return self._after + len(self._events)

@@ -15,7 +15,7 @@ from .ha_input import HAInput
 from .ha_output import HAOutput
 from .messages import Ack
 from .output_buffer import Level
-from .unit import make_output
+from .unit_output import make_output
 
 
 class SourceUnit:

@@ -11,9 +11,21 @@ from peacefs.dataflow.techniques.interface import StandbyKind, Technique
 from .effects import Effect, SendMessage
 from .ha_input import HAInput
 from .ha_output import HAOutput
-from .messages import Ack, Credit, Data, Ended, Pause, Paused, Placement, Subscribe, Subscribed, UnitPlacement
+from .messages import (
+    Ack,
+    Credit,
+    Data,
+    Ended,
+    Pause,
+    Paused,
+    Placement,
+    Subscribe,
+    Subscribed,
+    UnitPlacement,
+    unasked,
+)
 from .pair_reading import PairReading, replicas_of
-from .replicas import awaited, slot_of, unit_of
+from .replicas import awaited, place_of, slot_of, unit_of
 
 
 class Participant(Protocol):
@@ -39,6 +51,7 @@ class Exchange:
         self._network = network
         self._technique = technique
         self._retry_s = retry_s
+        self._active = technique.standby is StandbyKind.ACTIVE
         self.participants: dict[str, Participant] = {}
         self._placement = Placement(0, {})
         # Requests for rows of a unit that has not begun here: the last of each consumer of each stream.
@@ -85,6 +98,19 @@ class Exchange:
             for key in [key for key in self._early if key[0] == stream]:
                 yield from self._subscribed_to(*self._early.pop(key))
 
+    def took_over(self, producer: Participant, credit_bytes: int) -> Iterator[Effect]:
+        """Let a unit that was the standby send to the consumers that its primary had."""
+        for output in producer.outputs.values():
+            for consumer in output.destinations:
+                where = place_of(consumer, self._placement.units)
+                if where is None:
+                    continue
+                node, incarnation = where
+                answer = output.resume(node, unasked(consumer, incarnation, producer.incarnation), credit_bytes)
+                if answer is not None:
+                    yield SendMessage(node, answer)
+        self._retain(producer)
+
     def _subscribed_to(self, node: str, message: Subscribe) -> Iterator[Effect]:
         producer = self.participants.get(self._network.producer(message.stream))
         if producer is None or producer.incarnation < message.producer_incarnation:
@@ -99,12 +125,13 @@ class Exchange:
         """Keep rows for those replicas of consumers that there are, and for no others."""
         pair = replicas_of(self._placement.units.get(producer.name)) if self._technique.symmetric else []
         complete = len(pair) > 1 and all(each.in_step for each in pair)
-        for output in producer.outputs.values() if self._technique.standby is StandbyKind.ACTIVE else ():
+        for output in producer.outputs.values() if self._active else ():
             own = [each for each in output.destinations if slot_of(each) == producer.slot]
             output.back(own if complete else ())
             destinations = awaited(output.destinations, self._placement.units, output.incarnations)
             output.buffer.retain_until(self._technique.retention(destinations))
-            output.leave(set(output.destinations) - set(destinations))
+            if self._technique.symmetric:
+                output.leave(set(output.destinations) - set(destinations))
 
     def disconnected(self, now_s: float, node: str) -> None:
         """Learn that the connection to a node broke: what was on its way is lost."""
@@ -130,7 +157,9 @@ class Exchange:
                     continue
                 if producer is None or producer.node is None:
                     continue
-                wanted = source.subscribe(now_s, producer.incarnation, self._retry_s)
+                wanted = source.subscribe(
+                    now_s, producer.incarnation, self._retry_s, sends_unasked=self._active and producer.took_over
+                )
                 if wanted is not None:
                     yield SendMessage(producer.node, wanted)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from peacefs.dataflow.model.batches import START, Batch, Position
 from peacefs.protocol.errors import ProtocolViolation
 
-from .messages import Ack, Credit, Data, Ended, Subscribe, Subscribed, Subscription
+from .messages import Ack, Credit, Data, Ended, Subscribe, Subscribed, Subscription, is_unasked, producer_of
 from .output_buffer import Level
 
 _PATIENCE_DOUBLED_MAX = 5
@@ -39,15 +39,23 @@ class HAInput:
         self._credit_bytes = credit_bytes
         self._attempt = attempts
         self._asked_producer: int | None = None
+        # True while a producer has taken over and has not sent yet.
+        self._waits = False
+        # The latest start of the producer that is known; 0 before the first.
+        self._latest_producer = 0
         self._asked_s = 0.0
         # Attempts that this producer has not answered.
         self._unanswered = 0
         self._connected = False
+        # The subscription of a producer that has sent without being asked.
+        self._unasked: Subscription | None = None
         self._taken_bytes = 0
         self._limit_bytes = 0
         self._last: int | None = None
         #: The last row that there was when the producer answered; None before.
         self._replay_until: int | None = None
+        #: Bytes of all rows that the unit has processed.
+        self.processed_bytes = 0
         #: True once the unit was told that the stream has ended.
         self.ended = False
         #: Rows after which batches are cut, in order.
@@ -58,9 +66,22 @@ class HAInput:
 
     # -- the connection -----------------------------------------------------------------------------------
 
-    def subscribe(self, now_s: float, producer_incarnation: int, retry_s: float) -> Subscribe | None:
-        """Ask for rows, unless this producer was asked and still has time to answer."""
-        if self.ended:
+    def subscribe(
+        self,
+        now_s: float,
+        producer_incarnation: int,
+        retry_s: float,
+        *,
+        sends_unasked: bool = False,
+        of_pair: bool = False,
+    ) -> Subscribe | None:
+        """Ask for rows, unless this producer was asked and still has time to answer.
+
+        `sends_unasked`: it has taken over, and sends to those that read the stream before. `of_pair`: the stream
+        can be read from two that are equals, of which neither is the later one.
+        """
+        if self.ended or (producer_incarnation < self._latest_producer and not of_pair):
+            # A producer that has taken over may be heard of before it is known where it is.
             return None
         same = self._asked_producer == producer_incarnation
         # Each attempt takes the place of the one before: of a slow producer the answer would never count.
@@ -68,7 +89,12 @@ class HAInput:
         if same and (self._connected or now_s - self._asked_s < patience_s):
             return None
         self._unanswered = self._unanswered + 1 if same else 0
+        self._waits = sends_unasked and 0 < self._latest_producer < producer_incarnation
+        self._latest_producer = max(self._latest_producer, producer_incarnation)
         self._asked_producer, self._asked_s, self._connected = producer_incarnation, now_s, False
+        if self._waits:
+            return None
+        self._unasked = None
         self._attempt += 1
         self._last = None
         self._taken_bytes = -sum(batch.bytes for _, batch in self._queue)
@@ -78,15 +104,37 @@ class HAInput:
         )
 
     def subscribed(self, message: Subscribed) -> None:
-        if message.subscription == self.subscription and not self._connected:
+        if is_unasked(message.subscription):
+            self._resumed(message)
+        elif message.subscription == self.subscription and not self._connected:
             self._connected, self._unanswered = True, 0
             self._received = message.after
             self.lost += message.lost
             if self._replay_until is None:
                 self._replay_until = message.produced
 
+    def _resumed(self, message: Subscribed) -> None:
+        """Go on with a producer that has taken over and sends what this consumer may lack, some of it again."""
+        producer = producer_of(message.subscription)
+        if self.ended or message.subscription.incarnation != self._incarnation or not self._latest_producer:
+            return
+        if producer < self._latest_producer or (producer == self._latest_producer and not self._waits):
+            # It was asked, and its answer is what counts.
+            return
+        self._waits = False
+        self._latest_producer = self._asked_producer = producer
+        self._connected, self._unasked = True, message.subscription
+        self._last = None
+        # The producer has counted on all of the credit, whatever is in the queue.
+        self._taken_bytes, self._limit_bytes = -self.queued_bytes, self._credit_bytes
+        if message.after.lineage != self._received.lineage:
+            self._received = message.after
+        self.lost += max(message.after.number - self._received.number, 0)
+        if self._replay_until is None:
+            self._replay_until = message.produced
+
     def disconnected(self) -> None:
-        self._asked_producer, self._connected, self._unanswered = None, False, 0
+        self._asked_producer, self._connected, self._waits, self._unanswered = None, False, False, 0
 
     # -- rows -----------------------------------------------------------------------------------------------
 
@@ -100,6 +148,8 @@ class HAInput:
                 f"stream {self.stream!r} goes on with row {message.batch.first} after row {number}"
             )
         fresh = message.batch.after(number)
+        # Rows that are left out take no room here.
+        self._taken_bytes += message.batch.bytes - (fresh.bytes if fresh is not None else 0)
         if fresh is None:
             return False
         self._received = Position(lineage, fresh.last)
@@ -143,6 +193,7 @@ class HAInput:
             batch = taken
         self.processed = Position(lineage, batch.last)
         self._taken_bytes += batch.bytes
+        self.processed_bytes += batch.bytes
         return batch
 
     def at_end(self) -> bool:
@@ -191,7 +242,9 @@ class HAInput:
 
     @property
     def subscription(self) -> Subscription:
-        """The last attempt to read."""
+        """The last attempt to read, or what a producer sends unasked."""
+        if self._unasked is not None:
+            return self._unasked
         return Subscription(self._consumer, self._incarnation, self._attempt)
 
 

@@ -194,6 +194,23 @@ class HAOutput:
         for consumer in consumers:
             self._connections.pop(consumer, None)
 
+    def resume(self, node: str, subscription: Subscription, credit_bytes: int) -> Subscribed | None:
+        """Connect a consumer that read the stream from the primary, without being asked (HA 5.3).
+
+        It is sent all rows of which the primary did not say that consumers have them, and leaves out those it has.
+        """
+        consumer, incarnation, _ = subscription
+        known = self._connections.get(consumer)
+        if incarnation < self._incarnations.get(consumer, 0):
+            return None
+        if known is not None and known.subscription >= subscription:
+            return None
+        self._incarnations[consumer] = incarnation
+        self.buffer.reset(consumer)
+        self._connections[consumer] = _Connection(node, subscription, credit_bytes)
+        after = Position(self.lineage, self.buffer.first_held - 1)
+        return Subscribed(self.stream, subscription, after, 0, self.buffer.produced)
+
     def disconnect(self, node: str) -> None:
         for consumer in [name for name, each in self._connections.items() if each.node == node]:
             del self._connections[consumer]

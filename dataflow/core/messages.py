@@ -24,6 +24,20 @@ class Subscription(NamedTuple):
     attempt: int
 
 
+def unasked(consumer: str, incarnation: int, producer: int) -> Subscription:
+    """Return the subscription that a producer which takes over makes for a consumer; all others are later."""
+    return Subscription(consumer, incarnation, -producer)
+
+
+def is_unasked(subscription: Subscription) -> bool:
+    return subscription.attempt < 0
+
+
+def producer_of(subscription: Subscription) -> int:
+    """Return the incarnation of the producer that has made a subscription."""
+    return -subscription.attempt
+
+
 @dataclass(frozen=True, slots=True)
 class Subscribe:
     """Ask the producer of a stream for the rows after a position."""
@@ -169,6 +183,8 @@ class CheckpointStored:
     incarnation: int
     number: int
     cost: CheckpointCost = NO_COST
+    #: The last event that it covers, of a unit whose events are recorded.
+    event: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +204,8 @@ class RestartPointReached:
     incarnation: int
     number: int
     point: RestartPoint
+    #: Phases of operators that have changed since the last point that was recorded, packed.
+    data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +302,47 @@ class StandbyInStep:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class EventsHappened:
+    """Events of a unit, which the controller is to keep before output that depends on them leaves."""
+
+    unit: str
+    incarnation: int
+    first: int
+    events: tuple[UnitEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EventsKept:
+    unit: str
+    incarnation: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryWanted:
+    """A unit is to begin, and its node asks the controller for a part of the unit's history."""
+
+    unit: str
+    incarnation: int
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPart:
+    """One of the parts of a unit's history: events since it began, and in the first part phases."""
+
+    unit: str
+    incarnation: int
+    part: int
+    parts: int
+    #: The number of the first of the events.
+    first: int
+    events: tuple[UnitEvent, ...]
+    #: Phases of operators, packed.
+    data: bytes = b""
+
+
 #: Messages between the two of a pair.
 PairMessage = CopyPiece | CopyHeld | Determinants | DeterminantsHeld | TrimOutput | StandbyInStep
 
@@ -310,6 +369,10 @@ Message = (
     | StandbyInStep
     | Pause
     | Paused
+    | EventsHappened
+    | EventsKept
+    | HistoryWanted
+    | HistoryPart
 )
 
 #: (incarnation, number) of the unit that stored it

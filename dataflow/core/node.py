@@ -30,6 +30,7 @@ from peacefs.protocol.errors import PeacefsError
 from .determinants import EventLog
 from .effects import DropCopy, Effect, LoadCheckpoint, LoadCopy, SendMessage, StoreCheckpoint
 from .exchange import Exchange
+from .histories import Histories
 from .messages import (
     CONTROLLER,
     CheckpointCost,
@@ -39,6 +40,10 @@ from .messages import (
     CopyPiece,
     Determinants,
     DeterminantsHeld,
+    EventsHappened,
+    EventsKept,
+    HistoryPart,
+    HistoryWanted,
     Message,
     NodeHeartbeat,
     Placement,
@@ -67,6 +72,8 @@ class Bounds:
     page_bytes: int = limits.dataflow_page_bytes
     checkpoint_patience_s: float = limits.dataflow_checkpoint_patience_s
     retained_bytes_max: int = limits.dataflow_retained_bytes_max
+    #: Events of a unit after which its node looks at what else there is, so that it is not silent for long.
+    events_per_turn: int = limits.dataflow_events_per_turn
 
 
 class NodeCore:
@@ -90,6 +97,7 @@ class NodeCore:
         self._bounds = bounds or Bounds()
         self._exchange = Exchange(network, technique, retry_s=self._bounds.subscribe_retry_s)
         self._pairs = Pairs(network, technique)
+        self._histories = Histories(network, technique, retry_s=self._bounds.subscribe_retry_s)
         self._placement = Placement(0, {})
         self._units: dict[str, HAUnit] = {}
         self._guards: dict[str, Guard] = {}
@@ -101,10 +109,13 @@ class NodeCore:
         # Units that began again and have not caught up: when they began to load, and when to process.
         self._recovering: dict[str, tuple[float, float]] = {}
         self._beaten_s: float | None = None
+        #: True if units have more to do: `work` is to be called as soon as other events were looked at.
+        self.has_work = False
 
     # -- events ---------------------------------------------------------------------------------------
 
-    def received(self, now_s: float, node: str, message: Message) -> list[Effect]:
+    def received(self, now_s: float, node: str, message: Message, *, later: bool = False) -> list[Effect]:
+        """Take a message. With `later` what follows from it is left for `work`."""
         effects: list[Effect] = []
         match message:
             case Placement():
@@ -117,7 +128,12 @@ class NodeCore:
                 unit = self._units.get(message.unit)
                 if unit is not None and unit.incarnation == message.incarnation:
                     effects += self._act(unit, [Acknowledge(Level.SAFE, unit.recorded(message.number))])
+            case HistoryPart() | EventsKept():
+                if self._histories.received(message):
+                    effects += self._begin(now_s, message.unit)
             case NodeHeartbeat() | CheckpointStored() | RestartPointReached() | UnitStopped() | UnitRecovered():
+                raise AssertionError(f"{type(message).__name__} is for the controller")
+            case EventsHappened() | HistoryWanted():
                 raise AssertionError(f"{type(message).__name__} is for the controller")
             case CopyPiece() | CopyHeld() | Determinants() | DeterminantsHeld() | TrimOutput() | StandbyInStep():
                 if self._pairs.begins_anew(message):
@@ -127,11 +143,15 @@ class NodeCore:
                 effects += self._load(now_s, self._pairs.received(node, message, self._units.get(message.unit)))
             case _:
                 effects += self._exchange.received(now_s, node, message)
+        if later:
+            self.has_work = True
+            return effects
         return effects + list(self._run(now_s))
 
     def disconnected(self, now_s: float, node: str) -> list[Effect]:
         self._exchange.disconnected(now_s, node)
         self._pairs.disconnected(node)
+        self._histories.disconnected()
         return list(self._run(now_s))
 
     def tick(self, now_s: float) -> list[Effect]:
@@ -144,12 +164,21 @@ class NodeCore:
             if unit.wants_time:
                 effects += self._guarded(unit, partial(unit.on_time, int(now_s * 1_000_000)))
             if unit.name in self._units:
+                # Before a point that they belong to.
+                effects += self._histories.report()
+                # The other half of their room is for the rows that come until a checkpoint is stored.
+                if unit.uncaptured_bytes > self._bounds.buffer_bytes_max // 2:
+                    self._guards[unit.name].hurry()
                 effects += self._act(unit, self._guards[unit.name].tick(now_s, unit.positions))
                 if self._technique.standby is not None:
                     effects += self._pair(now_s, unit)
         for ack in self._pairs.covered(now_s):
             effects += self._exchange.to_producer(ack.stream, [ack])
         return effects + list(self._run(now_s))
+
+    def work(self, now_s: float) -> list[Effect]:
+        """Go on with what units have to do."""
+        return list(self._run(now_s))
 
     def stored(
         self, unit: str, incarnation: int, number: int, outcome: CheckpointCost | PeacefsError
@@ -163,7 +192,8 @@ class NodeCore:
             return []
         if self._technique.loads_itself:
             return list(self._act(running, self._guards[unit].recorded(number)))
-        return [SendMessage(CONTROLLER, CheckpointStored(unit, incarnation, number, outcome))]
+        told = CheckpointStored(unit, incarnation, number, outcome, running.captured_event)
+        return [SendMessage(CONTROLLER, told)]
 
     def copied(
         self, now_s: float, unit: str, incarnation: int, number: int, data: bytes | PeacefsError
@@ -246,6 +276,7 @@ class NodeCore:
             if valid.get(name) != unit.incarnation:
                 self._drop(name)
         self._loading = {name: each for name, each in self._loading.items() if valid.get(name) == each}
+        self._histories.keep_only(valid)
         for name in self._pairs.standbys():
             if name not in valid:
                 yield from self._pairs.drop(name)
@@ -259,11 +290,18 @@ class NodeCore:
             if name in self._units or self._loading.get(name) == where.incarnation or where.took_over:
                 continue
             self._placed_s[name] = now_s
-            if where.checkpoint is None and not self._technique.loads_itself:
-                yield from self._start(now_s, name, where.incarnation, self._new_state(name))
-            else:
-                self._loading[name] = where.incarnation
-                yield LoadCheckpoint(name, where.incarnation, where.checkpoint or (where.incarnation, 0))
+            yield from self._begin(now_s, name)
+
+    def _begin(self, now_s: float, name: str) -> Iterator[Effect]:
+        """Begin a unit that was placed here, once its history is here if it has one."""
+        where = self._placement.units[name]
+        if self._histories.wants(name, where.incarnation):
+            return
+        if where.checkpoint is None and not self._technique.loads_itself:
+            yield from self._start(now_s, name, where.incarnation, self._new_state(name))
+        else:
+            self._loading[name] = where.incarnation
+            yield LoadCheckpoint(name, where.incarnation, where.checkpoint or (where.incarnation, 0))
 
     def _is_standby(self, where: UnitPlacement) -> bool:
         return where.standby is not None and where.standby.node == self.name
@@ -295,6 +333,8 @@ class NodeCore:
             unit.follows = False
             self._recovering[name] = (now_s, now_s)
             self._pairs.lead(unit, where)
+            if not self._technique.symmetric:
+                yield from self._exchange.took_over(unit, self._bounds.credit_bytes)
         elif half.has_copy:
             if name not in self._loading:
                 self._loading[name] = where.incarnation
@@ -334,7 +374,9 @@ class NodeCore:
             chance=random.Random(f"{self._session} {name} {incarnation}"),
             retained_bytes_max=self._bounds.retained_bytes_max,
             restart=self._placement.units[name].restart,
+            phases=self._histories.phases(name),
         )
+        self._histories.begun(unit)
         self._units[name] = unit
         self._guards[name] = self._technique.guard(name, now_s)
         if leads and incarnation > 1:
@@ -359,6 +401,7 @@ class NodeCore:
         del self._units[name], self._exchange.participants[name], self._guards[name]
         self._recovering.pop(name, None)
         self._pairs.forget(name)
+        self._histories.forget(name)
 
     def _act(self, unit: HAUnit, actions: Iterable[Action]) -> Iterator[Effect]:
         for action in actions:
@@ -369,9 +412,9 @@ class NodeCore:
                     found = unit.restart_point(level)
                     if found is None:
                         continue
-                    number, point = found
+                    number, point, phases = found
                     if recorded:
-                        reached = RestartPointReached(unit.name, unit.incarnation, number, point)
+                        reached = RestartPointReached(unit.name, unit.incarnation, number, point, phases)
                         yield SendMessage(CONTROLLER, reached)
                     else:
                         yield from self._act(unit, [Acknowledge(Level.SAFE, unit.recorded(number))])
@@ -385,19 +428,26 @@ class NodeCore:
     def _run(self, now_s: float) -> Iterator[Effect]:
         """Do all that can be done now: ask for rows, process, send."""
         yield from self._exchange.subscribe(now_s)
+        self.has_work = False
         for unit in list(self._units.values()):
             lost = [stream for stream, source in unit.inputs.items() if source.lost]
             if lost and not self._technique.tolerates_gaps:
                 yield from self._stop(unit, f"unit {unit.name!r} needs rows of {lost[0]!r} that are gone")
                 continue
-            yield from self._guarded(unit, unit.process_all)
+            yield from self._guarded(unit, partial(self._process, unit))
             if unit.name in self._recovering and unit.caught_up and not unit.repeats:
                 placed_s, begun_s = self._recovering.pop(unit.name)
                 load_us, replay_us = int((begun_s - placed_s) * 1e6), int((now_s - begun_s) * 1e6)
                 recovered = UnitRecovered(unit.name, unit.incarnation, load_us, replay_us)
                 yield SendMessage(CONTROLLER, recovered)
         yield from self._pairs.send_events()
+        yield from self._histories.ask(now_s)
+        yield from self._histories.report()
         yield from self._exchange.send_due()
+
+    def _process(self, unit: HAUnit) -> None:
+        if unit.process_all(self._bounds.events_per_turn):
+            self.has_work = True
 
     def _guarded(self, unit: HAUnit, call: Callable[[], None]) -> list[Effect]:
         """Let a unit do something; if it fails, it stops, and with it the query."""

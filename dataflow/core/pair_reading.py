@@ -63,7 +63,7 @@ class PairReading:
                 self._pausing = True
                 yield SendMessage(self._reads.node, Pause(self._source.stream, self._source.subscription))
         assert self._reads is not None
-        wanted = self._source.subscribe(now_s, self._reads.incarnation, retry_s)
+        wanted = self._source.subscribe(now_s, self._reads.incarnation, retry_s, of_pair=True)
         if wanted is not None:
             yield SendMessage(self._reads.node, wanted)
 

@@ -38,6 +38,18 @@ def both(consumers: Iterable[str], units: Iterable[str]) -> tuple[str, ...]:
     )
 
 
+def place_of(consumer: str, placed: Mapping[str, UnitPlacement]) -> tuple[str, int] | None:
+    """Return the node of a consumer, of a unit's replica or a sink, and its incarnation; None if it has none."""
+    unit = unit_of(consumer)
+    where = placed.get(unit)
+    if where is None or where.node is None:
+        return None
+    if consumer == replica(unit, where.slot):
+        return where.node, where.incarnation
+    standby = where.standby
+    return None if standby is None else (standby.node, standby.incarnation)
+
+
 def awaited(
     destinations: Sequence[str], placed: Mapping[str, UnitPlacement], incarnations: Mapping[str, int]
 ) -> tuple[str, ...]:

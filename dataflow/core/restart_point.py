@@ -16,6 +16,8 @@ class InputPoint(NamedTuple):
     upto: Position
     #: True if it had been told that the input has ended.
     ended: bool
+    #: True if it had been told so before the rows after `begin` came.
+    began_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,9 @@ class RestartPoint:
 
     inputs: Mapping[str, InputPoint]
     outputs: Mapping[str, int]
+    #: The last event before `begin`, and the last of which rows up to `outputs` came, where events are recorded.
+    begin_event: int = 0
+    event: int = 0
 
     @property
     def begins(self) -> dict[str, Position]:

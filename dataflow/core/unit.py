@@ -8,6 +8,7 @@ these events matter they are recorded, and a standby repeats them in their order
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from peacefs.dataflow.model.batches import OLDEST, START, Position
 from peacefs.dataflow.operators.interface import Operator
+from peacefs.dataflow.operators.phases import Phases, pack
 from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.dataflow.techniques.interface import StandbyKind, Technique
 from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
@@ -22,15 +24,16 @@ from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import OperatorFailed
 from peacefs.protocol.limits import dataflow_copy_number_bits as copy_number_bits
 
-from .causes import UnitCauses
+from .causes import UnitCauses, added
 from .determinants import EventKind, EventLog, UnitEvent
 from .ha_input import HAInput
-from .ha_output import HAOutput, too_much_retained
+from .ha_output import too_much_retained
 from .messages import sequence_of
 from .output_buffer import Level
-from .replicas import both, replica
+from .replicas import replica
 from .restart_point import InputPoint, RestartPoint
 from .unit_edges import describe, read
+from .unit_output import make_output
 from .watermarks import Watermarks
 
 
@@ -47,11 +50,14 @@ class HAUnit:
         buffer_bytes_max: int,
         retained_bytes_max: int,
         restart: RestartPoint | None = None,
+        phases: Mapping[str, Phases] | None = None,
         slot: int = 0,
         attempts: int = 0,
         chance: random.Random | None = None,
     ) -> None:
         """`restart`: the point at which it begins, where an earlier start of the unit has noted one.
+
+        `phases` are those that operators had there.
 
         `chance` gives the seeds of what functions draw; `slot` is the unit's place in a pair. `attempts`: as many
         requests as the unit's inputs can have made before, under the same incarnation.
@@ -66,11 +72,22 @@ class HAUnit:
         self._seeded = any(node.specification.wants_chance for node in plan.operators)
         self._journal = state.journal
         self._retained_bytes_max = retained_bytes_max
+        # Bytes of each input that the last checkpoint covers.
+        self._captured_bytes: dict[str, int] = {}
         # Input that is processed in silence: an earlier start has sent what comes of it.
         self._replayed: dict[str, InputPoint] = dict(restart.inputs) if restart is not None else {}
+        # The last event that is repeated in silence.
+        self._silent_until = 0
         described = state.edges()
         #: The number of the last event.
         self.event: int = 0 if described is None else described.get("event", 0)
+        records = technique.keeps_events(plan)
+        if restart is not None and records:
+            # Events say where it is, which positions do not where the time matters.
+            self._replayed = {}
+            self.event, self._silent_until = restart.begin_event, restart.event
+        #: The event up to which the checkpoint goes that was captured last.
+        self.captured_event = self.event
         # The events that are recorded, and those that are to be repeated.
         self._record: EventLog | None = None
         self._script: EventLog | None = None
@@ -124,12 +141,19 @@ class HAUnit:
             )
             for node in plan.operators
         }
+        for name, had in (phases or {}).items():
+            self._operators[name].begin_with(had)
+        for stream, point in restart.inputs.items() if restart is not None else ():
+            if point.began_ended:
+                self._begin_ended(stream)
         if self._journal is not None:
-            for stream, each in self.inputs.items():
-                each.cuts = self._journal.cuts(stream)
-        self._causes = UnitCauses(plan, self._operators, self.inputs) if tracks else None
-        # Points that the controller was told of, by number.
-        self._unrecorded: dict[int, RestartPoint] = {}
+            for stream, source in self.inputs.items():
+                source.cuts = self._journal.cuts(stream)
+        self._causes: UnitCauses | None = None
+        if tracks:
+            self._causes = UnitCauses(plan, self._operators, self.inputs, event=self.event, records=records)
+        # Points that the controller was told of, by number, and the phases that changed before each.
+        self._unrecorded: dict[int, tuple[RestartPoint, Mapping[str, Phases]]] = {}
         self._points = 0
         self._go_on()
 
@@ -148,7 +172,7 @@ class HAUnit:
 
     def step(self) -> bool:
         """Process the next rows of one input. Return False if there are none, or no room for what they give."""
-        if not self._replayed and not self._has_room():
+        if not self.silent and not self._has_room():
             return False
         if self._script is not None:
             event = self._script.at(self.event + 1)
@@ -173,10 +197,17 @@ class HAUnit:
                 return True
         return False
 
-    def process_all(self) -> None:
-        """Process all rows that are there, as long as there is room for what they give."""
-        while self.step():
-            pass
+    @property
+    def silent(self) -> bool:
+        """True while it processes again what an earlier start has processed, whose output consumers have."""
+        return bool(self._replayed) or self.event < self._silent_until
+
+    def process_all(self, events_max: int = sys.maxsize) -> bool:
+        """Process the rows that are there, as long as there is room for what they give.
+
+        Return True if it has stopped at `events_max`, so that there may be more.
+        """
+        return all(self.step() for _ in range(events_max))
 
     def on_time(self, now_us: int) -> None:
         """Tell the operators the time, unless there is no room for what they give, or a standby is told later."""
@@ -184,6 +215,11 @@ class HAUnit:
             self._happen(UnitEvent(EventKind.TIME, "", now_us, self._seed()))
 
     # -- events, and how others repeat them --------------------------------------------------------------------
+
+    def begin_after_event(self, event: int, *, resumed: bool) -> None:
+        """Count events from here on. A program that resumes a query has none of those before."""
+        assert resumed or self.event == event, "events are missing"
+        self.event = self.captured_event = event
 
     def record(self, log: EventLog | None) -> None:
         """Record events from now on in `log`, which ends where the unit is; None: record them no longer."""
@@ -291,11 +327,21 @@ class HAUnit:
             self.outputs[name].end()
         self._go_on()
 
+    def _begin_ended(self, stream: str) -> None:
+        """Begin after the end of an input, of which operators were told before their state began."""
+        ended = self._ended()
+        for _ in self._end(stream, ended):
+            raise AssertionError("an operator without state has put out rows")
+        self.inputs[stream].ended = True
+        for name in ended & self.outputs.keys():
+            self.outputs[name].end()
+
     def _tell_time(self, now_us: int) -> None:
+        ended = self._ended()
         made = [
             made
             for node in self._plan.operators
-            if node.specification.wants_time
+            if node.specification.wants_time and node.name not in ended
             for rows in self._call(
                 node.name, "the time", lambda name=node.name: self._operators[name].on_time(now_us)
             )
@@ -319,7 +365,15 @@ class HAUnit:
 
     def capture(self, number: int) -> StateCapture:
         """Return the unit as it is now: a checkpoint to be written while it goes on."""
+        self._captured_bytes = {stream: each.processed_bytes for stream, each in self.inputs.items()}
+        self.captured_event = self.event
         return self._capture(sequence_of((self.incarnation, number)))
+
+    @property
+    def uncaptured_bytes(self) -> int:
+        """Bytes of the rows that the last checkpoint lacks, of the input that has most of them."""
+        captured = self._captured_bytes
+        return max(each.processed_bytes - captured.get(name, 0) for name, each in self.inputs.items())
 
     def copy(self, *, full: bool, with_rows: bool) -> tuple[int, StateCapture]:
         """Return the unit as it is now, for its standby, with the number of the copy.
@@ -339,22 +393,28 @@ class HAUnit:
         edges = describe(self.inputs, self.outputs)
         return self._state.capture(sequence, {**edges, "event": self.event}, full=full)
 
-    def restart_point(self, level: Level) -> tuple[int, RestartPoint] | None:
-        """Return the latest point at which it could begin, with its number, if consumers let it have a new one."""
+    def restart_point(self, level: Level) -> tuple[int, RestartPoint, bytes] | None:
+        """Return the latest point at which it could begin, if consumers let it have a new one.
+
+        With it come its number, and the phases that have changed since the last point that was recorded.
+        """
         assert self._causes is not None
-        if self._replayed:
+        if self.silent:
             return None
-        self._causes.note(self.inputs, self.outputs)
-        point = self._causes.reached(self.outputs, level)
-        if point is None:
+        self._causes.note(self.inputs, self.outputs, self.event)
+        found = self._causes.reached(self.outputs, level)
+        if found is None:
             return None
         self._points += 1
-        self._unrecorded[self._points] = point
-        return self._points, point
+        self._unrecorded[self._points] = found
+        phases: Mapping[str, Phases] = {}
+        for _, changed in self._unrecorded.values():
+            phases = added(phases, changed)
+        return self._points, found[0], pack(phases)
 
     def recorded(self, number: int) -> Mapping[str, Position]:
         """Learn that it would begin at a point from now on, and return the rows before it, which may go."""
-        point = self._unrecorded[number]
+        point, _ = self._unrecorded[number]
         self._unrecorded = {other: each for other, each in self._unrecorded.items() if other > number}
         return point.begins
 
@@ -418,7 +478,7 @@ class HAUnit:
     def _publish(self, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
         """Put rows into the outputs once all of them are there: of an event that fails nothing is published."""
         ready = list(made)
-        if self._replayed or (self._journal is not None and self._journal.replaying):
+        if self.silent or (self._journal is not None and self._journal.replaying):
             return
         for stream, rows in ready:
             self.outputs[stream].emit(rows)
@@ -440,33 +500,6 @@ class HAUnit:
             if output.buffer.held_bytes > self._retained_bytes_max:
                 raise OperatorFailed(too_much_retained(stream, self._retained_bytes_max))
         return all(output.has_room(self._buffer_bytes_max) for output in self.outputs.values())
-
-
-def make_output(
-    stream: str,
-    network: Network,
-    technique: Technique,
-    *,
-    plan: UnitPlan | None = None,
-    incarnation: int = 0,
-    state: UnitState | None = None,
-) -> HAOutput:
-    """Make the producing edge of a stream, of a unit or a source; in a unit's state, rows can be kept besides."""
-    destinations = network.consumers[stream]
-    if technique.standby is StandbyKind.ACTIVE:
-        destinations = both(destinations, [each.name for each in network.units])
-    kept = technique.takes_checkpoints or technique.standby is not None
-    return HAOutput(
-        stream,
-        destinations,
-        technique.retention(destinations),
-        lineage=0 if plan is None else technique.lineage_of(plan.operator_class, incarnation),
-        drops_for_absent=technique.drops_for_absent,
-        log=state.numbered_rows(f"rows of {stream}", network.types[stream].schema) if kept and state else None,
-        logs_all=technique.standby is not StandbyKind.ACTIVE,
-        retains_for_states=technique.tracks_causes,
-        forgot_rows=plan is not None and technique.forgets_rows and incarnation > 1,
-    )
 
 
 def _beginning(technique: Technique, restart: RestartPoint | None, stream: str) -> Position:

@@ -19,6 +19,8 @@ from peacefs.dataflow.core.messages import (
     Data,
     Determinants,
     DeterminantsHeld,
+    EventsHappened,
+    EventsKept,
     Message,
     RestartPointReached,
     StandbyInStep,
@@ -81,13 +83,13 @@ class Costs:
             case RestartPointReached():
                 # The beginning and the position of each input, and the next number of each output.
                 numbers = 2 * len(message.point.inputs) + len(message.point.outputs)
-                return Traffic.REPLICATION, message.unit, numbers * self.number_bytes
-            case Determinants():
+                return Traffic.REPLICATION, message.unit, numbers * self.number_bytes + len(message.data)
+            case Determinants() | EventsHappened():
                 return Traffic.REPLICATION, message.unit, max(len(message.events), 1) * self.number_bytes
             case TrimOutput():
                 # A watermark for each input where numbers of output rows say nothing (HA 5.3).
                 return Traffic.REPLICATION, message.unit, len(message.positions or (0,)) * self.number_bytes
-            case CopyHeld() | DeterminantsHeld() | StandbyInStep():
+            case CopyHeld() | DeterminantsHeld() | StandbyInStep() | EventsKept():
                 return Traffic.REPLICATION, message.unit, self.number_bytes
         return Traffic.CONTROL, type(message).__name__, self.number_bytes
 

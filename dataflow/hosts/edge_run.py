@@ -34,6 +34,8 @@ from peacefs.dataflow.core.effects import (
 )
 from peacefs.dataflow.core.messages import (
     CheckpointStored,
+    EventsHappened,
+    HistoryWanted,
     Message,
     NodeHeartbeat,
     Placement,
@@ -151,7 +153,7 @@ class EdgeRun:
                     "another directory"
                 )
             self._record = read_record(found).resumed()
-            self._record.check(network)
+            self._record.check(network, technique.name)
         if technique.takes_checkpoints:
             # Before anything begins, so that no number is given twice.
             checkpoints.record(msgspec.json.encode(self._record))
@@ -167,6 +169,7 @@ class EdgeRun:
             starts_before=self._record.starts_before,
             standby=technique.standby,
             pairs=technique.pair_plan(network),
+            with_history=[plan.name for plan in network.units if technique.keeps_history(plan)],
         )
         self._announced: Placement | None = None
         self._ended = threading.Event()
@@ -308,6 +311,10 @@ class EdgeRun:
                 self._perform(self._controller.checkpoint_stored(peer, message))
             case RestartPointReached():
                 self._perform(self._controller.restart_point_reached(peer, message))
+            case EventsHappened():
+                self._perform(self._controller.events_happened(peer, message))
+            case HistoryWanted():
+                self._perform(self._controller.history_wanted(peer, message))
             case UnitStopped():
                 self._perform(self._controller.unit_stopped(message))
             case StandbyInStep():

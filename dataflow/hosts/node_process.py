@@ -86,6 +86,7 @@ class NodeProcess:
         self._count_rows = None if orders.row_counts is None else orders.row_counts.counter(orders.name)
         self._tasks: set[asyncio.Task[None]] = set()
         self._core: NodeCore
+        self._works = False
         self._edge_is_gone = False
 
     async def run(self) -> None:
@@ -116,7 +117,8 @@ class NodeProcess:
     def _received(self, peer: str, message: Message) -> None:
         if isinstance(message, Placement):
             self._addresses |= message.addresses
-        self._perform(self._core.received(time.monotonic(), peer, message))
+        # Many may come at once: units look at them after all were taken, and the node is not silent meanwhile.
+        self._perform(self._core.received(time.monotonic(), peer, message, later=True))
 
     def _broken(self, peer: str) -> None:
         self._edge_is_gone = self._edge_is_gone or peer == EDGE
@@ -152,6 +154,14 @@ class NodeProcess:
                     self._states.drop_copy(unit)
                 case _:
                     raise AssertionError(f"{type(effect).__name__} is not for a node")
+        if self._core.has_work and not self._works:
+            # After the messages that have come meanwhile.
+            self._works = True
+            asyncio.get_running_loop().call_soon(self._work)
+
+    def _work(self) -> None:
+        self._works = False
+        self._perform(self._core.work(time.monotonic()))
 
     async def _store_checkpoint(self, wanted: StoreCheckpoint) -> None:
         """Have a checkpoint written by threads of its own, while the unit goes on."""

@@ -5,10 +5,18 @@ Written by the controller's host beside the checkpoints, as docs/dataflow.md has
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, cast
+
 import msgspec
+import pyarrow as pa
 
 from peacefs.dataflow.core.messages import CheckpointCost, CheckpointId, checkpoint_of, sequence_of
-from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.operators.aggregates import Aggregation
+from peacefs.dataflow.operators.interface import OperatorSpecification
+from peacefs.dataflow.operators.row_operators import name_of
+from peacefs.dataflow.query.network import Network, OperatorNode
 from peacefs.protocol.errors import CheckpointDamaged, InvalidQuery
 from peacefs.protocol.limits import dataflow_incarnations_per_run_max
 
@@ -60,8 +68,13 @@ class RunRecord(msgspec.Struct, frozen=True):
         )
         return msgspec.structs.replace(self, units={**self.units, unit: made})
 
-    def check(self, network: Network) -> None:
-        """Raise InvalidQuery, with the difference, unless it is of this network."""
+    def check(self, network: Network, technique: str) -> None:
+        """Raise InvalidQuery, with the difference, unless it is of this network and of this technique."""
+        if self.technique != technique:
+            raise InvalidQuery(
+                f"query {self.query!r} was run by {self.technique}, and {technique} cannot go on with what that "
+                "has left: resume it by the same, or begin it anew in another directory"
+            )
         mine = describe(network)
         for unit in {**self.network, **mine}:
             if self.network.get(unit) != mine.get(unit):
@@ -89,14 +102,39 @@ def read_record(data: bytes) -> RunRecord:
 
 
 def describe(network: Network) -> dict[str, list[str]]:
-    """Return the operators of each unit with their inputs and the columns that they give."""
+    """Return the operators of each unit with their inputs, their parameters and the columns that they give."""
     return {
         plan.name: [
-            f"{node.name}: {node.specification.kind}({', '.join(node.inputs)}) -> {_columns(network, node.name)}"
+            f"{node.name}: {node.specification.kind}({_given(node)}) -> {_columns(network, node.name)}"
             for node in plan.operators
         ]
         for plan in network.units
     }
+
+
+def _given(node: OperatorNode) -> str:
+    return ", ".join((*node.inputs, *_parameters(node.specification)))
+
+
+def _parameters(specification: OperatorSpecification) -> Iterator[str]:
+    """Yield what a query says of an operator. Of functions the name alone, so that one may be mended."""
+    for each in fields(cast(Any, specification)):
+        value = getattr(specification, each.name)
+        # An expression is neither true nor false.
+        if value is not None and not (isinstance(value, tuple) and not value):
+            yield f"{each.name}={_value(value)}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, pa.Schema):
+        return "[" + ", ".join(f"{field.name} {field.type}" for field in value) + "]"
+    if isinstance(value, OperatorSpecification):
+        return f"{value.kind}({', '.join(_parameters(value))})"
+    if isinstance(value, Aggregation):
+        return f"{value.function}({value.column or ''}) as {value.name}"
+    return name_of(value) if callable(value) else str(value)
 
 
 def _columns(network: Network, stream: str) -> str:

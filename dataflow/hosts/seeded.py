@@ -7,8 +7,9 @@ given number, so that a test can place one at every step of a run.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
 
@@ -36,6 +37,8 @@ from peacefs.dataflow.core.messages import (
     CONTROLLER,
     CheckpointCost,
     CheckpointStored,
+    EventsHappened,
+    HistoryWanted,
     Message,
     NodeHeartbeat,
     RestartPointReached,
@@ -103,6 +106,9 @@ class SeededRun:
         self._network = network
         self._technique = technique
         self._bounds = bounds or Bounds(page_bytes=min(state_page_bytes_choices), state_bytes_max=_STATE_BYTES)
+        if costs is not None:
+            # A processor does one event after the other, however many rows it brings.
+            self._bounds = replace(self._bounds, events_per_turn=sys.maxsize)
         self._not_now, self._not_now_until_s = not_now, not_now_until_s
         self._chance = random.Random(seed)
         self._rows_every_s, self._latency_s, self._store_s = rows_every_s, latency_s, store_s
@@ -134,6 +140,7 @@ class SeededRun:
             nodes_wanted=nodes,
             standby=technique.standby,
             pairs=technique.pair_plan(network),
+            with_history=[plan.name for plan in network.units if technique.keeps_history(plan)],
         )
         self._nodes: dict[str, _Host] = {}
         self._starts: dict[str, int] = {}
@@ -189,8 +196,14 @@ class SeededRun:
     def _perform_all(self, node: str, effects: Sequence[Effect]) -> None:
         for effect in effects:
             self._perform(node, effect)
+        if node in self._nodes and self._nodes[node].core.has_work:
+            self._later(0.0, partial(self._work, node, self._nodes[node].core))
         if node in self._nodes and self._clock.waits:
             self._clock.look(self._now_s, node, self._nodes[node].core, self._controller.placement)
+
+    def _work(self, node: str, core: NodeCore) -> None:
+        if core.has_work:
+            self._on_node(node, core, lambda: core.work(self._now_s))
 
     def _on_node(self, name: str, core: NodeCore, call: Callable[[], list[Effect]]) -> None:
         """Call the core of a node, later if the node hangs, and never if it is another one by then."""
@@ -377,6 +390,10 @@ class SeededRun:
                 return self._controller.checkpoint_stored(sender, message)
             case RestartPointReached():
                 return self._controller.restart_point_reached(sender, message)
+            case EventsHappened():
+                return self._controller.events_happened(sender, message)
+            case HistoryWanted():
+                return self._controller.history_wanted(sender, message)
             case UnitStopped():
                 return self._controller.unit_stopped(message)
             case StandbyInStep(unit):

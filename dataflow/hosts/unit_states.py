@@ -103,7 +103,7 @@ class UnitStates:
             contents,
             operator,
             plan.inputs,
-            self._network.types[plan.outputs[0]],
+            {stream: self._network.types[stream] for stream in plan.outputs},
             technique.choice,
             technique.times,
             self._clock,

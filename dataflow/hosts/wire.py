@@ -6,7 +6,7 @@
 4   4  length of the head
 8   4  length of the rows; 0 if the message has none
 12  4  CRC32C of the 12 bytes before it, the head and the rows
-16     head (MessagePack), then rows (one Arrow IPC message, without its schema, which both ends have), or pages
+16     head (MessagePack), then rows (an Arrow IPC message without its schema, which both ends have) or other bytes
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ from peacefs.dataflow.core.messages import (
     Determinants,
     DeterminantsHeld,
     Ended,
+    EventsHappened,
+    EventsKept,
+    HistoryPart,
+    HistoryWanted,
     Message,
     NodeHeartbeat,
     Pause,
@@ -94,7 +98,13 @@ _KINDS: tuple[type[Any], ...] = (
     RestartPointRecorded,
     Pause,
     Paused,
+    EventsHappened,
+    EventsKept,
+    HistoryWanted,
+    HistoryPart,
 )
+#: Messages with bytes that stand where others have rows.
+_WITH_DATA = (CopyPiece, RestartPointReached, HistoryPart)
 _encoder = msgspec.msgpack.Encoder()
 _decoders = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
 
@@ -106,7 +116,7 @@ def encode(message: Message | NodeHello) -> list[bytes | memoryview]:
     if isinstance(message, Data):
         head = _DataHead(message.stream, message.subscription, message.batch.first)
         rows = memoryview(message.batch.rows.serialize())
-    elif isinstance(message, CopyPiece):
+    elif isinstance(message, _WITH_DATA):
         head, rows = replace(message, data=b""), message.data
     body = _encoder.encode(head)
     start = _PREFIX.pack(_MAGIC, _FORMAT, _KINDS.index(type(head)), len(body), len(rows), 0)[:-4]
@@ -147,7 +157,7 @@ class MessageReader:
     def _message(self, kind: int, head_bytes: bytes, rows_bytes: bytes) -> Message | NodeHello:
         try:
             head = _decoders[kind].decode(head_bytes)
-            if isinstance(head, CopyPiece):
+            if isinstance(head, _WITH_DATA):
                 return replace(head, data=rows_bytes)
             if not isinstance(head, _DataHead):
                 return head  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ from .directory_segments import DirectorySegments
 from .peace_segments import PeaceSegments
 from .segments import SegmentStore, stream_name
 
-COORDINATOR_VARIABLE = "PEACEFS_COORDINATOR"
+COORDINATOR_VARIABLES = ("PEACEFS_URL", "PEACEFS_COORDINATOR")
 
 
 @contextmanager
@@ -26,14 +26,16 @@ def open_stream(
 ) -> Iterator[tuple[SegmentStore, str]]:
     """Open the store of a log, and return it with the log's name there. Raises BadRequest.
 
-    A path without a host is of `coordinator`, by default that of PEACEFS_COORDINATOR, or of this machine.
+    A path without a host is of `coordinator`, by default that of PEACEFS_URL or PEACEFS_COORDINATOR, or of this
+    machine.
     """
     local = local_directory(address)
     if local is not None:
         with DirectorySegments(local.parent) as store:
             yield store, stream_name(local.name)
         return
-    where = parse_address(coordinator or os.environ.get(COORDINATOR_VARIABLE) or DEFAULT_ADDRESS.http)
+    named = next((value for name in COORDINATOR_VARIABLES if (value := os.environ.get(name))), None)
+    where = parse_address(coordinator or named or DEFAULT_ADDRESS.http)
     path = address
     if is_uri(address):
         where, path = split_uri(address)

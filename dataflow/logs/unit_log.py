@@ -1,4 +1,4 @@
-"""The log of a unit: its output, and the control tuples of its windows, as two stream logs.
+"""The log of a unit: its outputs, and the control tuples of its windows, each as a stream log.
 
 Rows of the output are durable before the tuples that speak of them. Each start of a unit, and each try after a
 failure, writes a log of its own, whose number is higher; its first commit has all windows, and once that is there
@@ -19,6 +19,7 @@ from peacefs.dataflow.core.messages import CheckpointId, sequence_of
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.unit_state.interface import Groups
 from peacefs.dataflow.unit_state.paged_state import PagedState
+from peacefs.dataflow.window_checkpoints.commits import Commit, LoadedLog
 from peacefs.dataflow.window_checkpoints.control_tuples import (
     BUCKET,
     COMMIT,
@@ -32,7 +33,6 @@ from peacefs.dataflow.window_checkpoints.control_tuples import (
 )
 from peacefs.dataflow.window_checkpoints.footprints import COMMIT_OF_WINDOW, NEWEST, by_bucket
 from peacefs.dataflow.window_checkpoints.replay import newest_rows
-from peacefs.dataflow.window_checkpoints.windowed_state import Commit, LoadedLog
 from peacefs.protocol.errors import LogDamaged, PeacefsError
 from peacefs.protocol.limits import cec_segment_bytes, dataflow_state_bytes_max
 from peacefs.state.checkpoints.checkpointer import Checkpointer
@@ -66,7 +66,7 @@ class UnitLogWriter:
         # Logs that this start has begun.
         self._begun = 0
         self._logs: StreamLogs | None = None
-        self._results: StreamLog
+        self._results: dict[str, StreamLog] = {}
         self._windows: StreamLog
 
     def append(self, commit: Commit, running: RunningCheckpoint) -> None:
@@ -92,24 +92,29 @@ class UnitLogWriter:
         if commit.begins:
             self._begin(commit)
         assert self._logs is not None, "the first commit begins the log"
-        for batch in commit.results:
-            self._results.append(batch)
-        if commit.results:
+        results = [(stream, batch) for stream, batches in commit.results.items() for batch in batches]
+        for stream, batch in results:
+            self._results[stream].append(batch)
+        if results:
             self._logs.commit()
         self._windows.append(Batch(self._windows.last + 1, commit.tuples))
         self._logs.commit()
         if commit.begins:
             self._delete_earlier()
         else:
-            self._results.trim(commit.floor)
+            for stream, floor in commit.floors.items():
+                self._results[stream].trim(floor)
             self._windows.trim(commit.first_tuple - 1)
-        return int(sum(batch.bytes for batch in commit.results) + commit.tuples.nbytes)
+        return int(sum(batch.bytes for _, batch in results) + commit.tuples.nbytes)
 
     def _begin(self, commit: Commit) -> None:
         self._begun += 1
         sequence = sequence_of((self._incarnation, self._begun))
         self._logs = StreamLogs(self._store, segment_bytes=self._segment_bytes)
-        self._results = self._logs.open(_stream(self._unit, sequence, _RESULTS), commit.results_type)
+        self._results = {
+            stream: self._logs.open(_stream(self._unit, sequence, _results_part(at)), kind)
+            for at, (stream, kind) in enumerate(commit.results_types.items())
+        }
         self._windows = self._logs.open(_stream(self._unit, sequence, _WINDOWS), commit.tuples_type)
 
     def _delete_earlier(self) -> None:
@@ -177,10 +182,14 @@ def _read(store: SegmentStore, unit: str, sequence: int) -> LoadedLog | None:
     )
 
 
-def _results(store: SegmentStore, unit: str, sequence: int, detail: CommitDetail) -> list[Batch]:
-    if detail.results <= detail.floor:
-        return []
-    return list(LogReader(store, _stream(unit, sequence, _RESULTS)).read(detail.floor, upto=detail.results))
+def _results(store: SegmentStore, unit: str, sequence: int, detail: CommitDetail) -> dict[str, list[Batch]]:
+    """Read the rows of each output that somebody may ask for. Outputs are in the order of their logs."""
+    found: dict[str, list[Batch]] = {}
+    for at, (stream, last) in enumerate(detail.results.items()):
+        if last > detail.floors[stream]:
+            reader = LogReader(store, _stream(unit, sequence, _results_part(at)))
+            found[stream] = list(reader.read(detail.floors[stream], upto=last))
+    return found
 
 
 class _Search:
@@ -231,6 +240,11 @@ class _Search:
         return pa.concat_tables(self._seen) if self._seen else None
 
 
+def _results_part(at: int) -> str:
+    """Return the name of the log of an output, given its place in the unit's plan."""
+    return _RESULTS if at == 0 else f"{_RESULTS}-{at + 1}"
+
+
 def _stream(unit: str, sequence: int, part: str) -> str:
     return f"{unit} {sequence:012} {part}"
 
@@ -239,6 +253,6 @@ def _sequence(unit: str, stream: str) -> int | None:
     """Return the number of a log of a unit, given the name of one of its streams."""
     name, _, rest = stream.rpartition(" ")
     owner, _, number = name.rpartition(" ")
-    if rest not in (_RESULTS, _WINDOWS) or owner != unit or not number.isdigit():
+    if rest.partition("-")[0] not in (_RESULTS, _WINDOWS) or owner != unit or not number.isdigit():
         return None
     return int(number)

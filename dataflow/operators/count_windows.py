@@ -23,6 +23,7 @@ from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 from .aggregates import Aggregation, check_keys
 from .interface import Operator, OperatorSpecification, Rows
+from .phases import Phases, last_of_keys
 from .stamps import earliest
 
 _PANE = "__pane"
@@ -52,6 +53,10 @@ class AggregateCountWindows(OperatorSpecification):
     @property
     def wants_time(self) -> bool:
         return self.timeout_us is not None
+
+    @property
+    def keeps_phases(self) -> bool:
+        return True
 
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         (stream,) = inputs
@@ -89,6 +94,9 @@ class _CountWindows(Operator):
         self._counts = state.groups("counts", keys, [Accumulator(_ROWS, "rows", pa.int64())])
         self._panes = state.groups("panes", keys.append(pa.field(_PANE, pa.int64())), accumulators)
         self._idle_since = state.cell("idle since", None)
+        # Keys that had rows since phases were asked for, with the number of rows that they had then.
+        self._counted: list[pa.Table] = []
+        self._cleared = False
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
         self._idle_since.set(None)
@@ -99,7 +107,8 @@ class _CountWindows(Operator):
             assert self.stamp is not None
             kept = kept.append_column(_STAMP, pa.array(np.full(rows.num_rows, self.stamp)))
             self._oldest = earliest(self._oldest, self.stamp)
-        between = numbers % advance >= size
+        # Rows of windows that began before the operator did have numbers below 0.
+        between = (numbers % advance >= size) | (numbers < 0)
         if between.any():
             kept = kept.filter(pa.array(~between))
         if kept.num_rows:
@@ -117,6 +126,28 @@ class _CountWindows(Operator):
         self._oldest = compute.min(panes.column(_STAMP)).as_py() if self._keeps_stamps else None
         return self._oldest
 
+    def changed_phases(self) -> Phases | None:
+        counted, self._counted = self._counted, []
+        cleared, self._cleared = self._cleared, False
+        keys = None
+        if counted:
+            keys = last_of_keys(counted)
+            place = pa.array(keys.column(_ROWS).to_numpy() % self._of.advance_rows)
+            keys = keys.set_column(keys.column_names.index(_ROWS), _ROWS, place)
+        return Phases(cleared, keys, (self._idle_since.get(),))
+
+    def begin_with(self, phases: Phases) -> None:
+        if phases.values is not None:
+            self._idle_since.set(phases.values[0])
+        if phases.keys is None:
+            return
+        # Windows that are open already end in vain: a key begins so many rows before its next window.
+        place = phases.keys.column(_ROWS).to_numpy()
+        numbers = pa.array(np.where(place > 0, place - self._of.advance_rows, 0))
+        keys = phases.keys.set_column(phases.keys.column_names.index(_ROWS), _ROWS, numbers)
+        for rows in keys.combine_chunks().to_batches():
+            self._counts.put(0, rows)
+
     def on_time(self, now_us: int) -> Iterable[Rows]:
         since = self._idle_since.get()
         if since is None:
@@ -126,9 +157,18 @@ class _CountWindows(Operator):
         if now_us - since < self._of.timeout_us:
             return ()
         self._idle_since.set(None)
+        return self._emit_open()
+
+    def end(self, port: int) -> Iterable[Rows]:
+        # No row will come for any time.
+        return () if self._of.timeout_us is None else self._emit_open()
+
+    def _emit_open(self) -> Iterable[Rows]:
+        """Emit the rows of each key whose window is open, and begin all windows anew."""
         panes = self._panes.between(0, 1)
         self._panes.clear()
         self._counts.clear()
+        self._counted, self._cleared = [], True
         if not panes.num_rows:
             return ()
         by_key = [(name, "ascending") for name in (*self._of.keys, _PANE)]
@@ -146,13 +186,18 @@ class _CountWindows(Operator):
         keys = rows.select(list(self._of.keys) or [self._time])
         codes = _codes(keys.columns) if self._of.keys else np.zeros(rows.num_rows, np.int64)
         _, firsts, codes = np.unique(codes, return_index=True, return_inverse=True)
-        before = self._counts.find(0, pa.Table.from_batches([keys.take(pa.array(firsts))])).column(_ROWS)
+        asked = pa.Table.from_batches([keys.take(pa.array(firsts))])
+        before = compute.fill_null(self._counts.find(0, asked).column(_ROWS), 0).to_numpy()
         self._counts.add(0, keys)
+        if self._keeps_stamps:
+            after = pa.array(before + np.bincount(codes, minlength=len(firsts)))
+            named = asked.select(list(self._of.keys)) if self._of.keys else None
+            self._counted.append(_with(named, _ROWS, after))
         order = np.argsort(codes, kind="stable")
         starts = np.searchsorted(codes[order], np.arange(len(firsts)))
         ranks = np.empty(rows.num_rows, np.int64)
         ranks[order] = np.arange(rows.num_rows) - starts[codes[order]]
-        numbers: _Numbers = compute.fill_null(before, 0).to_numpy()[codes] + ranks
+        numbers: _Numbers = before[codes] + ranks
         return numbers
 
     def _emit(self, rows: Rows, complete: _Numbers, begins: _Numbers) -> Iterable[Rows]:

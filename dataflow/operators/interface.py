@@ -16,6 +16,8 @@ from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
+from .phases import Phases
+
 Rows: TypeAlias = pa.RecordBatch
 
 
@@ -47,6 +49,14 @@ class Operator(ABC):
         """
         return None
 
+    def changed_phases(self) -> Phases | None:
+        """Return the phases that have changed since the last call, if its specification has `keeps_phases`."""
+        return None
+
+    def begin_with(self, phases: Phases) -> None:
+        """Learn, before any row, the phases that it had here when it did not begin empty."""
+        raise AssertionError("it has no phases")
+
 
 class OperatorSpecification(ABC):
     #: The operator's name in messages and in names made for it.
@@ -63,6 +73,11 @@ class OperatorSpecification(ABC):
     @property
     def wants_chance(self) -> bool:
         """True if it draws numbers from `OperatorState.chance`, which is seeded for each event of its unit."""
+        return False
+
+    @property
+    def keeps_phases(self) -> bool:
+        """True if it comes to the state that it had only when it begins with the phases that it had."""
         return False
 
     @property

@@ -88,6 +88,12 @@ class MapRows(OperatorSpecification):
     def operator_class(self) -> OperatorClass:
         return OperatorClass.REPEATABLE if self.deterministic else OperatorClass.ARBITRARY
 
+    @property
+    def unrecorded(self) -> str | None:
+        if self.deterministic:
+            return None
+        return "its function is not deterministic; use process(), whose function draws from a random.Random"
+
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         if not callable(self.function):
             raise InvalidQuery(f"map needs a function of a record batch, not {self.function!r}")
@@ -124,6 +130,10 @@ class Union(OperatorSpecification):
 
     def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
         return _RowByRow(lambda rows: rows)
+
+
+#: Operators without state.
+ROW_BY_ROW = (Filter, MapRows, Select, Union)
 
 
 class _RowByRow(Operator):

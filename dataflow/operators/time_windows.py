@@ -25,6 +25,7 @@ from peacefs.protocol.errors import InvalidQuery
 
 from .aggregates import Aggregation, check_keys
 from .interface import Operator, OperatorSpecification, Rows
+from .phases import Phases
 from .row_times import EARLIEST_US, Times, running_maxima, times_of
 from .stamps import LatestStamp, earliest
 
@@ -49,6 +50,11 @@ class AggregateTimeWindows(OperatorSpecification):
 
     @property
     def wants_time(self) -> bool:
+        return self.timeout_us is not None
+
+    @property
+    def keeps_phases(self) -> bool:
+        # Without a timeout rows say what is late.
         return self.timeout_us is not None
 
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
@@ -113,6 +119,13 @@ class _TimeWindows(Operator):
 
     def oldest(self, port: int) -> int | None:
         return earliest(*self._stamps.values(), self._latest.stamp)
+
+    def changed_phases(self) -> Phases | None:
+        return Phases(values=tuple(self._progress.get())) if self._of.keeps_phases else None
+
+    def begin_with(self, phases: Phases) -> None:
+        assert phases.values is not None
+        self._progress.set(list(phases.values))
 
     def _closed_by(self, times: Times) -> Times:
         """Return the end of the last window that is over at each of `times`."""

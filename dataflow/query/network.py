@@ -63,6 +63,11 @@ class UnitPlan:
         return most_general(operator.specification.operator_class for operator in self.operators)
 
     @property
+    def is_recordable(self) -> bool:
+        """True if a replay of the same events gives the same rows."""
+        return all(operator.specification.unrecorded is None for operator in self.operators)
+
+    @property
     def wants_time(self) -> bool:
         return any(operator.specification.wants_time for operator in self.operators)
 
@@ -113,6 +118,17 @@ class Network:
             tuple(name for name, level in level_of.items() if level == wanted)
             for wanted in range(max(level_of.values(), default=-1) + 1)
         )
+
+    @cached_property
+    def units_behind_chance(self) -> frozenset[str]:
+        """The arbitrary units, and those that read what came of their output: another run gives other rows."""
+        found: set[str] = set()
+        for plan in self.units:
+            if plan.operator_class is OperatorClass.ARBITRARY or any(
+                self._unit_of.get(stream) in found for stream in plan.inputs
+            ):
+                found.add(plan.name)
+        return frozenset(found)
 
     def unit(self, name: str) -> UnitPlan:
         return next(plan for plan in self.units if plan.name == name)

@@ -37,8 +37,12 @@ _FROM_BEST = list(Recovery)
 
 def admit(network: Network, technique: Technique, guarantee: Recovery | None = None) -> None:
     """Raise InvalidQuery, with what to do, unless the technique can run the network and promises so much."""
+    if not isinstance(technique, Technique):
+        raise InvalidQuery(f"a technique is wanted, as SGuard(interval_s=1), and not {technique!r}")
+    if guarantee is not None and not isinstance(guarantee, Recovery):
+        raise InvalidQuery(f"guarantee={guarantee!r}: a kind of recovery is wanted, as Recovery.PRECISE")
     technique.check(network)
-    promised = technique.promises(network.operator_class)
+    promised = technique.promises_for(network)
     if guarantee is None or suffices(promised, guarantee):
         return
     kind = network.operator_class
@@ -62,7 +66,7 @@ def _ways(network: Network, guarantee: Recovery) -> str:
             technique.check(network)
         except InvalidQuery:
             continue
-        if suffices(technique.promises(network.operator_class), guarantee):
+        if suffices(technique.promises_for(network), guarantee):
             found.append(written)
     return f"use {', '.join(found)}, or " if found else "no technique gives that here, so use "
 

@@ -25,11 +25,13 @@ from peacefs.dataflow.window_checkpoints.windowed_state import CheckTimes
 from peacefs.protocol.errors import InvalidQuery
 from peacefs.protocol.limits import (
     cec_commit_s,
+    dataflow_acknowledge_interval_s_max,
     dataflow_checkpoint_retry_s,
     dataflow_checkpoints_per_start_max,
 )
 
 from .interface import AcknowledgeCovered, Action, Guard, Positions, TakeCheckpoint, Technique
+from .intervals import checked_interval
 
 _WINDOWED = (AggregateCountWindows, AggregateTimeWindows, JoinWindow)
 _STATELESS = (Filter, MapRows, Select)
@@ -58,12 +60,17 @@ class CEC(Technique):
         period_s: float = 0.1,
         commit_s: float = cec_commit_s,
     ) -> None:
-        if not 0 < interval_s <= period_s:
+        longest_s = dataflow_acknowledge_interval_s_max
+        for name, value in (("interval_s", interval_s), ("period_s", period_s), ("commit_s", commit_s)):
+            checked_interval("CEC", value, longest_s=longest_s, name=name)
+        if interval_s > period_s:
             raise InvalidQuery(
                 f"CEC(interval_s={interval_s}, period_s={period_s}): checks take some of each period, and not more"
             )
-        if commit_s <= 0:
-            raise InvalidQuery(f"CEC(commit_s={commit_s}): it has to be above 0")
+        if choice is not None and (isinstance(choice, type) or not isinstance(choice, WindowChoice)):
+            raise InvalidQuery(
+                f"CEC({choice!r}): a choice of windows is wanted: Targets(), CostBenefit() or OpenOnly()"
+            )
         self.choice = choice if choice is not None else Targets()
         self.times = CheckTimes(interval_s, period_s)
         self._commit_s = commit_s
@@ -78,11 +85,6 @@ class CEC(Technique):
                     f"CEC logs the windows of one operator a unit, and unit {unit.name!r} has "
                     f"{' and '.join(repr(node.name) for node in windowed)}: put each into a unit of its own with "
                     f"unit(), {_OTHERS}"
-                )
-            if len(unit.outputs) != 1:
-                raise InvalidQuery(
-                    f"CEC logs windows along with one output, and unit {unit.name!r} has {len(unit.outputs)}: "
-                    f"split it with unit(), {_OTHERS}"
                 )
 
     def promises(self, network: OperatorClass) -> Recovery:

@@ -16,7 +16,8 @@ from peacefs.dataflow.core.output_buffer import Level, Mark
 from peacefs.dataflow.core.pair_plan import PairPlan
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
-from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.query.network import Network, UnitPlan
+from peacefs.protocol.errors import InvalidQuery
 
 Positions = Mapping[str, Position]
 
@@ -74,6 +75,9 @@ class Guard:
         """Time passes; `positions` says how far the unit has processed each of its inputs."""
         return ()
 
+    def hurry(self) -> None:
+        """Producers that keep all rows since the last checkpoint will soon have no room for more."""
+
     def recorded(self, number: int) -> Iterable[Action]:
         """A checkpoint is stored, and the controller will begin the unit with it."""
         return ()
@@ -114,9 +118,21 @@ class Technique(ABC):
         """Return how the controller places pairs and brings lost ones back; None if it does as it likes."""
         return None
 
+    def keeps_events(self, plan: UnitPlan) -> bool:
+        """Return whether the controller keeps a unit's events, for whatever node repeats them (HA 6)."""
+        return False
+
+    def keeps_phases(self, plan: UnitPlan) -> bool:
+        """Return whether the controller keeps phases of a unit's operators, which then begins with them."""
+        return False
+
+    def keeps_history(self, plan: UnitPlan) -> bool:
+        return self.keeps_events(plan) or self.keeps_phases(plan)
+
     def check_nodes(self, nodes: int) -> None:
         """Raise InvalidQuery if so many nodes are too few."""
-        return
+        if nodes < 1:
+            raise InvalidQuery(f"units want a node, and the host has {nodes}: give it 1 or more")
 
     def check(self, network: Network) -> None:
         """Raise InvalidQuery if the technique cannot run a network; the message says what to change."""
@@ -126,6 +142,10 @@ class Technique(ABC):
     def promises(self, network: OperatorClass) -> Recovery:
         """Return the kind of recovery that a network of this class gets (HA, Table 2)."""
 
+    def promises_for(self, network: Network) -> Recovery:
+        """Return the kind of recovery that a network gets; `promises` unless one of its functions forbids it."""
+        return self.promises(network.operator_class)
+
     @abstractmethod
     def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
         """Return the marks that a row needs before it goes from the output buffer."""
@@ -134,9 +154,19 @@ class Technique(ABC):
     def lineage(self, incarnation: int) -> int:
         """Return the numbering of a unit's output: the same for all its starts if duplicates can be recognised."""
 
-    def lineage_of(self, unit: OperatorClass, incarnation: int) -> int:
-        """Return the numbering of the output of a unit of this class; `lineage` unless that depends on it."""
+    def lineage_of(self, plan: UnitPlan, network: Network, incarnation: int) -> int:
+        """Return the numbering of a unit's output; `lineage` unless that depends on its operators."""
         return self.lineage(incarnation)
 
     @abstractmethod
     def guard(self, unit: str, now_s: float) -> Guard: ...
+
+
+def refuse_unrecorded(technique: str, network: Network) -> None:
+    """Raise InvalidQuery for an operator of which a replay of the same events may give other rows."""
+    for operator in network.operators:
+        why = operator.specification.unrecorded
+        if why is not None:
+            raise InvalidQuery(
+                f"{technique} cannot be precise for operator {operator.name!r}: {why}, or give precise=False"
+            )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from peacefs.protocol.errors import InvalidQuery
 
 
-def checked_interval(technique: str, interval_s: float, *, longest_s: float) -> float:
-    """Return an interval. Raises InvalidQuery unless it is above 0 and at most `longest_s`."""
-    if not 0 < interval_s <= longest_s:
+def checked_interval(technique: str, interval_s: float, *, longest_s: float, name: str = "interval_s") -> float:
+    """Return an interval. Raises InvalidQuery unless it is a number above 0 and at most `longest_s`."""
+    is_number = isinstance(interval_s, (int, float)) and not isinstance(interval_s, bool)
+    if not is_number or not 0 < interval_s <= longest_s:
         raise InvalidQuery(
-            f"{technique}(interval_s={interval_s}): it has to be above 0 and at most {longest_s:g} seconds"
+            f"{technique}({name}={interval_s!r}): it has to be above 0 and at most {longest_s:g} seconds"
         )
     return interval_s

@@ -8,15 +8,17 @@ from __future__ import annotations
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.protocol.errors import InvalidQuery
+from peacefs.protocol.limits import dataflow_acknowledge_interval_s_max
 
-from .interface import Guard, Technique
+from .interface import Guard, Technique, refuse_unrecorded
+from .intervals import checked_interval
 
 
 class StandbyTechnique(Technique):
     def __init__(self, *, interval_s: float, precise: bool) -> None:
-        if not interval_s > 0:
-            raise InvalidQuery(f"{self.name} has interval_s={interval_s}: give a time above 0, as 0.05")
-        self.standby_interval_s = interval_s
+        self.standby_interval_s = checked_interval(
+            type(self).__name__, interval_s, longest_s=dataflow_acknowledge_interval_s_max
+        )
         self._precise = precise
 
     def promises(self, network: OperatorClass) -> Recovery:
@@ -34,12 +36,8 @@ class StandbyTechnique(Technique):
             )
 
     def check(self, network: Network) -> None:
-        for operator in network.operators if self._precise else ():
-            why = operator.specification.unrecorded
-            if why is not None:
-                raise InvalidQuery(
-                    f"{self.name} cannot be precise for operator {operator.name!r}: {why}, or give precise=False"
-                )
+        if self._precise:
+            refuse_unrecorded(self.name, network)
 
     def lineage(self, incarnation: int) -> int:
         return 0 if self._precise else incarnation

@@ -7,7 +7,9 @@ were open at the first of the rows come out wrong for a while.
 
 With `precise` (HA, section 6) the controller holds, for each unit, a position to begin after, the high watermark
 up to which its rows are known to the consumers, and their number. A unit that begins again keeps to itself what it
-makes up to the watermark, and goes on with the numbers.
+makes up to the watermark, and goes on with the numbers. For units that do not come to the state that they had by
+themselves it holds determinants as well: the phases of windows at that position, and, for arbitrary units, the
+events since, of which it is told before output leaves.
 
 In the paper a row goes once the next unit but one has received what it caused (`adjacent_failures=False`): less is
 kept, and neighbours that die at about the same time lose rows, which stops the query. Otherwise a row is kept
@@ -21,11 +23,12 @@ from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
-from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.operators.row_operators import ROW_BY_ROW
+from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.protocol.errors import InvalidQuery
 from peacefs.protocol.limits import dataflow_acknowledge_interval_s_max
 
-from .interface import Acknowledge, Action, Guard, Positions, Technique, TrimByCauses
+from .interface import Acknowledge, Action, Guard, Positions, Technique, TrimByCauses, refuse_unrecorded
 from .intervals import checked_interval
 
 _PROMISED = {
@@ -34,8 +37,6 @@ _PROMISED = {
     OperatorClass.DETERMINISTIC: Recovery.DIVERGENT,
     OperatorClass.ARBITRARY: Recovery.DIVERGENT,
 }
-#: The classes whose operators have the same state again when they begin empty early enough.
-_CONVERGING = (OperatorClass.REPEATABLE, OperatorClass.CONVERGENT_CAPABLE)
 
 
 class UpstreamBackup(Technique):
@@ -51,7 +52,13 @@ class UpstreamBackup(Technique):
         self.forgets_rows = not adjacent_failures
 
     def promises(self, network: OperatorClass) -> Recovery:
-        return Recovery.PRECISE if self._precise and network in _CONVERGING else _PROMISED[network]
+        return Recovery.PRECISE if self._precise else _PROMISED[network]
+
+    def keeps_events(self, plan: UnitPlan) -> bool:
+        return self._precise and plan.operator_class is OperatorClass.ARBITRARY
+
+    def keeps_phases(self, plan: UnitPlan) -> bool:
+        return self._precise and any(node.specification.keeps_phases for node in plan.operators)
 
     def check(self, network: Network) -> None:
         for node in network.operators:
@@ -61,12 +68,10 @@ class UpstreamBackup(Technique):
                     "say process(..., remembers='10m') if it is rows of the last ten minutes, or use "
                     "SGuard(interval_s=1)"
                 )
-            if self._precise and node.specification.operator_class not in _CONVERGING:
-                raise InvalidQuery(
-                    f"upstream backup cannot be precise with {node.name!r}, which is "
-                    f"{node.specification.operator_class}: begun empty, it does not come to the state that it "
-                    "had; use SGuard(interval_s=1), or precise=False"
-                )
+        if self._precise:
+            refuse_unrecorded("upstream backup", network)
+            for plan in network.units:
+                _check_phases(plan)
 
     def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
         return frozenset({PRODUCED, *(Mark(Level.SAFE, destination) for destination in destinations)})
@@ -77,6 +82,20 @@ class UpstreamBackup(Technique):
     def guard(self, unit: str, now_s: float) -> Guard:
         level = Level.RECEIVED if self.forgets_rows else Level.SAFE
         return _AcknowledgeGuard(self._interval_s, now_s, TrimByCauses(level, recorded=self._precise))
+
+
+def _check_phases(plan: UnitPlan) -> None:
+    """Refuse an operator with phases whose input a unit that begins empty makes wrong at first."""
+    exact = set(plan.inputs)
+    for node in plan.operators:
+        if node.specification.keeps_phases and not exact.issuperset(node.inputs):
+            raise InvalidQuery(
+                f"upstream backup cannot be precise with {node.name!r} behind {node.inputs[0]!r} in unit "
+                f"{plan.name!r}: a unit that begins empty gives it other rows at first; put it into a unit of its "
+                "own with unit(), or use SGuard(interval_s=1)"
+            )
+        if isinstance(node.specification, ROW_BY_ROW) and exact.issuperset(node.inputs):
+            exact.add(node.name)
 
 
 class _AcknowledgeGuard(Guard):

@@ -60,15 +60,15 @@ class CommitPlace(msgspec.Struct, frozen=True):
 
 
 class CommitDetail(msgspec.Struct, frozen=True):
-    """The result row of a commit: rows of the output up to `results` are logged, those above `floor` needed."""
+    """The result row of a commit: rows of outputs up to `results` are logged, those above `floors` needed."""
 
     place: CommitPlace
     #: The outputs as `unit_edges` describes them.
     outputs: dict[str, Any]
     #: The commit from whose place the inputs are replayed: that of the oldest tuple that counts.
     since: CommitPlace
-    results: int
-    floor: int
+    results: dict[str, int]
+    floors: dict[str, int]
     #: Windows of panes below this one are closed.
     closed_before: int
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery
@@ -26,6 +26,7 @@ class Extent:
     rows_saved: int = 0
 
 
+@runtime_checkable
 class WindowChoice(Protocol):
     def wants_check(self, extent: Extent) -> bool:
         """Return whether the windows with the oldest footprints are to be checked now."""

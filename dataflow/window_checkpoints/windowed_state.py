@@ -11,9 +11,9 @@ The first commit of a start has all windows, so that what earlier starts have lo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from peacefs.dataflow.model.batches import Batch, Position
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.unit_state.interface import (
+    ROWS_OF,
     Accumulator,
     Cell,
     Groups,
@@ -33,50 +34,13 @@ from peacefs.protocol.limits import cec_windows_per_check
 from peacefs.state.checkpoints.outcome import PublishedPages, RunningCheckpoint
 from peacefs.state.structures.unordered_map import UnorderedMap
 
+from .commits import Commit, LoadedLog, UnitLog
 from .contents import WindowContents
 from .control_tuples import CommitDetail, CommitPlace, TupleKind, commit_rows, stream_type
 from .extent import Extent, WindowChoice
 from .footprints import COMMIT_OF_WINDOW, Footprints
+from .logged_results import LoggedResults
 from .replay import Replay
-
-
-@dataclass
-class Commit:
-    """A write to the log, whole or not at all: rows of the output, then control tuples."""
-
-    number: int
-    #: True if it has all windows: it begins a log of its own, and those before it may go.
-    begins: bool
-    results: Sequence[Batch]
-    results_type: StreamType
-    tuples: pa.RecordBatch
-    tuples_type: StreamType
-    #: Rows of the output up to this number, and tuples below that one, are not needed any more.
-    floor: int
-    first_tuple: int
-    #: Set by the log once it is durable.
-    bytes_written: int | None = None
-
-
-class UnitLog(Protocol):
-    def append(self, commit: Commit, running: RunningCheckpoint) -> None:
-        """Make a commit durable, on any thread; then tell `running`. After a failure the next one begins anew."""
-        ...
-
-
-@dataclass(frozen=True)
-class LoadedLog:
-    """The part of a log that was read, back to the oldest footprint of a window that is open."""
-
-    detail: CommitDetail
-    #: Places of the commits after `detail.since`, in order.
-    commits: Sequence[tuple[int, Mapping[str, Sequence[Any]]]]
-    #: Rows of windows that are open, and (window, commit) of those and of windows that have closed.
-    windows: pa.Table | None
-    seen: pa.Table | None
-    results: Sequence[Batch]
-    #: Control tuples that were read for it: the extent.
-    tuples: int = 0
 
 
 @dataclass(frozen=True)
@@ -115,10 +79,10 @@ class _Moment:
 class _Loaded:
     edges: Mapping[str, Any] | None = None
     cells: Mapping[str, Any] = field(default_factory=dict)
-    results: Sequence[Batch] = ()
-    #: The last row that was put out, and the last that nobody needs.
-    last: int = 0
-    floor: int = 0
+    results: Mapping[str, Sequence[Batch]] = field(default_factory=dict)
+    #: The last row of each output that was put out, and the last that nobody needs.
+    last: Mapping[str, int] = field(default_factory=dict)
+    floors: Mapping[str, int] = field(default_factory=dict)
 
 
 class WindowedState:
@@ -131,7 +95,7 @@ class WindowedState:
         contents: WindowContents,
         operator: str | None,
         inputs: Sequence[str],
-        output: StreamType,
+        outputs: Mapping[str, StreamType],
         choice: WindowChoice,
         times: CheckTimes,
         clock: Callable[[], float],
@@ -140,11 +104,11 @@ class WindowedState:
         self._pages, self._log, self._contents, self._operator = pages, log, contents, operator
         self._choice, self._times, self._clock = choice, times, clock
         self._cells: dict[str, Cell] = {}
-        self._output: LoggedResults | None = None
-        self._results_type = output
+        self._results_types = outputs
         self._footprints: Footprints | None = None
         self.replay: Replay | None = None
         self._loaded = _Loaded()
+        self._outputs: dict[str, LoggedResults] = {}
         start = CommitPlace(0, {name: [0, 0, False] for name in inputs}, {})
         self._number = 0
         if loaded is not None:
@@ -175,9 +139,13 @@ class WindowedState:
         return inner if own is None else self._contents.rows(own, inner)
 
     def numbered_rows(self, name: str, schema: pa.Schema) -> NumberedRows:
-        assert self._output is None, "a unit whose windows are logged has one output"
-        self._output = LoggedResults(self._loaded.results, self._loaded.last, self._loaded.floor)
-        return self._output
+        stream = name.removeprefix(ROWS_OF)
+        loaded = self._loaded
+        output = LoggedResults(
+            loaded.results.get(stream, ()), loaded.last.get(stream, 0), loaded.floors.get(stream, 0)
+        )
+        self._outputs[stream] = output
+        return output
 
     def groups(self, name: str, keys: pa.Schema, accumulators: Sequence[Accumulator]) -> Groups:
         inner = self._pages.groups(name, keys, accumulators)
@@ -272,7 +240,6 @@ class WindowedState:
             self._durable = since
 
     def _commit(self, edges: Mapping[str, Any], now_s: float) -> tuple[Commit, Mapping[str, Position]]:
-        assert self._output is not None
         self._number += 1
         number = self._number
         cells = {name: cell.get() for name, cell in self._cells.items()}
@@ -297,12 +264,13 @@ class WindowedState:
         since = self._since()
         open_windows = self._footprints.open_windows if self._footprints is not None else 0
         kind = stream_type(self._contents.ids, self._contents.state)
+        floors = {stream: output.floor for stream, output in self._outputs.items()}
         detail = CommitDetail(
             place,
             edges["outputs"],
             since.place,
-            self._output.last,
-            self._output.floor,
+            {stream: output.last for stream, output in self._outputs.items()},
+            floors,
             self._contents.closed_before,
         )
         tuples = commit_rows(
@@ -317,15 +285,15 @@ class WindowedState:
         self.extent.open_windows = open_windows
         self.extent.tuples = self._next_tuple - since.first_tuple
         self.extent.rows = rows - since.rows
-        results = self._output.take(everything=begins)
+        results = {stream: output.take(everything=begins) for stream, output in self._outputs.items()}
         commit = Commit(
             number,
             begins,
             results,
-            self._results_type,
+            self._results_types,
             tuples,
             kind,
-            self._output.floor,
+            floors,
             # Without footprints the last commit says all.
             since.first_tuple if self._footprints is not None else first_tuple,
         )
@@ -431,7 +399,7 @@ class WindowedState:
             detail.since.cells,
             loaded.results,
             detail.results,
-            detail.floor,
+            detail.floors,
         )
 
 
@@ -472,43 +440,6 @@ class WindowCapture:
         """Forget it: the next commit begins a log of its own."""
         if self._commit is not None:
             self._state.settled(self._commit, {})
-
-
-class LoggedResults:
-    """Rows of the output that consumers may ask for again, and those of them that are not in the log yet."""
-
-    def __init__(self, loaded: Sequence[Batch], last: int, floor: int) -> None:
-        """`last`: the last row that was put out; `floor`: the last that nobody needs."""
-        self._held = deque(loaded)
-        self.last, self.floor = last, floor
-        # The last row that was taken for the log.
-        self._taken = last
-
-    def append(self, first: int, rows: pa.RecordBatch) -> None:
-        self._held.append(Batch(first, rows))
-        self.last = self._held[-1].last
-
-    def drop_before(self, number: int) -> None:
-        # Rows that nobody needs before they are in the log go there all the same, so that it has no gaps.
-        self.floor = max(self.floor, number - 1)
-        while self._held and self._held[0].last <= min(self.floor, self._taken):
-            self._held.popleft()
-
-    def __iter__(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        return ((batch.first, batch.rows) for batch in self._held)
-
-    def take(self, *, everything: bool) -> list[Batch]:
-        """Return the rows for the next commit: those since the last one, or all that are held."""
-        after = 0 if everything else self._taken
-        self._taken = self.last
-        taken: list[Batch] = []
-        for batch in reversed(self._held):
-            fresh = batch.after(after)
-            if fresh is None:
-                break
-            taken.append(fresh)
-        self.drop_before(self.floor + 1)
-        return taken[::-1]
 
 
 def _positions(inputs: Mapping[str, Sequence[Any]]) -> dict[str, Position]:

@@ -38,3 +38,56 @@ def demo(
     raise typer.Exit(
         run_demo(Options(input=log, lines=lines, lines_per_s=rate, directory=directory, keep=keep, json=as_json))
     )
+
+
+@dataflow.command()
+def advise(
+    query: Annotated[
+        str, typer.Argument(metavar="FILE[:NAME]", help="Python file that makes a Query, and its name there.")
+    ],
+    rate: Annotated[float, typer.Option("--rate", min=0.001, help="Rows of all sources a second.")],
+    sample: Annotated[
+        list[str],
+        typer.Option("--sample", metavar="SOURCE=FILE", help="Rows of a source: .parquet, .csv or .json."),
+    ],
+    guarantee: Annotated[
+        str,
+        typer.Option(
+            "--guarantee",
+            help="At least: precise, repeating, convergent, divergent or gap.",
+        ),
+    ] = "precise",
+    recover_within: Annotated[
+        float | None, typer.Option("--recover-within", metavar="SECONDS", help="From a death until caught up.")
+    ] = None,
+    processor: Annotated[
+        float | None, typer.Option("--processor", metavar="SHARE", help="Processor time it may add, 0.1 for 10 %.")
+    ] = None,
+    traffic: Annotated[
+        float | None, typer.Option("--traffic", metavar="SHARE", help="Bytes it may move, of those of the rows.")
+    ] = None,
+    memory: Annotated[
+        float | None, typer.Option("--memory", metavar="MB", help="Memory it may take beside the state.")
+    ] = None,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", help="M of HA: acknowledgements and copies.")
+    ] = 0.05,
+    checkpoint: Annotated[
+        float, typer.Option("--checkpoint", metavar="SECONDS", help="Interval of SGuard's checkpoints.")
+    ] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+) -> None:
+    """Say which recovery technique fits a query.
+
+    The query's load is measured on samples of its rows; costs and recovery follow by the papers' closed forms.
+    Status 1 if no technique keeps what is wanted.
+    """
+    from peacefs.dataflow.advice.advice import Demand
+    from peacefs.dataflow.advice.load import Parameters
+
+    from .advise_command import AdviceOptions, recovery_named, run_advise
+
+    wanted = recovery_named(guarantee)
+    demand = Demand(wanted, recover_within, processor, traffic, None if memory is None else memory * 1e6)
+    parameters = Parameters(interval_s=interval, checkpoint_s=checkpoint)
+    raise typer.Exit(run_advise(AdviceOptions(query, sample, rate, demand, parameters, as_json)))

@@ -44,7 +44,7 @@ def conf(
         typer.Option(
             "--coordinator",
             "-c",
-            envvar="PEACEFS_COORDINATOR",
+            envvar=["PEACEFS_URL", "PEACEFS_COORDINATOR"],
             metavar="URL",
             help="The coordinator as Spark reaches it: http://host:port, or https://; several with commas.",
         ),

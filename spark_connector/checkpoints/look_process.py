@@ -17,18 +17,26 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged, FileNotFound, PeacefsError
 from peacefs.protocol.limits import checkpoint_look_bytes_max, checkpoint_look_timeout_s
 
-from .catalogue import describe, find_roots, read_layout, summarise
+from .catalogue import describe, find_all, find_roots, read_layout, summarise
+from .history import latest_batches
 from .inspection import Inspection
 from .tree import PeaceTree
+from .unit_checkpoints import summarise_units
+from .verification import verify
 
 
 class InspectionRequest(msgspec.Struct, frozen=True):
-    """`all_below` asks for a summary of every checkpoint at and below `path`, else for all of that one."""
+    """`all_below` asks for a summary of every checkpoint at and below `path`, else for all of that one.
+
+    With a `view` it is for something else of `path`: its latest `batches`, the `verdict` on it, or the `units` of
+    all dataflows at and below it.
+    """
 
     coordinator: str
     user: str
     path: str
     all_below: bool
+    view: str = ""
     #: The user's token; empty where names are believed.
     token: str = ""
     #: The CA to trust over TLS.
@@ -43,13 +51,33 @@ def carry_out(question: bytes) -> bytes:
             asked.coordinator, asked.user, token=asked.token, ca_file=asked.ca_file or None
         ) as files:
             tree = PeaceTree(files)
-            answer: Any = _all(tree, asked.path) if asked.all_below else describe(tree, asked.path)
+            answer = _answer(tree, asked)
         encoded = msgspec.json.encode({"answer": answer})
         if len(encoded) > checkpoint_look_bytes_max:
             raise BadRequest(f"the answer has {len(encoded)} bytes: ask for a directory further down")
     except PeacefsError as error:
         return msgspec.json.encode({"code": error.code, "message": error.message})
     return encoded
+
+
+def _answer(tree: PeaceTree, asked: InspectionRequest) -> Any:
+    match asked.view:
+        case "batches":
+            return latest_batches(read_layout(tree, asked.path))
+        case "verdict":
+            return verify(Inspection(tree, read_layout(tree, asked.path)))
+        case "units":
+            return _units(tree, asked.path)
+    return _all(tree, asked.path) if asked.all_below else describe(tree, asked.path)
+
+
+def _units(tree: PeaceTree, top: str) -> list[Any]:
+    found = []
+    for root, of_units in find_all(tree, top):
+        if of_units:
+            with contextlib.suppress(FileNotFound, CheckpointDamaged):
+                found += [msgspec.to_builtins(each) for each in summarise_units(tree, root)]
+    return found
 
 
 def _all(tree: PeaceTree, top: str) -> list[Any]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from support.dataflows import SAMPLES, SCHEMA
 
 from peacefs.dataflow import Query
+from peacefs.dataflow import functions as F
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.admission import ALTERNATIVES, admit, suffices
 from peacefs.dataflow.techniques.amnesia import Amnesia
+from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
@@ -57,10 +61,10 @@ def counting() -> Network:
         (OperatorClass.REPEATABLE, Amnesia(), Recovery.DIVERGENT, r"gap recovery .* use SGuard.*Recovery\.GAP$"),
         (
             OperatorClass.ARBITRARY,
-            SGuard(interval_s=1),
+            SGuard(interval_s=1, precise=False),
             Recovery.CONVERGENT,
-            r"by 'union-1', and convergent is asked for: use ActiveStandby\(\), PassiveStandby\(\), "
-            r"or guarantee=Recovery\.DIVERGENT$",
+            r"by 'union-1', and convergent is asked for: use SGuard\(interval_s=1\), ActiveStandby\(\), "
+            r"PassiveStandby\(\), UpstreamBackup\(precise=True\), or guarantee=Recovery\.DIVERGENT$",
         ),
     ],
 )
@@ -107,11 +111,29 @@ def test_function_that_does_not_say_what_its_state_depends_on_is_refused(precise
     admit(counting(), SGuard(interval_s=1))
 
 
-@pytest.mark.parametrize("kind", [OperatorClass.DETERMINISTIC, OperatorClass.ARBITRARY], ids=str)
-def test_precise_upstream_backup_of_what_does_not_converge_is_refused(kind: OperatorClass) -> None:
-    with pytest.raises(InvalidQuery, match=r"cannot be precise with '(aggregate|union)-1'.*or precise=False"):
-        admit(network_of(kind), UpstreamBackup(precise=True))
-    admit(network_of(kind), UpstreamBackup(), Recovery.DIVERGENT)
+def test_precise_upstream_backup_of_windows_whose_input_it_makes_wrong_at_first_is_refused() -> None:
+    """Windows of rows begin where their count says, which takes the input as it was from the first row on."""
+    query = Query("behind")
+    stream = query.source("in", SCHEMA, time="at").sort("1s", name="sorted").count_window(3)
+    stream.aggregate(F.count(), name="counted").sink("out")
+    with pytest.raises(InvalidQuery, match=r"with 'counted' behind 'sorted' in unit .* of its own with unit\(\)"):
+        admit(query.network(), UpstreamBackup(precise=True))
+    query = Query("apart")
+    stream = query.source("in", SCHEMA, time="at").sort("1s").unit("windows").count_window(3)
+    stream.aggregate(F.count()).sink("out")
+    admit(query.network(), UpstreamBackup(precise=True), Recovery.PRECISE)
+
+
+@pytest.mark.parametrize("technique", [UpstreamBackup(precise=True), PassiveStandby()], ids=lambda each: each.name)
+def test_function_that_a_replay_does_not_repeat_is_refused_where_precise_is_said(technique: Technique) -> None:
+    query = Query("sampled")
+    query.source("in", SCHEMA, time="at").map(lambda rows: rows, deterministic=False, name="samples").sink("out")
+    with pytest.raises(InvalidQuery, match=r"cannot be precise for operator 'samples'.* or give precise=False"):
+        admit(query.network(), technique)
+    # SGuard runs it, and promises less.
+    admit(query.network(), SGuard(interval_s=1), Recovery.DIVERGENT)
+    with pytest.raises(InvalidQuery, match=r"by 'samples', and precise is asked for"):
+        admit(query.network(), SGuard(interval_s=1), Recovery.PRECISE)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +146,13 @@ def test_precise_upstream_backup_of_what_does_not_converge_is_refused(kind: Oper
         (lambda: UpstreamBackup(interval_s=61), "at most 60 seconds"),
         (lambda: UpstreamBackup(interval_s=float("nan")), "above 0"),
         (lambda: SGuard(interval_s=-1), r"SGuard\(interval_s=-1\): it has to be above 0"),
+        (
+            lambda: ActiveStandby(interval_s=float("inf")),
+            r"ActiveStandby\(interval_s=inf\): .* at most 60 seconds",
+        ),
+        (lambda: PassiveStandby(interval_s="1s"), r"PassiveStandby\(interval_s='1s'\): it has to be above 0"),  # type: ignore[arg-type]
+        (lambda: CEC(commit_s=float("nan")), r"CEC\(commit_s=nan\): it has to be above 0"),
+        (lambda: CEC("targets"), r"CEC\('targets'\): a choice of windows is wanted: Targets\(\)"),  # type: ignore[arg-type]
     ],
 )
 def test_interval_that_is_impossible_is_refused(make: Callable[[], Technique], said: str) -> None:
@@ -139,3 +168,22 @@ def test_resuming_by_a_technique_that_keeps_nothing_is_refused(technique: Techni
         host.start(
             network_of(OperatorClass.REPEATABLE), technique, sources, {"out": print}, RunOptions(resume=True)
         )
+
+
+def test_host_without_nodes_is_refused(tmp_path: Path) -> None:
+    host = LocalProcesses(0, DirectoryCheckpoints(tmp_path))
+    with pytest.raises(InvalidQuery, match="units want a node, and the host has 0: give it 1 or more"):
+        host.start(network_of(OperatorClass.REPEATABLE), Amnesia(), {"in": []}, {"out": print})
+
+
+@pytest.mark.parametrize(
+    ("technique", "guarantee", "said"),
+    [
+        (SGuard, None, r"a technique is wanted, as SGuard\(interval_s=1\), and not <class"),
+        ("sguard", None, "a technique is wanted, .* and not 'sguard'"),
+        (Amnesia(), "precise", "guarantee='precise': a kind of recovery is wanted, as Recovery.PRECISE"),
+    ],
+)
+def test_technique_or_guarantee_of_another_type_is_refused(technique: Any, guarantee: Any, said: str) -> None:
+    with pytest.raises(InvalidQuery, match=said):
+        admit(network_of(OperatorClass.REPEATABLE), technique, guarantee)

@@ -52,11 +52,8 @@ TABLE_TWO = {
         lambda: SGuard(interval_s=_INTERVAL_S, precise=False),
         {REPEATABLE: REPEATING, CONVERGENT_CAPABLE: REPEATING, DETERMINISTIC: REPEATING, ARBITRARY: DIVERGENT},
     ),
-    # Without determinants an arbitrary network stays divergent (HA 6).
-    "sguard, precise": Line(
-        lambda: SGuard(interval_s=_INTERVAL_S),
-        {REPEATABLE: PRECISE, CONVERGENT_CAPABLE: PRECISE, DETERMINISTIC: PRECISE, ARBITRARY: DIVERGENT},
-    ),
+    # An arbitrary network by its determinants (HA 6).
+    "sguard, precise": Line(lambda: SGuard(interval_s=_INTERVAL_S), _ALWAYS_PRECISE),
     "upstream backup": Line(
         lambda: UpstreamBackup(interval_s=_INTERVAL_S),
         {REPEATABLE: REPEATING, CONVERGENT_CAPABLE: CONVERGENT, DETERMINISTIC: DIVERGENT, ARBITRARY: DIVERGENT},
@@ -66,14 +63,12 @@ TABLE_TWO = {
         lambda: UpstreamBackup(interval_s=_INTERVAL_S, adjacent_failures=False),
         {REPEATABLE: REPEATING, CONVERGENT_CAPABLE: CONVERGENT, DETERMINISTIC: DIVERGENT, ARBITRARY: DIVERGENT},
     ),
-    # It is refused for the other classes, which would need determinants.
+    # HA 6 and Table 4: the last two classes by determinants.
     "upstream backup, precise": Line(
-        lambda: UpstreamBackup(interval_s=_INTERVAL_S, precise=True),
-        {REPEATABLE: PRECISE, CONVERGENT_CAPABLE: PRECISE},
+        lambda: UpstreamBackup(interval_s=_INTERVAL_S, precise=True), _ALWAYS_PRECISE
     ),
     "upstream backup of the paper, precise": Line(
-        lambda: UpstreamBackup(interval_s=_INTERVAL_S, precise=True, adjacent_failures=False),
-        {REPEATABLE: PRECISE, CONVERGENT_CAPABLE: PRECISE},
+        lambda: UpstreamBackup(interval_s=_INTERVAL_S, precise=True, adjacent_failures=False), _ALWAYS_PRECISE
     ),
     # It is refused for operators without windows whose state it cannot log, as unions.
     "cec": Line(CEC, dict.fromkeys((REPEATABLE, CONVERGENT_CAPABLE, DETERMINISTIC), PRECISE)),

@@ -8,11 +8,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def scraped(address: str) -> dict[tuple[str, str], float]:
-    """Values by name and by the first label."""
+    """Values by name and by the first label, summed over the others."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=180) as answer:
         text = answer.read().decode()
-    return {
-        (sample.name, next(iter(sample.labels.values()), "")): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+    found: dict[tuple[str, str], float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = sample.name, next(iter(sample.labels.values()), "")
+            found[key] = found.get(key, 0.0) + sample.value
+    return found

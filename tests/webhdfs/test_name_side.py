@@ -377,7 +377,7 @@ def test_a_bug_is_a_remote_exception_that_tells_nothing_and_is_logged(names, mon
 def test_a_listing_that_fails_in_the_middle_does_not_look_whole(names, monkeypatch):
     page = names.served.run(names.files.names.list_page("/", "x", None, 1))
 
-    async def failing(path, user, start_after, limit):
+    async def failing(path, user, start_after, limit, *, remaining_max):
         if start_after is not None:
             raise FileNotFoundError
         return type(page)(page.entries * 1000, 5)

@@ -51,19 +51,29 @@ function perMinute(batches) {
 
 async function all(place, signal, again) {
   const { checkpoints } = await ask("/v1/checkpoints", { path: "/" }, { signal });
+  const { units } = await ask("/v1/checkpoints/units", { path: "/" }, { signal });
+  // Forks, and what rollbacks kept, have the query's id in common.
+  const relatives = (each) => checkpoints.filter((other) => other.query && other.query === each.query && other.root !== each.root);
   show(place, h("h1", null, "Checkpoints"), again(), h("section", null, table("Checkpoints of Spark queries",
-    [["Checkpoint", "name"], ["Planned", "number"], ["Committed", "number"], ["Last batches took", "number"], ["Size", "number"], "Written", "Run"],
+    [["Checkpoint", "name"], ["Planned", "number"], ["Committed", "number"], ["Last batches took", "number"], ["Size", "number"], "Written", "Run", "Forks of the same query"],
     checkpoints.map((each) => ({
       key: each.root,
       cells: [h("a", { href: link(each.root) }, each.root), each.planned ?? "none", each.committed ?? "none",
         each.durations_ms.length ? milliseconds(each.durations_ms.reduce((a, b) => a + b, 0) / each.durations_ms.length) : "", size(each.bytes), moment(each.modified_ms),
-        each.run ? `${each.run.run} on ${each.run.host}${each.run.ended_ms ? " (over)" : ""}` : "none"],
-    })), "There are none that you may list.")));
+        each.run ? `${each.run.run} on ${each.run.host}${each.run.ended_ms ? " (over)" : ""}` : "none",
+        relatives(each).map((other) => h("div", { key: other.root }, h("a", { href: link(other.root) }, other.root)))],
+    })), "There are none that you may list.")),
+  units.length ? h("section", null, table("Units of dataflows, and programs with state in pages",
+    [["Checkpoint", "name"], "Query", "Unit", "Technique", ["Begins with", "number"], ["Pages", "number"], ["Size", "number"], "Written"],
+    units.map((each) => ({
+      key: `${each.root} ${each.unit}`,
+      cells: [h("a", { href: filesLink(each.root) }, each.root), each.query ?? "", each.unit, each.technique ?? "", each.sequence ?? "nothing", each.pages, size(each.bytes), moment(each.modified_ms)],
+    })))) : null);
 }
 
 async function one(path, place, signal, again) {
   const checkpoint = await ask("/v1/checkpoints/show", { path }, { signal });
-  const batches = checkpoint.batches ?? [];
+  const { batches } = await ask("/v1/checkpoints/batches", { path }, { signal });
   const rate = perMinute(batches);
   const opened = h("div", { id: "batch" });
   const verdict = h("div", { id: "verdict" });

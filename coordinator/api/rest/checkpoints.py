@@ -84,7 +84,7 @@ def _json(content: object) -> Response:
 
 
 def add_checkpoint_look_routes(app: FastAPI, inspector: CheckpointInspector) -> None:
-    """Add `GET /v1/checkpoints` and `GET /v1/checkpoints/show`, which inspect checkpoints."""
+    """Add `GET /v1/checkpoints` and those below it that inspect checkpoints."""
 
     @app.get("/v1/checkpoints", responses={200: {"description": "A summary of each, with its latest run."}})
     async def all_below(user: User, path: str = "/") -> Response:
@@ -95,6 +95,21 @@ def add_checkpoint_look_routes(app: FastAPI, inspector: CheckpointInspector) -> 
     async def show(path: str, user: User) -> Response:
         """One checkpoint with all stores of all partitions, as `peacefs checkpoint show --json` has it."""
         return await _json_in_thread(await inspector.one(path, user))
+
+    @app.get("/v1/checkpoints/batches", responses={200: {"description": "The latest 100 batches, with files."}})
+    async def batches(path: str, user: User) -> Response:
+        """The latest batches of a checkpoint: when each was planned and committed, and the files that it wrote."""
+        return await _json_in_thread({"batches": await inspector.view(path, user, "batches")})
+
+    @app.get("/v1/checkpoints/verify", responses={200: {"description": "A Verdict."}})
+    async def verify(path: str, user: User) -> Response:
+        """Whether a query would start from a checkpoint, as `peacefs checkpoint verify --json` has it."""
+        return await _json_in_thread(await inspector.view(path, user, "verdict"))
+
+    @app.get("/v1/checkpoints/units", responses={200: {"description": "Units of dataflows, each a UnitSummary."}})
+    async def units(user: User, path: str = "/") -> Response:
+        """Every unit of a dataflow, or program with paged state, at and below a path, for who may list it."""
+        return await _json_in_thread({"units": await inspector.view(path, user, "units")})
 
 
 async def _json_in_thread(content: object) -> Response:

@@ -65,6 +65,36 @@ def test_rest_tells_what_the_commands_tell_with_the_latest_run(cluster: LocalClu
             assert status == expected, answer
 
 
+@pytest.mark.cluster
+def test_rest_opens_a_checkpoint_to_its_batches_and_judges_it(cluster: LocalCluster, peacefs: Peacefs) -> None:
+    with PeaceFileSystem(cluster.http_address) as files:
+        tree = made.checkpoint(root="/opened/orders", batches=4).files
+        for name, data in tree.items():
+            files.write(name, data)
+        status, answer = ask(cluster, "/batches", path="/opened/orders", user=files.user)
+        assert status == 200
+        batches = answer["batches"]
+        assert [each["batch"] for each in batches] == [0, 1, 2, 3]
+        for each in batches:
+            assert each["planned_ms"] and each["committed_ms"]
+            sizes = {file["path"]: file["bytes"] for file in each["files"]}
+            assert {f"offsets/{each['batch']}", f"commits/{each['batch']}"} <= sizes.keys()
+            assert all(len(tree[f"/opened/orders/{path}"]) == size for path, size in sizes.items())
+            of_state = {path: size for path, size in sizes.items() if path.startswith("state/")}
+            assert of_state and each["state_bytes"] == sum(of_state.values())
+        named = [file["path"] for each in batches for file in each["files"]]
+        assert len(named) == len(set(named)), "a file is of one batch"
+
+        address = f"--coordinator={cluster.http_address}"
+        status, verdict = ask(cluster, "/verify", path="/opened/orders", user=files.user)
+        assert (status, verdict["restarts"], verdict["last_good"]) == (200, True, 3)
+        assert verdict == json.loads(peacefs("verify", "--json", "/opened/orders", address).stdout)
+        files.delete("/opened/orders/commits/3")
+        _status, answer = ask(cluster, "/batches", path="/opened/orders", user=files.user)
+        assert answer["batches"][-1]["committed_ms"] is None
+        assert ask(cluster, "/units", path="/opened", user=files.user) == (200, {"units": []})
+
+
 def reports(program: str, **limits: float) -> CheckpointInspector:
     command = (sys.executable, "-c", program) if program else ()
     return CheckpointInspector(command, "http://none", cast(QueryRuns, None), cast(QueryReports, None), **limits)

@@ -1,0 +1,24 @@
+"""Micro-batches of Spark with their checkpoints on each system that Hadoop's client reaches, and on `file://`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from benchmarks.report import show
+from benchmarks.spark_batches import compare_places
+
+from .systems import WEBHDFS, System
+
+_KINDS = (("RocksDB", 8, 1), ("HDFS-backed", 8, 1))
+
+
+def compare_batches(directory: Path, systems: Sequence[System], *, quick: bool) -> None:
+    """Show the medians of batches, and of starts up to the first commit. HDFS syncs names alone here."""
+    counted, turn = (2, 2) if quick else (24, 6)
+    places = {each.name: f"{each.hadoop_uri}/batches" for each in systems if each.hadoop_uri}
+    places["file://"] = f"file://{directory}/batches"
+    (coordinator,) = (urlsplit(each.hadoop_uri).netloc for each in systems if each.name == WEBHDFS)
+    rows = compare_places(f"http://{coordinator}", directory, places, _KINDS, counted, turn)
+    show("peers_batches", "stateful micro-batches: median ms", rows)

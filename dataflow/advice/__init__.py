@@ -1,0 +1,5 @@
+"""Advice on which recovery technique fits a query: its load, measured or told, and the closed forms.
+
+Begin with `advice.py`. Pure but for `measure.py`, which plays a sample of rows in the seeded host. Nothing that
+runs a query knows of it.
+"""

@@ -1,0 +1,134 @@
+"""What each technique costs a query, and how long a recovery takes, by closed forms.
+
+HA's three approaches go by `closed_forms` (HA, Table 3). The others' forms are of the same kind: bytes over links
+and processor time as shares of what the query takes without any technique, recovery from the detection of a death.
+SGuard: a checkpoint is loaded and half an interval is replayed (SGuard 3). CEC: the log is read back over about
+twice the open windows, and the oldest window's rows are replayed (CEC II.B). Flux: both of a pair process
+everything (Flux 3). Peer ring: r backups of each row and r copies of what changed (SMR V).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from peacefs.dataflow import closed_forms
+from peacefs.dataflow.closed_forms import UnitLoad
+
+from .load import Parameters, QueryLoad, Surroundings
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Costs as shares of amnesia's (1.0 is twice as much); bytes; seconds from the detection until caught up."""
+
+    processor: float
+    #: Bytes over links, and bytes that go into files, as shares of the bytes of the sources' rows.
+    links: float
+    files: float
+    #: Bytes that are kept in memory beside the state itself: rows for replay, copies, second states.
+    memory_bytes: float
+    recovery_s: float
+
+
+def estimate(name: str, load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+    """Return the estimate for a technique by the name of its class, as "SGuard". Raises KeyError."""
+    return _FORMS[name](load, around, parameters)
+
+
+def _unit(load: QueryLoad, around: Surroundings, parameters: Parameters) -> UnitLoad:
+    return UnitLoad(
+        rate=load.rate,
+        selectivity=load.selectivity,
+        processing_s=load.processing_s,
+        state_rows=_remembered_rows(load),
+        inputs=load.inputs,
+        interval_s=parameters.interval_s,
+        delay_s=around.delay_s,
+        redirection_s=around.redirection_s,
+        bandwidth_bits_s=around.link_bytes_s * 8,
+        row_bytes=max(1, round(load.row_bytes)),
+    )
+
+
+def _remembered_rows(load: QueryLoad) -> float:
+    return load.rate * (load.remembered_s or 0.0)
+
+
+def _copying(load: QueryLoad, around: Surroundings, bytes_s: float) -> float:
+    """Return the processor time of copies as a share of what rows take."""
+    return bytes_s * around.page_byte_s / (load.rate * load.processing_s)
+
+
+def _amnesia(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+    return Estimate(0.0, 0.0, 0.0, 0.0, closed_forms.first_row_s(_unit(load, around, parameters)))
+
+
+def _upstream_backup(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+    unit = _unit(load, around, parameters)
+    kept = closed_forms.upstream_backup_replayed_rows(unit) * load.row_bytes
+    links = closed_forms.upstream_backup_bandwidth(unit)
+    return Estimate(0.05, links, 0.0, kept, closed_forms.upstream_backup_recovery_s(unit))
+
+
+def _active_standby(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+    unit = _unit(load, around, parameters)
+    kept = load.state_bytes + closed_forms.active_standby_repeated_rows(unit) * load.row_bytes
+    recovery_s = closed_forms.active_standby_recovery_s(unit, precise=True)
+    return Estimate(1.0, closed_forms.active_standby_bandwidth(unit), 0.0, kept, recovery_s)
+
+
+def _passive_standby(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+    unit = _unit(load, around, parameters)
+    links = load.copied_bytes_s / load.bytes_s + closed_forms.trimming_share(unit, 1)
+    kept = load.state_bytes + load.bytes_s * parameters.interval_s
+    # The primary copies, and the standby takes in.
+    processor = 2 * _copying(load, around, load.copied_bytes_s)
+    return Estimate(processor, links, 0.0, kept, closed_forms.passive_standby_recovery_s(unit))
+
+
+def _sguard(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+    unit = _unit(load, around, parameters)
+    files = around.replication * load.changed_bytes_s / load.bytes_s
+    replayed_s = (parameters.checkpoint_s / 2 + around.stored_s) * load.rate * load.processing_s
+    recovery_s = closed_forms.first_row_s(unit) + load.state_bytes / around.load_bytes_s + replayed_s
+    kept = load.bytes_s * (parameters.checkpoint_s + around.stored_s)
+    return Estimate(_copying(load, around, load.changed_bytes_s), 0.0, files, kept, recovery_s)
+
+
+def _cec(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+    unit = _unit(load, around, parameters)
+    remembered_s = load.remembered_s or 0.0
+    written = load.windows_per_row * around.tuple_bytes + load.selectivity * load.row_bytes
+    files = around.replication * written / load.row_bytes
+    extent = 2 * load.open_windows
+    replayed_s = remembered_s * load.rate * load.processing_s
+    recovery_s = closed_forms.first_row_s(unit) + extent * around.tuple_s + replayed_s
+    processor = load.windows_per_row * around.window_s / load.processing_s
+    return Estimate(processor, 0.0, files, load.bytes_s * remembered_s, recovery_s)
+
+
+def _flux(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+    pair = _active_standby(load, around, parameters)
+    return Estimate(pair.processor, pair.links, 0.0, pair.memory_bytes, pair.recovery_s)
+
+
+def _peer_ring(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+    unit, backups = _unit(load, around, parameters), parameters.neighbours
+    links = backups * (1.0 + load.changed_bytes_s / load.bytes_s)
+    kept = backups * (load.state_bytes + load.bytes_s * parameters.checkpoint_s)
+    replayed_s = parameters.checkpoint_s / 2 * load.rate * load.processing_s
+    processor = backups * (around.backup_share + _copying(load, around, load.changed_bytes_s))
+    return Estimate(processor, links, 0.0, kept, closed_forms.first_row_s(unit) + replayed_s)
+
+
+_FORMS: Mapping[str, Callable[[QueryLoad, Surroundings, Parameters], Estimate]] = {
+    "Amnesia": _amnesia,
+    "UpstreamBackup": _upstream_backup,
+    "PassiveStandby": _passive_standby,
+    "ActiveStandby": _active_standby,
+    "SGuard": _sguard,
+    "CEC": _cec,
+    "Flux": _flux,
+    "PeerRing": _peer_ring,
+}

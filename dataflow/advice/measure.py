@@ -1,0 +1,133 @@
+"""Measure the load of a query on a sample of its rows, by the cores that run for real, in one thread.
+
+The rows come at the query's own rate, in virtual time, so that windows hold what they will hold; the processor's
+time is real. The sample has to be longer than the longest window, or the state is smaller than it will be. Each
+row that comes out stands for a window, where there are any.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.hosts.outcome import Outcome
+from peacefs.dataflow.hosts.seeded import SeededRun
+from peacefs.dataflow.operators.count_windows import AggregateCountWindows
+from peacefs.dataflow.operators.interface import OperatorSpecification
+from peacefs.dataflow.operators.join import JoinWindow
+from peacefs.dataflow.operators.process import Process
+from peacefs.dataflow.operators.resample import Resample
+from peacefs.dataflow.operators.sort import BoundedSort
+from peacefs.dataflow.operators.time_windows import AggregateTimeWindows
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.amnesia import Amnesia
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.sguard import SGuard
+from peacefs.protocol.errors import InvalidQuery
+from peacefs.protocol.limits import advice_batches_s, advice_state_bytes_max, state_page_bytes_choices
+
+from .load import Parameters, QueryLoad
+
+_US = 1_000_000
+_NODES = 2
+#: Checkpoints take no time to speak of, so that one can be taken each interval.
+_STORE_S = 0.001
+
+
+def measure(
+    network: Network,
+    rows: Mapping[str, pa.Table],
+    rate: float,
+    parameters: Parameters | None = None,
+    *,
+    page_bytes: int = min(state_page_bytes_choices),
+) -> QueryLoad:
+    """Play the rows of each source, once to warm up, once to measure, twice with checkpoints.
+
+    `rate`: rows of all sources together in a second. Raises InvalidQuery, QueryFailed.
+    """
+    parameters = parameters or Parameters()
+    count = sum(table.num_rows for table in rows.values())
+    if not count:
+        raise InvalidQuery("the sample has no rows")
+    batches = {source: _cut(table, rate * table.num_rows / count) for source, table in rows.items()}
+    bounds = Bounds(page_bytes=page_bytes, state_bytes_max=advice_state_bytes_max)
+
+    def play(technique: Technique) -> Outcome:
+        run = SeededRun(
+            network,
+            technique,
+            batches,
+            seed=1,
+            nodes=_NODES,
+            bounds=bounds,
+            rows_every_s=1 / advice_batches_s,
+            store_s=_STORE_S,
+        )
+        return run.run(until_s=60.0 + 2 * count / rate)
+
+    def changed(interval_s: float) -> float:
+        outcome = play(SGuard(interval_s=interval_s))
+        return sum(outcome.page_bytes.values()) / outcome.seconds
+
+    play(Amnesia())
+    began_s = time.process_time()
+    outcome = play(Amnesia())
+    processor_s = time.process_time() - began_s
+    results = sum(batch.num_rows for taken in outcome.sinks.values() for batch in taken)
+    longest_s = remembered_s(network)
+    windows = results / count if _has_windows(network) else 0.0
+    return QueryLoad(
+        rate=rate,
+        processing_s=processor_s / count,
+        row_bytes=sum(table.nbytes for table in rows.values()) / count,
+        selectivity=results / count,
+        state_bytes=outcome.state_bytes_max,
+        copied_bytes_s=changed(parameters.interval_s),
+        changed_bytes_s=changed(parameters.checkpoint_s),
+        remembered_s=longest_s,
+        windows_per_row=windows,
+        open_windows=windows * rate * (longest_s or 0.0),
+        inputs=len(network.sources),
+    )
+
+
+def remembered_s(network: Network) -> float | None:
+    """Return for how long a row matters to the state of a query, at most; None if its operators do not say."""
+    longest_us = 0
+    for node in network.operators:
+        kept_us = _kept_us(node.specification)
+        if kept_us is None:
+            return None
+        longest_us = max(longest_us, kept_us)
+    return longest_us / _US
+
+
+def _kept_us(specification: OperatorSpecification) -> int | None:
+    match specification:
+        case AggregateTimeWindows():
+            return specification.size_us + specification.lateness_us
+        case JoinWindow() | BoundedSort():
+            return specification.within_us
+        case Resample():
+            return specification.every_us
+        case Process():
+            return 0 if specification.state is None else specification.remembers_us
+        case AggregateCountWindows():
+            return None
+    return 0
+
+
+def _has_windows(network: Network) -> bool:
+    kinds = (AggregateTimeWindows, AggregateCountWindows)
+    return any(isinstance(node.specification, kinds) for node in network.operators)
+
+
+def _cut(table: pa.Table, rate: float) -> Sequence[pa.RecordBatch]:
+    """Cut rows into batches, of which so many as `limits.advice_batches_s` come in a second."""
+    at_once = max(1, round(rate / advice_batches_s))
+    whole = table.combine_chunks()
+    return [batch for batch in whole.to_batches(max_chunksize=at_once) if batch.num_rows]

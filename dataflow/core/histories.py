@@ -1,0 +1,131 @@
+"""Histories of a node's units: asked of the controller before a unit begins, and told to it from then on (HA 6).
+
+A unit's output leaves when the controller has the events that it depends on. A round trip, as to a standby
+(`pairs.py`), but to a place that survives all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from peacefs.dataflow.operators.phases import Phases
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.protocol.limits import dataflow_determinants_per_message_max
+
+from .determinants import EventLog
+from .effects import Effect, SendMessage
+from .messages import CONTROLLER, EventsHappened, EventsKept, HistoryPart, HistoryWanted
+from .unit import HAUnit
+from .unit_history import HistoryReader
+
+
+class Histories:
+    def __init__(self, network: Network, technique: Technique, *, retry_s: float) -> None:
+        self._with_history = {plan.name for plan in network.units if technique.keeps_history(plan)}
+        self._with_events = {plan.name for plan in network.units if technique.keeps_events(plan)}
+        self._retry_s = retry_s
+        self._readers: dict[str, HistoryReader] = {}
+        # Units that are to begin, with what was read for them.
+        self._read: dict[str, HistoryReader] = {}
+        self._reports: dict[str, _EventReport] = {}
+
+    # -- before a unit begins --------------------------------------------------------------------------------
+
+    def wants(self, unit: str, incarnation: int) -> bool:
+        """Return whether a start of a unit has to wait for its history, which is asked for from now on."""
+        if unit not in self._with_history:
+            return False
+        read = self._read.get(unit)
+        if read is not None and read.incarnation == incarnation:
+            return False
+        reader = self._readers.get(unit)
+        if reader is None or reader.incarnation != incarnation:
+            self._readers[unit] = HistoryReader(incarnation)
+        return True
+
+    def ask(self, now_s: float) -> Iterator[Effect]:
+        """Ask for what is wanted, again if there was no answer for long."""
+        for unit, reader in self._readers.items():
+            if reader.asked_s is None or now_s - reader.asked_s >= self._retry_s:
+                reader.asked_s = now_s
+                yield SendMessage(CONTROLLER, HistoryWanted(unit, reader.incarnation, reader.part))
+
+    def received(self, message: HistoryPart | EventsKept) -> bool:
+        """Return True if a unit may begin now."""
+        if isinstance(message, EventsKept):
+            report = self._reports.get(message.unit)
+            if report is not None and report.incarnation == message.incarnation:
+                report.kept(message.upto)
+            return False
+        reader = self._readers.get(message.unit)
+        if reader is None or not reader.add(message):
+            return False
+        self._read[message.unit] = self._readers.pop(message.unit)
+        return True
+
+    def phases(self, unit: str) -> Mapping[str, Phases]:
+        """Return the phases with which a unit begins."""
+        read = self._read.get(unit)
+        return {} if read is None else read.phases
+
+    # -- a unit that runs ---------------------------------------------------------------------------------------
+
+    def begun(self, unit: HAUnit) -> None:
+        """Let a unit repeat the events that there were, and tell the controller of those that follow."""
+        read = self._read.pop(unit.name, None)
+        if unit.name in self._with_events:
+            assert read is not None, "a unit has begun without its history"
+            unit.begin_after_event(read.log.first - 1, resumed=read.log.last == 0)
+            unit.repeat(read.log)
+            self._reports[unit.name] = _EventReport(unit, read.log.last)
+
+    def report(self) -> Iterator[Effect]:
+        """Tell the controller what has happened since; output that depends on it leaves when it is kept."""
+        for report in self._reports.values():
+            yield from report.send()
+
+    def forget(self, unit: str) -> None:
+        """Learn that a unit runs here no longer, or is not to begin."""
+        for known in (self._readers, self._read, self._reports):
+            known.pop(unit, None)
+
+    def keep_only(self, valid: Mapping[str, int]) -> None:
+        """Ask no longer for units that are to begin elsewhere."""
+        for waiting in (self._readers, self._read):
+            for unit in [unit for unit, each in waiting.items() if valid.get(unit) != each.incarnation]:
+                del waiting[unit]
+
+    def disconnected(self) -> None:
+        """Learn that what was on its way to the controller may be lost."""
+        for report in self._reports.values():
+            report.disconnected()
+        for reader in self._readers.values():
+            reader.asked_s = None
+
+
+class _EventReport:
+    def __init__(self, unit: HAUnit, kept: int) -> None:
+        """`kept`: the last event that the controller has."""
+        self._unit, self.incarnation = unit, unit.incarnation
+        self._log = EventLog(unit.event)
+        unit.record(self._log)
+        unit.hold()
+        self._sent = self._kept = kept
+
+    def send(self) -> Iterator[Effect]:
+        self._unit.release(self._kept)
+        while self._sent < self._log.last:
+            events = self._log.since(self._sent)[:dataflow_determinants_per_message_max]
+            yield SendMessage(
+                CONTROLLER, EventsHappened(self._unit.name, self.incarnation, self._sent + 1, events)
+            )
+            self._sent += len(events)
+
+    def kept(self, upto: int) -> None:
+        self._kept = max(self._kept, upto)
+        self._log.drop(self._kept)
+        self._unit.release(self._kept)
+
+    def disconnected(self) -> None:
+        self._sent = self._kept

@@ -1,0 +1,152 @@
+"""`peacefs dataflow advise`: the technique that fits a query, by its load on a sample and the closed forms."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from peacefs.dataflow.advice.advice import Demand, Option, advise
+from peacefs.dataflow.advice.load import Parameters, QueryLoad
+from peacefs.dataflow.advice.measure import measure
+from peacefs.dataflow.model.operator_class import Recovery
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.query.query import Query
+from peacefs.protocol.errors import InvalidQuery
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.table import Table
+
+_TABLE_CHARACTERS = 110
+
+
+@dataclass(frozen=True)
+class AdviceOptions:
+    """`query` is FILE or FILE:NAME, `samples` SOURCE=FILE each."""
+
+    query: str
+    samples: Sequence[str]
+    rate: float
+    demand: Demand
+    parameters: Parameters
+    json: bool
+
+
+def run_advise(options: AdviceOptions) -> int:
+    """Return 0, or 1 if no technique keeps the demand. Raises InvalidQuery."""
+    network = _network(options.query)
+    load = measure(network, _rows(network, options.samples), options.rate, options.parameters)
+    found = advise(network, load, options.demand, parameters=options.parameters)
+    if options.json:
+        sys.stdout.write(msgspec.json.encode(_told(load, found)).decode() + "\n")
+    else:
+        _show(network, load, found)
+    return 1 if found[0].refused else 0
+
+
+def recovery_named(name: str) -> Recovery:
+    """Raises InvalidQuery for none of them."""
+    try:
+        return Recovery(name)
+    except ValueError:
+        kinds = ", ".join(kind.value for kind in Recovery)
+        raise InvalidQuery(f"--guarantee {name}: it is one of {kinds}") from None
+
+
+def _network(named: str) -> Network:
+    file, _, name = named.partition(":")
+    if not Path(file).is_file():
+        raise InvalidQuery(f"there is no file {file}: name a Python file that makes a Query, or FILE.py:NAME")
+    made = runpy.run_path(file, run_name="peacefs_advise")
+    queries = {key: value for key, value in made.items() if isinstance(value, Query)}
+    if name:
+        if name not in queries:
+            raise InvalidQuery(f"{file} has no query {name!r}; it has {', '.join(queries) or 'none'}")
+        return queries[name].network()
+    if len({id(query) for query in queries.values()}) != 1:
+        raise InvalidQuery(f"{file} has {len(queries)} queries ({', '.join(queries) or 'none'}): say {file}:NAME")
+    return next(iter(queries.values())).network()
+
+
+def _rows(network: Network, samples: Sequence[str]) -> Mapping[str, pa.Table]:
+    sources = {source.name: source.type.schema for source in network.sources}
+    found = {}
+    for sample in samples:
+        source, mark, file = sample.partition("=")
+        if not mark and len(sources) == 1:
+            source, file = next(iter(sources)), sample
+        if source not in sources:
+            raise InvalidQuery(f"--sample {sample}: the query's sources are {', '.join(sources)}; say SOURCE=FILE")
+        found[source] = _read(Path(file), sources[source])
+    if missing := sources.keys() - found.keys():
+        raise InvalidQuery(f"a sample of source {min(missing)} is missing: --sample {min(missing)}=FILE")
+    return found
+
+
+def _read(file: Path, schema: pa.Schema) -> pa.Table:
+    """Read Parquet, CSV or JSON lines, by the ending of the file's name, and give the columns their types."""
+    import pyarrow as pa
+    from pyarrow import csv, json, parquet
+
+    readers = {".parquet": parquet.read_table, ".csv": csv.read_csv, ".json": json.read_json}
+    if file.suffix not in readers:
+        raise InvalidQuery(f"the sample {file} is none of {', '.join(readers)}, by its name")
+    try:
+        table: pa.Table = readers[file.suffix](file)
+        return table.select(schema.names).cast(schema)
+    except (OSError, KeyError, pa.ArrowException) as fault:
+        raise InvalidQuery(f"the sample {file} is not of its source's columns: {fault}") from None
+
+
+def _told(load: QueryLoad, options: Sequence[Option]) -> dict[str, object]:
+    advice = None if options[0].refused else options[0].technique
+    techniques = [
+        {**asdict(each), "promises": None if each.promises is None else each.promises.value} for each in options
+    ]
+    return {"advice": advice, "load": asdict(load), "techniques": techniques}
+
+
+def _show(network: Network, load: QueryLoad, options: Sequence[Option]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    sys.stdout.write(
+        f"query {network.name} is {network.operator_class}: {load.processing_s * 1e6:.2f} us of a processor and "
+        f"{load.row_bytes:.0f} bytes a row, {load.state_bytes / 1e6:,.1f} MB of state, of which "
+        f"{load.changed_bytes_s / 1e6:,.2f} MB change in a second\n"
+    )
+    console.print(_table(options), width=max(console.width, _TABLE_CHARACTERS))
+    for each in options:
+        if each.refused:
+            sys.stdout.write(f"not {each.technique}: {each.refused}\n")
+    best = options[0]
+    if best.refused:
+        sys.stdout.write("no technique keeps what is wanted: ask for less\n")
+    else:
+        sys.stdout.write(f"take {best.technique}: of those that keep what is wanted, it adds the least\n")
+
+
+def _table(options: Sequence[Option]) -> Table:
+    from rich.table import Table
+
+    table = Table("technique", "gives", "processor", "links", "files", "memory", "recovered in")
+    for each in options:
+        costs = each.estimate
+        if costs is None or each.recovery_s is None or each.promises is None:
+            continue
+        table.add_row(
+            each.technique,
+            each.promises.value,
+            f"+{costs.processor:.0%}",
+            f"+{costs.links:.0%}",
+            f"+{costs.files:.0%}",
+            f"{costs.memory_bytes / 1e6:,.1f} MB",
+            f"{each.recovery_s:.2f} s",
+        )
+    return table
