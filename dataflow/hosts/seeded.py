@@ -66,7 +66,8 @@ from .recovery_clock import RecoveryClock
 from .unit_states import UnitStates
 
 EDGE = "edge"
-_STATE_BYTES = 1 << 28
+#: States of a test are small, and each is begun and given up often: a node's death gives up all of its own.
+_STATE_BYTES = 1 << 20
 
 
 @dataclass
@@ -225,7 +226,13 @@ class SeededRun:
             return
         self._starts[name] = self._starts.get(name, 0) + 1
         states = UnitStates(
-            self._checkpoints, self._bounds, self._network, self._technique, clock=lambda: self._now_s
+            self._checkpoints,
+            self._bounds,
+            self._network,
+            self._technique,
+            clock=lambda: self._now_s,
+            # Memory ahead of clones saves time, which is virtual here.
+            reserve=False,
         )
         core = NodeCore(
             name, f"{name}/{self._starts[name]}", self._network, self._technique, states.new, self._bounds
