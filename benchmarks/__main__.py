@@ -35,6 +35,7 @@ _ALL = (
     "dataflow",
     "dataflow_spark",
     "cec",
+    "flux",
     "recovery_pictures",
     "recovery_costs",
     "peer_ring",

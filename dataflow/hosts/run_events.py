@@ -49,6 +49,16 @@ class RingChanged:
     ring: tuple[str, ...]
 
 
-RunEvent = NodeLost | UnitsPlaced | CheckpointTaken | RecoveryMeasured | StandbyMissing | RingChanged
+@dataclass(frozen=True, slots=True)
+class PairComplete:
+    """A pair that had lost a half has two again, which both send rows."""
+
+    unit: str
+    node: str
+
+
+RunEvent = (
+    NodeLost | UnitsPlaced | CheckpointTaken | RecoveryMeasured | StandbyMissing | RingChanged | PairComplete
+)
 #: Called with the time (`time.monotonic`) and the event, from the host's thread; it must not take long.
 Observer = Callable[[float, RunEvent], None]
