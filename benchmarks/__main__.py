@@ -38,6 +38,7 @@ _ALL = (
     "flux",
     "recovery_pictures",
     "recovery_costs",
+    "peer_ring",
     "driver_standby",
     "spark_batches",
     "web_page",
