@@ -23,10 +23,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ["PEACEFS_CONFIG"] = ""
 
 # A JVM of a test runs for seconds: the optimising compiler would take more processor time than it saves, and
-# Spark's classes need no verification each time.
+# Spark's classes need no verification each time. Nor does a second compiler pay, or a small young generation.
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:CICompilerCount=1 -XX:+UseSerialGC -Xmn300m"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 # Another JVM makes up the command line of each: it runs for a moment.
