@@ -42,6 +42,7 @@ from peacefs.dataflow.core.messages import (
     Message,
     NodeHeartbeat,
     RestartPointReached,
+    StandbyInStep,
     UnitRecovered,
     UnitStopped,
     sequence_of,
@@ -139,6 +140,7 @@ class SeededRun:
             edge_node=EDGE,
             nodes_wanted=nodes,
             standby=technique.standby,
+            pairs=technique.pair_plan(network),
             with_history=[plan.name for plan in network.units if technique.keeps_history(plan)],
         )
         self._nodes: dict[str, _Host] = {}
@@ -401,6 +403,11 @@ class SeededRun:
                 return self._controller.history_wanted(sender, message)
             case UnitStopped():
                 return self._controller.unit_stopped(message)
+            case StandbyInStep(unit):
+                effects = self._controller.standby_in_step(sender, message)
+                if effects:
+                    self.outcome.caught_up.append((self.outcome.steps, unit))
+                return effects
             case UnitRecovered():
                 self.outcome.recoveries += 1
                 return []
