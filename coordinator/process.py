@@ -1,0 +1,110 @@
+"""A coordinator as a process: reads what its options name, opens the metadata, and runs the service."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import uvloop
+
+from peacefs.protocol import private_files
+from peacefs.protocol.errors import InvalidTopology, StartupError
+from peacefs.protocol.limits import thread_switch_interval_s
+from peacefs.protocol.secret import (
+    find_secret_file,
+    read_again,
+    read_or_make_secrets,
+    read_secrets,
+    require_secret_for,
+)
+from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit
+from peacefs.protocol.service.tls import TlsIdentity, require_tls_for
+from peacefs.protocol.tokens import Signer
+from peacefs.topology.loader import load_topology
+from peacefs.topology.model import Topology
+
+from .authentication.proxy_users import ProxyRule
+from .authentication.proxy_users_file import read_proxy_users
+from .failover.process import FailoverProcess
+from .journal.port import Member
+from .metadata.engines import ENGINE
+from .metadata.store import Metadata, MetadataFault, MetadataFull
+from .options import CoordinatorOptions
+from .service import Coordinator
+
+SECRET_NAME = "cluster.secret"
+
+
+def run(options: CoordinatorOptions) -> None:
+    """Serves until it is told to stop. Raises StartupError when it cannot start."""
+    log_to_stderr()
+    raise_open_files_limit()
+    sys.setswitchinterval(thread_switch_interval_s)
+    secret_file = find_secret_file(options.secret_file)
+    require_secret_for(options.host, secret_file)
+    addresses = [options.host, options.advertise or options.host]
+    require_tls_for(addresses, options.tls, no_tls=options.no_tls)
+    tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
+    described = _described_network(options.topology)
+    rules = read_proxy_users(options.proxy_users)
+    _make_directory(options.directory)
+    failover = _failover_of(options)
+    metadata: Metadata | None = None
+    kept = options.directory / SECRET_NAME
+    if failover is None:
+        metadata = ENGINE.open(options.directory, owner=getpass.getuser())
+    try:
+        signer = Signer(*(read_secrets(secret_file) if secret_file else read_or_make_secrets(kept)))
+        if metadata is None:
+            assert failover is not None
+            metadata = failover.join(ENGINE, options.directory, getpass.getuser(), signer, tls)
+        reload = partial(read_again, signer, secret_file or kept)
+        uvloop.run(_serve(options, metadata, signer, described, rules, tls, reload, failover))
+    except (MetadataFull, MetadataFault) as fault:
+        raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
+    finally:
+        if metadata is not None:
+            metadata.close()
+        if failover is not None:
+            failover.close()
+
+
+def _failover_of(options: CoordinatorOptions) -> FailoverProcess | None:
+    """Raises StartupError."""
+    if options.journal is None:
+        return None
+    host = options.advertise or options.host
+    me = Member(f"{host}:{options.port}", f"{host}:{options.node_port}")
+    return FailoverProcess(options.journal, me, no_tls=options.no_tls)
+
+
+async def _serve(
+    options: CoordinatorOptions,
+    metadata: Metadata,
+    signer: Signer,
+    described: Topology | None,
+    rules: Mapping[str, ProxyRule],
+    tls: TlsIdentity | None,
+    reload: Callable[[], None],
+    failover: FailoverProcess | None,
+) -> None:
+    """On the event loop, to which all parts belong from their beginning."""
+    await Coordinator(options, metadata, signer, described, rules, tls, failover).serve(reload)
+
+
+def _described_network(file: Path | None) -> Topology | None:
+    try:
+        return load_topology(file) if file is not None else None
+    except InvalidTopology as mistake:
+        raise StartupError(f"the topology cannot be used: {mistake.message}") from None
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        private_files.make_directory(directory)
+        private_files.mend(directory, lambda entry: entry.name.startswith((ENGINE.file_prefix, SECRET_NAME)))
+    except OSError as error:
+        raise StartupError(f"cannot use {directory} for the metadata: {error.strerror}") from None
