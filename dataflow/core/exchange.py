@@ -61,7 +61,7 @@ class Exchange:
                 consumer = self.participants.get(unit_of(message.subscription.consumer))
                 if consumer is not None and message.stream in consumer.inputs:
                     source = consumer.inputs[message.stream]
-                    _to_input(source, message)
+                    _to_input(source, message, node)
                     if isinstance(message, Subscribed):
                         yield from self.to_producer(message.stream, source.acknowledged())
 
@@ -110,7 +110,8 @@ class Exchange:
                 output.disconnect(node)
             for stream, source in participant.inputs.items():
                 producer = self._producer(stream)
-                if producer is not None and producer.node == node:
+                sender = source.sender or (producer.node if producer is not None else None)
+                if sender == node:
                     source.disconnected()
 
     def subscribe(self, now_s: float) -> Iterator[Effect]:
@@ -147,10 +148,10 @@ class Exchange:
         return self._placement.units.get(self._network.producer(stream))
 
 
-def _to_input(source: HAInput, message: Subscribed | Data | Ended) -> None:
+def _to_input(source: HAInput, message: Subscribed | Data | Ended, node: str) -> None:
     match message:
         case Subscribed():
-            source.subscribed(message)
+            source.subscribed(message, node)
         case Data():
             source.accept(message)
         case Ended():

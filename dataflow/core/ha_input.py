@@ -42,6 +42,8 @@ class HAInput:
         # The latest start of the producer that is known; 0 before the first.
         self._latest_producer = 0
         self._asked_s = 0.0
+        #: The node that sends, which the placement may not say yet; None while none does.
+        self.sender: str | None = None
         self._connected = False
         # The subscription of a producer that has sent without being asked.
         self._unasked: Subscription | None = None
@@ -75,7 +77,8 @@ class HAInput:
             return None
         self._waits = sends_unasked and 0 < self._latest_producer < producer_incarnation
         self._latest_producer = max(self._latest_producer, producer_incarnation)
-        self._asked_producer, self._asked_s, self._connected = producer_incarnation, now_s, False
+        self._asked_producer, self._asked_s = producer_incarnation, now_s
+        self._connected, self.sender = False, None
         if self._waits:
             return None
         self._unasked = None
@@ -87,17 +90,18 @@ class HAInput:
             self.stream, self._subscription, producer_incarnation, self._received, max(self._limit_bytes, 0)
         )
 
-    def subscribed(self, message: Subscribed) -> None:
+    def subscribed(self, message: Subscribed, sender: str | None = None) -> None:
+        """Learn that rows come, from the node `sender`."""
         if is_unasked(message.subscription):
-            self._resumed(message)
+            self._resumed(message, sender)
         elif message.subscription == self._subscription and not self._connected:
-            self._connected = True
+            self._connected, self.sender = True, sender
             self._received = message.after
             self.lost += message.lost
             if self._replay_until is None:
                 self._replay_until = message.produced
 
-    def _resumed(self, message: Subscribed) -> None:
+    def _resumed(self, message: Subscribed, sender: str | None) -> None:
         """Go on with a producer that has taken over and sends what this consumer may lack, some of it again."""
         producer = producer_of(message.subscription)
         if self.ended or message.subscription.incarnation != self._incarnation or not self._latest_producer:
@@ -105,7 +109,7 @@ class HAInput:
         if producer < self._latest_producer or (producer == self._latest_producer and not self._waits):
             # It was asked, and its answer is what counts.
             return
-        self._waits = False
+        self._waits, self.sender = False, sender
         self._latest_producer = self._asked_producer = producer
         self._connected, self._unasked = True, message.subscription
         self._last = None
@@ -118,7 +122,7 @@ class HAInput:
             self._replay_until = message.produced
 
     def disconnected(self) -> None:
-        self._asked_producer, self._connected, self._waits = None, False, False
+        self._asked_producer, self._connected, self._waits, self.sender = None, False, False, None
 
     # -- rows -----------------------------------------------------------------------------------------------
 

@@ -105,6 +105,12 @@ class StandbyPlacement:
     incarnation: int
     #: True if it began with the unit, so that it needs no copy of its state.
     fresh: bool = False
+    #: True once it has a copy, so that it can take over.
+    has_copy: bool = False
+
+    @property
+    def ready(self) -> bool:
+        return self.fresh or self.has_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +291,14 @@ class StandbyInStep:
 
 
 @dataclass(frozen=True, slots=True)
+class StandbyReady:
+    """A standby that did not begin with its unit can take over: it has a copy, and the events since."""
+
+    unit: str
+    standby: int
+
+
+@dataclass(frozen=True, slots=True)
 class EventsHappened:
     """Events of a unit, which the controller is to keep before output that depends on them leaves."""
 
@@ -349,6 +363,7 @@ Message = (
     | DeterminantsHeld
     | TrimOutput
     | StandbyInStep
+    | StandbyReady
     | EventsHappened
     | EventsKept
     | HistoryWanted

@@ -19,7 +19,15 @@ from peacefs.protocol.errors import PeacefsError
 
 from .determinants import EventLog
 from .effects import CopyState, Effect, SendMessage
-from .messages import CopyHeld, CopyPiece, Determinants, StandbyPlacement, TrimOutput
+from .messages import (
+    CONTROLLER,
+    CopyHeld,
+    CopyPiece,
+    Determinants,
+    StandbyPlacement,
+    StandbyReady,
+    TrimOutput,
+)
 from .unit import HAUnit
 
 _PIECE = limits.dataflow_copy_piece_bytes
@@ -49,6 +57,7 @@ class PrimaryHalf:
         self._active = technique.standby is StandbyKind.ACTIVE
         self._interval_s = technique.standby_interval_s
         self._fresh = standby.fresh
+        self._told_ready = False
         #: True once an active standby gets what the unit gets.
         self.in_step = standby.fresh and self._active
         self._copy: _Copy | None = None
@@ -124,12 +133,21 @@ class PrimaryHalf:
                 if self._log is not None and self._sent == self._log.last:
                     yield self._to_standby(Determinants(self._unit.name, self.incarnation, self._sent + 1, ()))
                 yield from self.send_events()
+            if not self._records:
+                yield from self._ready()
 
-    def determinants_held(self, upto: int) -> None:
+    def determinants_held(self, upto: int) -> Iterator[Effect]:
         assert self._log is not None
         self._acked = max(self._acked, upto)
         self._log.drop(self._acked)
         self._unit.release(self._acked)
+        yield from self._ready()
+
+    def _ready(self) -> Iterator[Effect]:
+        """Tell the controller once that the standby can take over."""
+        if not self._fresh and not self._told_ready:
+            self._told_ready = True
+            yield SendMessage(CONTROLLER, StandbyReady(self._unit.name, self.incarnation))
 
     def standby_in_step(self, number: int) -> None:
         """Learn that the standby runs, with copy `number`; an earlier one is of no use any more."""

@@ -42,6 +42,13 @@ class StandbyMissing:
     unit: str
 
 
-RunEvent = NodeLost | UnitsPlaced | CheckpointTaken | RecoveryMeasured | StandbyMissing
+@dataclass(frozen=True, slots=True)
+class StandbyHasCopy:
+    """A new standby of a unit has a copy of its state, and can take over from now on."""
+
+    unit: str
+
+
+RunEvent = NodeLost | UnitsPlaced | CheckpointTaken | RecoveryMeasured | StandbyMissing | StandbyHasCopy
 #: Called with the time (`time.monotonic`) and the event, from the host's thread; it must not take long.
 Observer = Callable[[float, RunEvent], None]

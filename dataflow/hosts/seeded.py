@@ -42,6 +42,7 @@ from peacefs.dataflow.core.messages import (
     Message,
     NodeHeartbeat,
     RestartPointReached,
+    StandbyReady,
     UnitRecovered,
     UnitStopped,
     sequence_of,
@@ -392,6 +393,9 @@ class SeededRun:
                 return self._controller.events_happened(sender, message)
             case HistoryWanted():
                 return self._controller.history_wanted(sender, message)
+            case StandbyReady():
+                self._controller.standby_ready(message)
+                return []
             case UnitStopped():
                 return self._controller.unit_stopped(message)
             case UnitRecovered():
