@@ -19,6 +19,7 @@ help:
 	@echo 'make setup   only the set-up'
 	@echo 'make bench   all benchmarks: tables on the screen, JSON in benchmarks/results'
 	@echo 'make screenshots  the pictures of docs/web-page.md; wants Chromium'
+	@echo 'make site    the documentation as a site, in build/site'
 	@echo 'make wheel   the package as a wheel, in dist'
 	@echo 'make clean   removes what the other targets made'
 
@@ -75,6 +76,9 @@ bench: $(READY)
 
 screenshots: $(READY)
 	@cd tests && ../$(BIN)/python -m support.screenshots
+
+site: $(READY)
+	@$(BIN)/python docs/site/build.py
 
 wheel: $(READY)
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

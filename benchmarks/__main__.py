@@ -33,6 +33,7 @@ _ALL = (
     "paged_state",
     "state_latency",
     "dataflow",
+    "dataflow_spark",
     "cec",
     "recovery_pictures",
     "recovery_costs",
@@ -43,12 +44,13 @@ _ALL = (
 _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_CELLS = ("figure10",)
 _WITH_SIZE = ("repair", "io_service")
-_WITH_FILES = ("metadata_ops", "restart", "checkpoints")
+_WITH_FILES = ("metadata_ops", "restart", "failover", "checkpoints")
+_WITH_RUNS = ("failover",)
 _WITH_KEPT = ("dead_writers",)
 _WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads", "metadata_ops", "spark_batches")
 _WITH_STATE = ("spark_batches",)
 _WITH_TECHNIQUE = ("recovery_pictures",)
-_WITH_ROWS = ("peers",)
+_WITH_ROWS = ("peers", "failover")
 
 
 def main() -> None:
@@ -68,6 +70,7 @@ def main() -> None:
     parser.add_argument("--tls", action="store_true", help=f"over TLS besides, of {' and '.join(_WITH_TLS)}")
     drawn = " and ".join(_WITH_TECHNIQUE)
     parser.add_argument("--technique", metavar="NAME", help=f"one alone, as upstream-backup, of {drawn}")
+    parser.add_argument("--runs", type=int, metavar="N", help=f"how often each, of {' and '.join(_WITH_RUNS)}")
     listed = " and ".join(_WITH_ROWS)
     parser.add_argument("--rows", metavar="NAME,...", help=f"some groups of rows, as names,small, of {listed}")
     options = parser.parse_args()
@@ -84,6 +87,7 @@ def main() -> None:
         kept = {"kept_s": options.kept_seconds} if name in _WITH_KEPT else {}
         cells = {"cells": options.cells} if options.cells and name in _WITH_CELLS else {}
         tls = {"tls": True} if options.tls and name in _WITH_TLS else {}
+        runs = {"runs": options.runs} if options.runs is not None and name in _WITH_RUNS else {}
         technique = {"technique": options.technique} if options.technique and name in _WITH_TECHNIQUE else {}
         rows = {"rows": options.rows.split(",")} if options.rows and name in _WITH_ROWS else {}
         importlib.import_module(f"benchmarks.{name}").main(
@@ -96,6 +100,7 @@ def main() -> None:
             **kept,
             **tls,
             **technique,
+            **runs,
             **rows,
         )
 

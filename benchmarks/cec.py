@@ -7,6 +7,8 @@ input by the time and by the processor's time, since the log is written by a thr
 at a steady rate, windows of 10 rows, a crash in the end, then the load of the log and the replay by a unit that
 begins anew.
 
+Beside them: loads by extent, with as many items as give it; and recoveries by who chooses the windows to check.
+
 The paper's machines are from 2007 and its engine handles tuples one by one: shapes compare, seconds do not.
 """
 
@@ -24,7 +26,7 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.techniques.interface import Technique
-from peacefs.dataflow.window_checkpoints.extent import OpenOnly, Targets, WindowChoice
+from peacefs.dataflow.window_checkpoints.extent import CostBenefit, OpenOnly, Targets, WindowChoice
 from peacefs.state.warm import warm
 
 from .cec_unit import BATCH_ROWS, PAPER_TUPLE_BYTES, DrivenUnit, Totals, endless, prices, sales
@@ -66,6 +68,7 @@ def main(*, quick: bool = False) -> None:
     ]
     show("cec_figure7", f"CEC, Figure 7: U; {_WORKLOAD}, CI 5 ms in CP 100 ms, crash after {seconds:g} s", by_u)
     _draw_recoveries([*by_q, *by_u])
+    _loads_and_choices(seconds / 2, quick=quick)
     _figures_8_and_9(seconds, (0, 25, 250) if quick else (0, 25, 50, 100, 250))
 
 
@@ -130,9 +133,11 @@ def _median(totals: Sequence[Totals], by: str) -> float:
 # -- Figures 6 and 7 ------------------------------------------------------------------------------------------
 
 
-def _crash(title: str, choice: WindowChoice, seconds: float, *, paper: str) -> dict[str, Any]:
+def _crash(
+    title: str, choice: WindowChoice, seconds: float, *, items: int = _ITEMS, paper: str = ""
+) -> dict[str, Any]:
     """Process rows for a while, forget the unit, and recover it."""
-    network, batches = prices(_WINDOW), sales(_ITEMS, 2_000_000)
+    network, batches = prices(_WINDOW), sales(items, 2_000_000)
     technique = CEC(choice, interval_s=0.005, period_s=0.1)
     with tempfile.TemporaryDirectory() as name:
         driven = DrivenUnit(Path(name), network, technique)
@@ -157,6 +162,7 @@ def _crash(title: str, choice: WindowChoice, seconds: float, *, paper: str) -> d
         "replay s": replay_s,
         "longest pause ms": totals.pause_s * 1000,
         "rows/s": totals.rows / totals.seconds,
+        "processor us a row": totals.processor_s / totals.rows * 1e6,
         "paper": paper,
     }
 
@@ -167,6 +173,29 @@ def _replay(driven: DrivenUnit, batches: Sequence[Any], begin: int, end: int) ->
     for at in range(begin // BATCH_ROWS, -(-end // BATCH_ROWS)):
         driven.offer(at * BATCH_ROWS + 1, batches[at % len(batches)])
     return time.perf_counter() - begun
+
+
+# -- what the paper has no figure for -------------------------------------------------------------------------
+
+
+def _loads_and_choices(seconds: float, *, quick: bool) -> None:
+    """Measure loads of extents that differ by the number of items, and all ways to choose windows."""
+    loads = [
+        _crash(f"{items:,} items", OpenOnly(), max(seconds, items * _WINDOW / _RATE), items=items)
+        for items in ((12_500, 100_000) if quick else (12_500, 25_000, 50_000, 100_000, 200_000, 400_000))
+    ]
+    taken = ("target", "open windows", "extent tuples", "load s", "us a tuple")
+    shown = [{name: row[name] for name in taken} for row in loads]
+    show("cec_loads", f"CEC: loads by extent; windows of {_WINDOW} rows, {_RATE:,} rows/s, no checks", shown)
+    choices: dict[str, WindowChoice] = {"OpenOnly()": OpenOnly(), "Targets()": Targets()}
+    for failures in (1.0, 100.0, 10_000.0):
+        choices[f"CostBenefit({failures:,.0f} a day)"] = CostBenefit(failures_per_day=failures)
+    found = [_crash(title, choice, seconds) for title, choice in choices.items()]
+    for row in found:
+        row["recovery s"] = row["load s"] + row["replay s"]
+    left_out = ("paper", "MB of the paper's tuples")
+    rows = [{name: value for name, value in row.items() if name not in left_out} for row in found]
+    show("cec_choices", f"CEC: who chooses windows; {_WORKLOAD}, CI 5 ms in CP 100 ms", rows)
 
 
 # -- Figures 8 and 9 ----------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 - *Throughput*: filter, key by a string, count and sum by windows of ten seconds, on one node, from rows in memory
   to rows at the sink; without recovery (amnesia), with precise upstream backup, with SGuard and checkpoints every
-  second in a directory, and in peacefs (three datanodes on the same machine). They take turns.
+  second in a directory, and in peacefs (three datanodes on the same machine), with CEC and its log in a directory,
+  with standbys. They take turns.
 - *Latency*: filter, windows of ten rows by key, filter, each on a node of its own, at half of what that query can
   do with batches of 2,048 rows. From when a row is offered to when the window that it completes is at the sink.
 - *Recovery*: the node of a unit that keeps counts by key is killed with SIGKILL. From the kill until it is
@@ -37,6 +38,7 @@ from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
+from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
@@ -64,14 +66,14 @@ def main(*, quick: bool = False) -> None:
 # -- throughput -----------------------------------------------------------------------------------------------
 
 
-def _counting() -> Network:
+def counting() -> Network:
     query = Query("counting")
     windows = query.source("in", _SCHEMA, time="at").filter(F.col("ok")).key_by("key").window("10s")
     windows.aggregate(F.count(), F.sum("value")).sink("out")
     return query.network()
 
 
-def _rows(keys: int, batches: int, *, chance: int = 1) -> list[pa.RecordBatch]:
+def key_rows(keys: int, batches: int, *, chance: int = 1) -> list[pa.RecordBatch]:
     """Batches of a tenth of a second each; nine rows of ten pass the filter."""
     random = np.random.default_rng(chance)
     names = pa.array([f"host-{number:07}.example.org" for number in range(keys)])
@@ -88,7 +90,7 @@ def _rows(keys: int, batches: int, *, chance: int = 1) -> list[pa.RecordBatch]:
     return made
 
 
-def _repeated(made: list[pa.RecordBatch], batches: int) -> Iterator[pa.RecordBatch]:
+def repeated(made: list[pa.RecordBatch], batches: int) -> Iterator[pa.RecordBatch]:
     for number in range(batches):
         rows = made[number % len(made)]
         later = number // len(made) * len(made) * 100_000
@@ -99,7 +101,7 @@ def _repeated(made: list[pa.RecordBatch], batches: int) -> Iterator[pa.RecordBat
 def _throughput(directory: Path, coordinator: str, *, batches: int, rounds: int) -> None:
     found: list[dict[str, Any]] = []
     for keys in (1000, 100_000):
-        made = _rows(keys, batches)
+        made = key_rows(keys, batches)
         speeds: dict[str, list[float]] = {}
         seen: dict[str, list[run_events.CheckpointTaken]] = {}
         for turn in range(rounds):
@@ -108,6 +110,7 @@ def _throughput(directory: Path, coordinator: str, *, batches: int, rounds: int)
                 ("upstream backup", UpstreamBackup(precise=True)),
                 ("SGuard, directory", SGuard(interval_s=1.0)),
                 ("SGuard, peacefs", SGuard(interval_s=1.0)),
+                ("CEC, directory", CEC()),
                 ("active standby, two nodes", ActiveStandby()),
                 ("passive standby, two nodes", PassiveStandby()),
             ):
@@ -116,8 +119,8 @@ def _throughput(directory: Path, coordinator: str, *, batches: int, rounds: int)
                 if name.endswith("peacefs"):
                     store = PeaceCheckpoints(coordinator, f"/{path}")
                 taken = seen.setdefault(name, [])
-                speed = _speed(_counting(), technique, store, _repeated(made, batches), taken)
-                speeds.setdefault(name, []).append(speed)
+                found_speed = speed(counting(), technique, store, repeated(made, batches), taken)
+                speeds.setdefault(name, []).append(found_speed)
                 store.close()
         best = statistics.median(speeds["amnesia"])
         for name, each in speeds.items():
@@ -136,7 +139,7 @@ def _throughput(directory: Path, coordinator: str, *, batches: int, rounds: int)
     show("dataflow_throughput", "One node: filter, key by string, count and sum by window", found)
 
 
-def _speed(
+def speed(
     network: Network,
     technique: Technique,
     store: UnitCheckpoints,
@@ -183,11 +186,11 @@ def _three_units() -> Network:
 
 
 def _latency(directory: Path, *, seconds: float) -> None:
-    made = _rows(1000, 30)
+    made = key_rows(1000, 30)
     small = (
-        batch.slice(first, _SMALL_ROWS) for batch in _repeated(made, 15) for first in range(0, _ROWS, _SMALL_ROWS)
+        batch.slice(first, _SMALL_ROWS) for batch in repeated(made, 15) for first in range(0, _ROWS, _SMALL_ROWS)
     )
-    full = _speed(_three_units(), Amnesia(), DirectoryCheckpoints(directory / "full"), small, [])
+    full = speed(_three_units(), Amnesia(), DirectoryCheckpoints(directory / "full"), small, [])
     found = []
     for name, technique in (
         ("amnesia", Amnesia()),
@@ -195,7 +198,7 @@ def _latency(directory: Path, *, seconds: float) -> None:
         ("upstream backup", UpstreamBackup()),
         ("SGuard", SGuard(interval_s=1.0)),
     ):
-        late = _latencies(directory / name, technique, made[0], full / 2, seconds)
+        late = latencies(DirectoryCheckpoints(directory / name), technique, made[0], full / 2, seconds)
         found.append(
             {
                 "recovery": name,
@@ -209,8 +212,8 @@ def _latency(directory: Path, *, seconds: float) -> None:
     show("dataflow_latency", f"Three nodes at half load ({full:,.0f} tuples/s at full)", found)
 
 
-def _latencies(
-    directory: Path, technique: Technique, rows: pa.RecordBatch, rate: float, seconds: float
+def latencies(
+    store: UnitCheckpoints, technique: Technique, rows: pa.RecordBatch, rate: float, seconds: float
 ) -> list[float]:
     """Return the latencies of windows in ms, ascending; rows are offered a hundred times a second."""
     placed = threading.Event()
@@ -234,7 +237,7 @@ def _latencies(
         if isinstance(event, run_events.UnitsPlaced):
             placed.set()
 
-    host = LocalProcesses(3, DirectoryCheckpoints(directory), node_timeout_s=_PATIENT_S)
+    host = LocalProcesses(3, store, node_timeout_s=_PATIENT_S)
     options = RunOptions(observer=observe)
     with host.start(_three_units(), technique, {"in": feed()}, {"out": take}, options) as run:
         run.wait()
@@ -279,7 +282,7 @@ def _recovery(directory: Path, keys: list[int]) -> None:
 def _kill(directory: Path, keys: int) -> _Killed:
     seen = _Killed()
     stored, done = threading.Event(), threading.Event()
-    rows = _rows(keys, 30)
+    rows = key_rows(keys, 30)
 
     def counted(batch: pa.RecordBatch, state: Any) -> pa.RecordBatch:
         state.add_at(batch.column("key"), 1)

@@ -1,163 +1,164 @@
-"""A leader is killed, frozen, or told to hand over: how long until a change and a read are answered again?
+"""A leader is struck: how long until changes, files and reads are answered again? What does the journal cost?
 
-Two coordinators, one member of etcd and three datanodes on this machine, as `peacefs up --standby` runs them. Two
-clients ask the coordinator that did not lead, one for changes and one for reads, from the moment of the fault on.
-Beside that: what the journal costs, with directories made over WebHDFS by eight clients, with and without it by
-turns. All syncs share one disk here.
+Two coordinators, three members of etcd and five datanodes on this machine; all syncs share one disk. Files that
+were there before are of one chunk on three more datanodes, which are connections alone and have no room. The
+leader is killed; frozen, to go on later; killed together with etcd's leader, as when their machine dies; told to
+hand over. Three clients ask the coordinator that did not lead, on connections that they keep, from the moment of
+the fault on: for a directory, for a file of 1 KiB through a datanode, and for the status of a file.
+
+Parts, by `--rows`: `takeovers`, `batches` (of a Spark query), `rates` (with a journal and without, by turns).
 """
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import os
-import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
-import httpx
-
-from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.client.local_cluster.member_process import Member
-
+from .failover_cluster import Coordinator, FailoverCluster
+from .idle import resident_mb
+from .namespaces import existing, load
 from .report import show
 
-_GOALS_S = {"killed": 3.0, "frozen": 3.0, "handed over": 0.5}
-_TRY_S = 0.3
+_GOALS_S = {"killed": 3.0, "frozen": 3.0, "machine": 5.0, "handed over": 0.5}
 _LIMIT_S = 120.0
-_CLIENTS = 8
+_PAUSE_S = 0.01
+_DATANODES, _LINKED = 5, 3
+_DATA = os.urandom(1024)
+_PARTS = ("takeovers", "batches", "rates")
 _numbers = itertools.count()
 
 
-def main(*, quick: bool = False) -> None:
-    runs, made = (3, 200) if quick else (20, 2000)
+def main(
+    *, quick: bool = False, files: int | None = None, runs: int | None = None, rows: Sequence[str] = _PARTS
+) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        with LocalCluster(Path(directory) / "failover", 3, 0, standby=True) as cluster:
-            rows = [_row(cluster, fault, runs) for fault in _GOALS_S]
-        show("failover", "From the fault to the first answer, in seconds", rows)
-        show("failover_rates", "Directories made a second over WebHDFS, by eight clients", _rates(directory, made))
+        if "takeovers" in rows:
+            _takeovers(Path(directory), files or (2000 if quick else 1_000_000), runs or (2 if quick else 20))
+        if "batches" in rows:
+            from .failover_batches import longest_batch
+
+            batches = longest_batch(Path(directory), failovers=1 if quick else 3)
+            show("failover_batches", "Batches of a Spark query while its leader is killed, in seconds", batches)
+        if "rates" in rows:
+            from .failover_rates import rates
+
+            show(
+                "failover_rates",
+                "A second, with a journal and without, by turns",
+                rates(Path(directory), quick=quick),
+            )
 
 
-def _row(cluster: LocalCluster, fault: str, runs: int) -> dict[str, object]:
-    changes, reads = [], []
+@contextmanager
+def filled_cluster(directory: Path, files: int, datanodes: int = _DATANODES) -> Iterator[FailoverCluster]:
+    """A cluster whose coordinators begin with so many files."""
+    place = directory / f"cluster-{next(_numbers)}"
+    place.mkdir()
+    cluster = FailoverCluster(place, datanodes, _LINKED if files else 0)
+    if files:
+        begun_s = time.monotonic()
+        cluster.fill(lambda store, holders: load(store, files, holders))
+        print(f"{files} files were made in {time.monotonic() - begun_s:.0f} s", flush=True)
+    with cluster:
+        yield cluster
+
+
+def _takeovers(directory: Path, files: int, runs: int) -> None:
+    rows: list[dict[str, object]] = []
+    memory: list[dict[str, object]] = []
+    with filled_cluster(directory, files) as cluster:
+        leader, other = cluster.settle()
+        for role, each in (("leader", leader), ("standby", other)):
+            memory.append({"coordinator": role, "files": files, "memory MB": round(resident_mb(each.pid))})
+        for fault in _GOALS_S:
+            rows.append(_row(cluster, fault, files, runs))
+            print(rows[-1], flush=True)
+    show(
+        "failover",
+        f"From the fault to the first answer, in seconds, of {runs} runs each, with {files} files",
+        rows,
+    )
+    show("failover_memory", "Memory of a standby beside a leader", memory)
+
+
+def _row(cluster: FailoverCluster, fault: str, files: int, runs: int) -> dict[str, object]:
+    measured: dict[str, list[float]] = {"change": [], "file": [], "read": []}
+    loads = []
     for _ in range(runs):
-        leader, other = _leader_first(cluster)
+        leader, other = cluster.settle()
+        loads.append(os.getloadavg()[0])
+        asked: dict[str, Callable[[], bool]] = {
+            "change": Asker(other).make_directory,
+            "file": Asker(other).write_file,
+            "read": partial(Asker(other).look, existing(files // 2) if files else "/"),
+        }
         began_s = time.monotonic()
-        with ThreadPoolExecutor(3) as pool:
-            striking = pool.submit(_strike, fault, leader)
-            change = pool.submit(_answered_after_s, cluster, other, began_s, _make)
-            read = pool.submit(_answered_after_s, cluster, other, began_s, _list)
-            changes.append(change.result())
-            reads.append(read.result())
-            striking.result()
-        _mend(cluster, fault, leader)
+        with ThreadPoolExecutor(len(asked) + 1) as pool:
+            striking = pool.submit(cluster.strike, fault, leader)
+            answers = {name: pool.submit(_answered_after_s, began_s, ask) for name, ask in asked.items()}
+            for name, answer in answers.items():
+                measured[name].append(answer.result())
+        cluster.mend(fault, striking.result())
     return {
         "leader": fault,
-        "runs": runs,
-        "change p50": round(statistics.median(changes), 2),
-        "change worst": round(max(changes), 2),
-        "read p50": round(statistics.median(reads), 2),
-        "read worst": round(max(reads), 2),
+        **{f"{name} p50": round(statistics.median(of), 2) for name, of in measured.items()},
+        **{f"{name} worst": round(max(of), 2) for name, of in measured.items()},
         "goal": _GOALS_S[fault],
+        "load": round(statistics.median(loads), 1),
     }
 
 
-def _url(member: Member) -> str:
-    return f"http://{member.readiness.http_host}:{member.readiness.http_port}"
-
-
-def _make(url: str, timeout_s: float = _LIMIT_S) -> bool:
-    path = f"{url}/webhdfs/v1/made/{next(_numbers)}?op=MKDIRS&user.name=ann"
-    return httpx.put(path, timeout=timeout_s, trust_env=False).is_success
-
-
-def _list(url: str, timeout_s: float = _LIMIT_S) -> bool:
-    path = f"{url}/webhdfs/v1/?op=GETFILESTATUS&user.name=ann"
-    return httpx.get(path, timeout=timeout_s, trust_env=False).is_success
-
-
-def _tries(call: Callable[..., bool], member: Member, timeout_s: float) -> bool:
-    try:
-        return call(_url(member), timeout_s)
-    except httpx.HTTPError:
-        return False
-
-
-def _leader_first(cluster: LocalCluster) -> tuple[Member, Member]:
-    """Wait until one leads, the other is ready to, and its datanodes are there."""
-    assert cluster.standby is not None
-    give_up_s = time.monotonic() + _LIMIT_S
-    while time.monotonic() < give_up_s:
-        for leader, other in ((cluster.coordinator, cluster.standby), (cluster.standby, cluster.coordinator)):
-            try:
-                status = httpx.get(f"{_url(other)}/v1/status", timeout=5, trust_env=False).json()
-            except httpx.HTTPError:
-                continue
-            living = [each for each in status["datanodes"] if each["state"] == "alive"]
-            failover = status["failover"]
-            is_warm = len(living) == 3 and failover["lag"] == 0 and not failover["leads"]
-            if is_warm and len(failover["coordinators"]) == 2 and _tries(_make, leader, _TRY_S):
-                return leader, other
-        time.sleep(0.1)
-    raise SystemExit("nobody leads")
-
-
-def _strike(fault: str, leader: Member) -> None:
-    if fault == "killed":
-        leader.kill()
-    elif fault == "frozen":
-        os.kill(leader.pid, signal.SIGSTOP)
-    else:
-        user = os.environ.get("USER", "root")
-        path = f"{_url(leader)}/v1/coordinator/hand-over?user={user}"
-        answer = httpx.post(path, timeout=_LIMIT_S, trust_env=False)
-        assert answer.is_success, answer.text
-
-
-def _answered_after_s(cluster: LocalCluster, other: Member, began_s: float, call: Callable[..., bool]) -> float:
-    """Until the one that did not lead has answered."""
+def _answered_after_s(began_s: float, ask: Callable[[], bool]) -> float:
     while time.monotonic() - began_s < _LIMIT_S:
-        if _tries(call, other, _LIMIT_S):
+        if ask():
             return time.monotonic() - began_s
-        time.sleep(0.01)
+        time.sleep(_PAUSE_S)
     raise SystemExit("nobody has answered")
 
 
-def _mend(cluster: LocalCluster, fault: str, member: Member) -> None:
-    if fault == "frozen":
-        os.kill(member.pid, signal.SIGCONT)
-    member.await_end(time.monotonic() + _LIMIT_S)
-    cluster.restart(member)
+class Asker:
+    """Asks one coordinator on a connection that it keeps. Each call returns whether it was answered as wished."""
 
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", coordinator.port, timeout=_LIMIT_S)
 
-def _rates(directory: str, made: int) -> list[dict[str, object]]:
-    with (
-        LocalCluster(Path(directory) / "alone", 1, 0) as alone,
-        LocalCluster(Path(directory) / "journal", 1, 0, standby=True) as journal,
-    ):
-        clusters = {"alone": alone, "with a journal": journal}
-        rates: dict[str, list[float]] = {name: [] for name in clusters}
-        for _ in range(4):
-            for name, cluster in clusters.items():
-                rates[name].append(_rate(cluster.http_address, made))
-    medians = {name: statistics.median(measured) for name, measured in rates.items()}
-    return [
-        {"coordinator": name, "a second": round(rate), "of alone": round(rate / medians["alone"], 2)}
-        for name, rate in medians.items()
-    ]
+    def make_directory(self) -> bool:
+        return self._ask("PUT", f"/made/{next(_numbers)}?op=MKDIRS")[0] == 200
 
+    def look(self, path: str) -> bool:
+        return self._ask("GET", f"{path}?op=GETFILESTATUS")[0] == 200
 
-def _rate(url: str, made: int) -> float:
-    def client(number: int) -> None:
-        with httpx.Client(trust_env=False, timeout=_LIMIT_S) as http:
-            for _ in range(made // _CLIENTS):
-                path = f"{url}/webhdfs/v1/rate/{next(_numbers)}?op=MKDIRS&user.name=ann"
-                assert http.put(path).is_success
+    def write_file(self) -> bool:
+        """Write 1 KiB as Hadoop's client does: the body goes where the first answer points to."""
+        status, location = self._ask("PUT", f"/written/{next(_numbers)}?op=CREATE&replication=3")
+        if status != 307:
+            return False
+        url = urlsplit(location)
+        there = http.client.HTTPConnection(url.netloc, timeout=_LIMIT_S)
+        try:
+            there.request("PUT", f"{url.path}?{url.query}", _DATA)
+            return there.getresponse().status == 201
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            there.close()
 
-    began_s = time.monotonic()
-    with ThreadPoolExecutor(_CLIENTS) as pool:
-        list(pool.map(client, range(_CLIENTS)))
-    return made / (time.monotonic() - began_s)
+    def _ask(self, method: str, what: str) -> tuple[int, str]:
+        try:
+            self._connection.request(method, f"/webhdfs/v1{what}&user.name=root")
+            answer = self._connection.getresponse()
+            answer.read()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            return 0, ""
+        return answer.status, answer.headers.get("location", "")

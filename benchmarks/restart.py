@@ -1,7 +1,7 @@
 """A coordinator with many files is killed with -9 and started again: when does it answer, when is it ready?
 
 Its files are of one chunk on three datanodes. The datanodes exist only as connections: the real link of a datanode
-(`CoordinatorLinks`), in this process, reporting chunks that it does not have. They share the machine's cores with
+(`linked_datanodes`), in this process, reporting chunks that it does not have. They share the machine's cores with
 the coordinator, and come back 0.5 to 5 s after they were cut off, as real ones do. Meanwhile one client asks for
 the status of a file, again and again: its longest wait is what a hold of the event loop costs.
 
@@ -11,7 +11,6 @@ asked for a thousand of them, so that its cache of the store's pages is what it 
 
 from __future__ import annotations
 
-import functools
 import http.client
 import json
 import os
@@ -21,40 +20,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from peacefs.datanode.control.coordinator_links import CoordinatorLinks
-from peacefs.datanode.control.coordinator_session import Respond
-from peacefs.datanode.store.replica_changes import SharedChanges
-from peacefs.protocol.credentials import Credential
-from peacefs.protocol.handshake import Identity
-from peacefs.protocol.messages import (
-    AskStreams,
-    BalanceDisks,
-    DiskBalance,
-    DiskReport,
-    FlushUploads,
-    Granted,
-    GrantRefused,
-    LatencySample,
-    Message,
-    Register,
-    Replica,
-    StreamsFound,
-    Trust,
-    Usage,
-)
+from peacefs.protocol.messages import Replica
 from peacefs.protocol.secret import read_secrets
-from peacefs.protocol.tokens import Signer
 
 from .idle import resident_mb
+from .linked_datanodes import LinkedDatanode
 from .namespaces import existing, load
 from .report import show
 
 _NODES = ("node-a", "node-b", "node-c")
-_USAGE = Usage(1 << 40, 0, 1 << 40)
 _LIMIT_S = 600.0
 _FILES_ASKED_FOR = 1000
 
@@ -116,66 +94,6 @@ class _Coordinator:
         return float(found[1])
 
 
-@functools.cache
-def _credential(_node: str) -> Credential:
-    """The same for a datanode that comes back."""
-    return Credential.make()
-
-
-class _Datanode:
-    """Says that it holds chunks; does nothing that it is ordered to."""
-
-    def __init__(self, coordinator: _Coordinator, secret: bytes, node: str, replicas: Sequence[Replica]) -> None:
-        self._node = node
-        self._replicas = replicas
-        me = Identity(coordinator.cluster, "datanode", node, Signer(secret))
-        self.link = CoordinatorLinks(
-            [("127.0.0.1", coordinator.node_port)], me, _credential(node), self, SharedChanges(), 0
-        )
-
-    def registration(self) -> Register:
-        return Register(self._node, "127.0.0.1", 1, "127.0.0.1", 1, "/rack", _USAGE)
-
-    def replicas(self) -> Sequence[Replica]:
-        return self._replicas
-
-    def usage(self) -> Usage:
-        return _USAGE
-
-    def samples(self) -> Sequence[LatencySample]:
-        return ()
-
-    def disks(self) -> Sequence[DiskReport]:
-        return ()
-
-    def epoch_seen(self, epoch: int) -> None:
-        pass
-
-    def trust_told(self, trust: Trust) -> None:
-        pass
-
-    def clock_heard(self, clock_s: float) -> None:
-        pass
-
-    def commit_heard(self, commit: int) -> None:
-        pass
-
-    def granted(self, message: Granted | GrantRefused) -> None:
-        pass
-
-    def streams_found(self, question: AskStreams) -> StreamsFound:
-        return StreamsFound(question.chunks, [])
-
-    def balance_disks(self, wanted: BalanceDisks) -> DiskBalance:
-        return DiskBalance("", "", 0, 0, 0, 0)
-
-    def flush_uploads(self, wanted: FlushUploads, respond: Respond) -> None:
-        pass
-
-    def ordered(self, order: Message, respond: Respond) -> None:
-        pass
-
-
 class _Asker:
     """Asks for the status of a file without a pause, and remembers the longest wait after the first answer."""
 
@@ -232,7 +150,9 @@ def _kill_and_restart(
 ) -> dict[str, Any]:
     coordinator = _Coordinator(directory)
     [secret] = read_secrets(directory / "cluster.secret")
-    datanodes = [_Datanode(coordinator, secret, node, replicas) for node in _NODES]
+    datanodes = [
+        LinkedDatanode([coordinator.node_port], coordinator.cluster, secret, node, replicas) for node in _NODES
+    ]
     asker = _Asker(coordinator, existing(files // 2))
     try:
         for datanode in datanodes:

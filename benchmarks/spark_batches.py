@@ -64,7 +64,7 @@ def main(*, quick: bool = False, state_mebibytes: int | None = None, tls: bool =
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with LocalCluster(directory / "cluster", datanodes=4, port=0) as cluster:
-            spark = _start_spark(cluster.http_address, directory)
+            spark = start_spark(cluster.http_address, directory)
             places = {"peacefs": f"{cluster.webhdfs_uri}/benchmark", "file://": f"file://{directory}/checkpoints"}
             try:
                 small = _small_state(spark, directory, places, _SMALL, counted, turn)
@@ -79,14 +79,14 @@ def compare_places(
     address: str, directory: Path, places: dict[str, str], kinds: Sequence[Kind], counted: int, turn: int
 ) -> list[dict[str, Any]]:
     """Return a row for each kind of batch in each place; `address` is a coordinator's, for Spark's settings."""
-    spark = _start_spark(address, directory)
+    spark = start_spark(address, directory)
     try:
         return _small_state(spark, directory, places, kinds, counted, turn)
     finally:
         spark.stop()
 
 
-def _start_spark(address: str, directory: Path) -> SparkSession:
+def start_spark(address: str, directory: Path) -> SparkSession:
     os.environ.update(
         java_environment(find_java(), directory / "java"),
         **scratch_environment(directory / "scratch"),

@@ -5,7 +5,7 @@ bytes.
 A source offers appends by the clock, at 5,000 a second and as fast as it can; the writer commits what has come,
 again and again. The latency of an append is from when it was due until its commit was durable. Replays are of what
 was just written, one stream after another, with records as the commits made them, of 64 KiB, and of 1 MiB; beside
-each `read_at` of the same files in the same pieces. All on one machine: client, coordinator and three datanodes.
+each `read_at` of the same files, 8 MiB at a time. All on one machine: client, coordinator and three datanodes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from peacefs.dataflow.logs.peace_segments import PeaceSegments
 from peacefs.dataflow.logs.stream_log import StreamLog, StreamLogs
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.model.stream_type import TIME, StreamType
-from peacefs.protocol.limits import stream_log_read_bytes
+from peacefs.protocol.limits import MIB
 
 from .report import show
 
@@ -37,6 +37,8 @@ _WANTED_PER_S = 5000
 #: Rows of 8 + 8 + 112 bytes.
 _ROWS_PER_APPEND = 8
 _TEXT_BYTES = 104
+#: The file system itself is read in pieces of so many bytes.
+_READ_BYTES = 8 * MIB
 _KIND = StreamType(pa.schema([("at", TIME), ("number", pa.int64()), ("text", pa.binary(_TEXT_BYTES))]), "at")
 
 
@@ -146,8 +148,8 @@ def _replay(files: PeaceFileSystem, place: str, title: str, rounds: int) -> dict
             for name, segments in sizes.items():
                 for segment, length in segments:
                     with files.open(f"{place}/{name}/{segment:020}.log") as source:
-                        for at in range(0, length, stream_log_read_bytes):
-                            found += len(source.read_at(at, min(stream_log_read_bytes, length - at)))
+                        for at in range(0, length, _READ_BYTES):
+                            found += len(source.read_at(at, min(_READ_BYTES, length - at)))
             assert found == total
             return found
 

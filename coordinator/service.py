@@ -9,6 +9,7 @@ import os
 import random
 import secrets
 import sys
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
@@ -79,6 +80,7 @@ from .background.runner import TaskRunner, nothing_is_garbage
 from .failover.door import HttpDoor
 from .failover.leadership import Leadership
 from .failover.process import FailoverProcess
+from .failover.relay import Relay, Relayed, ask_over_http
 from .journal.port import Member
 from .metadata.engines import ENGINE
 from .metadata.epochs import Begun
@@ -241,7 +243,7 @@ class Coordinator:
                 audited=audited,
                 trust=self._trust,
                 token_of=self._mint if self._who is not None else None,
-                address=lambda: self._address,
+                address=self._addresses,
                 on_waited=grant_waited_seconds().observe,
                 make_copy=None if failover is None else partial(ENGINE.exact_copy, options.directory),
                 leadership=self._leadership,
@@ -269,7 +271,7 @@ class Coordinator:
             parts.files,
             authenticate=self._authenticator.of_client if self._authenticator is not None else None,
             audited=audited,
-            door=None if failover is None else failover.door.pass_through,
+            door=None if failover is None else failover.door,
         )
         self._live = LiveFeed()
         self._tasks = TaskRunner()
@@ -413,6 +415,8 @@ class Coordinator:
             app = AuditedRequests(app, self._audit, self._signer)
         if self._failover is not None:
             app = HttpDoor(app, self._failover.door, self._leadership)
+            if self._who is not None:
+                app = Relay(app, self._leadership, self._ask_leader, time.monotonic, asyncio.sleep)
         admission = Admission(app)
         watch_audit(self._audit)
         watch(self._parts.core.cluster, self._commits, admission, self._parts.files.temporary_files)
@@ -430,10 +434,18 @@ class Coordinator:
         watch_supervision(self._parts.core.supervision)
         return admission
 
+    def _addresses(self) -> str:
+        """Return where runs find the coordinators of this cluster, this one first."""
+        others = [] if self._failover is None else self._failover.others()
+        return ",".join([self._address, *others])
+
+    async def _ask_leader(self, leader: Member, path: str, headers: dict[str, str], body: bytes) -> Relayed:
+        return await asyncio.to_thread(ask_over_http(self._tls), leader, path, headers, body)
+
     def _failover_status(self) -> FailoverStatus | None:
         return None if self._failover is None else self._failover.status()
 
-    async def _hand_over(self) -> str | None:
+    async def _hand_over(self) -> str:
         assert self._failover is not None
         return await self._failover.hand_over(self._stop.set)
 
@@ -500,8 +512,7 @@ class Coordinator:
         )
 
     async def _commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
-        if not self._leadership.leads:
-            self._leadership.refuse_standby()
+        self._leadership.refuse_to_commit()
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         submitted = self._commits.submit(change, in_any_case=in_any_case)
         submitted.add_done_callback(partial(_hand_on, answered))

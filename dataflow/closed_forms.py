@@ -9,24 +9,18 @@ that consumers get once more.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+#: Processor time of a filter for a row (HA's Table 5).
+HA_FILTER_S: Final = 10e-6
 
 
-@dataclass(frozen=True)
-class UnitLoad:
-    """A unit, its load and its surroundings. The defaults are those of HA's Table 5."""
+@dataclass(frozen=True, kw_only=True)
+class HAParameters:
+    """The rate of a unit's input, and its surroundings. The defaults are those of HA's Table 5."""
 
     #: lambda: rows a second, of all inputs together.
     rate: float = 1000.0
-    #: Rows that come out for each that comes in.
-    selectivity: float = 1.0
-    #: p: processor time of an input row, seconds.
-    processing_s: float = 10e-6
-    #: |state|: input rows that the state depends on, on average.
-    state_rows: float = 0.0
-    #: Rows of the state and of queues inside the unit that are new with each input row.
-    state_rows_per_row: float = 0.0
-    inputs: int = 1
-    outputs: int = 1
     #: M: the interval of checkpoints or acknowledgements.
     interval_s: float = 0.05
     #: d: the delay of a link.
@@ -36,6 +30,22 @@ class UnitLoad:
     bandwidth_bits_s: float = 16e6
     row_bytes: int = 50
     number_bytes: int = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitLoad(HAParameters):
+    """A unit and its load; by default, HA's filter."""
+
+    #: Rows that come out for each that comes in.
+    selectivity: float = 1.0
+    #: p: processor time of an input row, seconds.
+    processing_s: float = HA_FILTER_S
+    #: |state|: input rows that the state depends on, on average.
+    state_rows: float = 0.0
+    #: Rows of the state and of queues inside the unit that are new with each input row.
+    state_rows_per_row: float = 0.0
+    inputs: int = 1
+    outputs: int = 1
 
     @property
     def rate_out(self) -> float:

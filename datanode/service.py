@@ -476,7 +476,9 @@ class Datanode:
     def _obey(self, order: Message, respond: Respond) -> None:
         started_s = time.monotonic()
         try:
-            respond(self._driver.run(self._orders.obey(order)))
+            reply = self._driver.run(self._orders.obey(order))
         except Exception:
             log.exception("an order of the coordinator failed in a way that is a bug of this datanode")
+            reply = Failure("PeacefsError", "an internal error of the datanode; its log says more")
+        respond(reply)
         log.debug("%s took %.3f s", type(order).__name__, time.monotonic() - started_s)

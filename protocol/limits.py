@@ -556,6 +556,9 @@ leader_probe_s: Final = 0.2
 leader_probe_timeout_s: Final = 0.5
 # A standby asks this often for entries, and for who leads.
 standby_poll_interval_s: Final = 0.1
+# A leader that hands over looks this often who leads; when nobody does after so long, it leads on.
+hand_over_poll_s: Final = 0.05
+hand_over_wait_s: Final = 5.0
 # It asks for an answer to an append again after this pause, and ends when there was none for so long.
 journal_repeat_pause_s: Final = 0.05
 journal_unsure_max_s: Final = 30.0
@@ -572,6 +575,9 @@ journal_trim_interval_s: Final = 5.0
 journal_disk_room_bytes_min: Final = 32 * MIB
 # While nobody leads, a standby holds requests so long before it has them come again.
 takeover_hold_s: Final = 20.0
+# A standby waits so long for what it asks the leader in another's place, of at most so many bytes.
+relay_timeout_s: Final = 10.0
+relayed_body_bytes_max: Final = 64 * KIB
 # A standby keeps what was freed so long, for the case that the leader dies before it has had it deleted.
 standby_freed_kept_s: Final = 300.0
 # Answers are kept for whoever repeats a request: longer than a write token lives; when there are more than the
@@ -710,6 +716,10 @@ configuration_bytes_max: Final = 1 * MIB
 run_log_bytes_max: Final = 16 * MIB
 run_logs_kept_max: Final = 5
 run_last_words_characters_max: Final = 300
+# The end of a run's log, as people are shown it, so many at once, and how long an agent has to send it.
+run_log_shown_bytes: Final = 32 * KIB
+run_logs_sent_max: Final = 8
+run_log_wait_s: Final = 10.0
 supervised_queries_max: Final = 1000
 supervised_name_characters_max: Final = 100
 supervised_arguments_max: Final = 256
@@ -888,8 +898,10 @@ dataflow_parts_max: Final = 1024
 dataflow_grain_rows: Final = 2048
 # A stream log begins another segment when one has so many bytes.
 stream_log_segment_bytes: Final = 64 * MIB
-# A reader reads a log in pieces of so many bytes, the next while it decodes one.
-stream_log_read_bytes: Final = 8 * MIB
+# A reader reads a log in pieces of so many bytes, and keeps so many rooms for them that nothing is in any more.
+# They are decoded while the processor's cache has them.
+stream_log_read_bytes: Final = 2 * MIB
+stream_log_rooms_kept: Final = 2
 # So much is read to find the last record of a log, or the schema of a segment.
 stream_log_tail_bytes: Final = 64 * 1024
 # Batches of one commit are joined into records of up to so many bytes.

@@ -59,6 +59,14 @@ def test_wheel_holds_every_module_of_the_tree() -> None:
     assert all((_ROOT / folder / "__init__.py").exists() for folder in folders)
 
 
+def test_wheel_holds_every_file_of_the_web_page() -> None:
+    configured = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    patterns = ["*.py", *configured["peacefs.coordinator.api.page"]]
+    files = [path for path in (_ROOT / "coordinator/api/page").iterdir() if path.is_file()]
+    assert len(files) > 10
+    assert [path.name for path in files if not any(path.match(pattern) for pattern in patterns)] == []
+
+
 def test_every_error_has_a_status_a_hadoop_class_and_survives_both_wires() -> None:
     for code, kind in errors.BY_CODE.items():
         assert kind.http_status in (400, 401, 403, 404, 414, 431, 500, 503), code

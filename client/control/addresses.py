@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from peacefs.protocol.values.admin_socket import find_socket
 UNIX = "unix:"
 #: The name of a cluster of several coordinators in Hadoop's URIs, in place of host and port.
 NAMESERVICE = "peacefs"
+#: The addresses of the cluster's coordinators, for programs that are told no other.
+COORDINATOR_VARIABLE = "PEACEFS_COORDINATOR"
 #: All of them mean the coordinator's HTTP port; `webhdfs` and `swebhdfs` are what Spark is given.
 _SCHEMES = ("http", "webhdfs", "peace")
 _TLS_SCHEMES = ("https", "swebhdfs")
@@ -101,8 +104,8 @@ def split_uri(text: str) -> tuple[CoordinatorAddress, str]:
         raise BadRequest(f"{text!r} is no address of a coordinator: http://host:port or webhdfs://host:port/path")
     # Each of several may repeat the scheme.
     netloc, slash, path = rest.replace(f",{scheme}://", ",").partition("/")
-    if netloc == NAMESERVICE and _named_cluster:
-        return _named_cluster[-1], slash + path or "/"
+    if netloc == NAMESERVICE and (named := _cluster_of_several()) is not None:
+        return named, slash + path or "/"
     tls = scheme.lower() in _TLS_SCHEMES
     first, *others = [replace(_parse_netloc(one, text), tls=tls) for one in netloc.split(",")]
     if len({first, *others}) <= len(others):
@@ -111,6 +114,13 @@ def split_uri(text: str) -> tuple[CoordinatorAddress, str]:
 
 
 _named_cluster: list[CoordinatorAddress] = []
+
+
+def _cluster_of_several() -> CoordinatorAddress | None:
+    """Return what was named in this process, or by whoever started it, as an agent starts runs."""
+    if not _named_cluster and COORDINATOR_VARIABLE in os.environ:
+        name_cluster(parse_address(os.environ[COORDINATOR_VARIABLE]))
+    return _named_cluster[-1] if _named_cluster else None
 
 
 def name_cluster(address: CoordinatorAddress) -> None:

@@ -379,29 +379,30 @@ class Cluster:
             for copy in ticked.copies:
                 self._note(now_s, ReplicaEvent.COPY_ORDERED, copy.chunk, copy.target)
             ticked.orders += self._clean_up(now_s, garbage)
-            self.balancer.ask(now_s, self.chunks, self.members, self.possession)
-            for chunk, node in self._surplus.ask(now_s, self.balancer.arrived):
-                self._note(now_s, ReplicaEvent.SWEPT, chunk, node)
+            if not self.awaits_epoch:
+                # What a datanode shows before may be dropped by an order of the leader before.
+                self.balancer.ask(now_s, self.chunks, self.members, self.possession)
+                for chunk, node in self._surplus.ask(now_s, self.balancer.arrived):
+                    self._note(now_s, ReplicaEvent.SWEPT, chunk, node)
             ticked.questions = self.possession.take_questions(now_s)
         return ticked
 
     def await_epoch(self, epoch: int) -> None:
-        """Drop no surplus replica before every datanode that is not dead has heard this epoch.
+        """Have nobody show what it holds, and drop no surplus, before all datanodes say that they know this epoch.
 
-        Until then the leader before may still be obeyed, which may be dropping the others.
+        Until then the leader before may still be obeyed, which may be dropping the others. One that is dead, and
+        comes back, says so first, too.
         """
         self._epoch_awaited = epoch
 
     @property
     def awaits_epoch(self) -> bool:
         """Return whether a datanode may still obey the leader before."""
-        if self._epoch_awaited and all(
-            self._epochs_heard.get(node.id, 0) >= self._epoch_awaited
+        return self._epoch_awaited > 0 and any(
+            self._epochs_heard.get(node.id, 0) < self._epoch_awaited
             for node in self.members.all()
             if node.state is not State.DEAD
-        ):
-            self._epoch_awaited = 0
-        return self._epoch_awaited > 0
+        )
 
     def stand_by(self, now_s: float) -> list[Transition]:
         """The tick of a coordinator that does not lead: who is there, and nothing that orders anything.

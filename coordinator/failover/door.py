@@ -8,6 +8,7 @@ standby, too, from what it has.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from peacefs.protocol.asgi import App, Message, Receive, Scope, Send
 from peacefs.protocol.errors import ServiceUnready
@@ -20,6 +21,7 @@ from .leadership import Leadership
 _OF_ANY = ("/", "/metrics", "/v1/status", "/v1/fsck", "/v1/metadata/backup", "/v1/openapi.json", "/v1/docs")
 _PREFIXES_OF_ANY = ("/ui/", "/health/", "/v1/live/")
 _READS = ("GET", "HEAD")
+R = TypeVar("R")
 
 
 class Door:
@@ -43,6 +45,18 @@ class Door:
         self._hold_s = hold_s
         self._waiting_max = waiting_max
         self.waiting = 0
+
+    async def answered(self, answering: Callable[[], Awaitable[R]], *, is_read: bool) -> R:
+        """Return an answer given while this coordinator leads; of what was read, one that leads when it is given.
+
+        The process may have been stopped for long in between, and others led. Changes are fenced by the journal.
+        Raises Standby, ServiceUnready.
+        """
+        await self.pass_through()
+        answer = await answering()
+        if is_read:
+            self._leadership.refuse_standby()
+        return answer
 
     async def pass_through(self) -> None:
         """Return when this coordinator may answer. Raises Standby, ServiceUnready."""

@@ -16,7 +16,7 @@ from peacefs.coordinator.journal.port import Journal, JournalIdentity, JournalRe
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.metadata.engine import Engine
 from peacefs.coordinator.metadata.store import Metadata
-from peacefs.protocol.errors import PeacefsError, StartupError
+from peacefs.protocol.errors import PeacefsError, PeerRefused, StartupError
 from peacefs.protocol.limits import leader_lease_s, standby_poll_interval_s
 
 log = logging.getLogger("peacefs.coordinator")
@@ -24,6 +24,10 @@ _COMPLAINT_INTERVAL_S = 5.0
 
 #: Copies the metadata of the leader, of that cluster, to a file that is not there yet. Raises PeacefsError.
 Copy = Callable[[Member, str, Path], None]
+
+
+#: Shakes hands with the leader, of that cluster. Raises PeerRefused where we are not believed, and PeacefsError.
+Greet = Callable[[Member, str], None]
 
 
 class Joined(NamedTuple):
@@ -46,6 +50,7 @@ class Joining:
         owner: str,
         copy: Copy,
         *,
+        greet: Greet = lambda leader, cluster: None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -56,6 +61,7 @@ class Joining:
         self._me = me
         self._owner = owner
         self._copy = copy
+        self._greet = greet
         self._sleep = sleep
         self._clock = clock
         self._complained_s = float("-inf")
@@ -100,6 +106,7 @@ class Joining:
         metadata = self._engine.open(self._directory, owner=self._owner, journal=self._writer)
         try:
             joined = Joined(metadata, self._check(metadata, identity))
+            self._greet_leader(joined.identity)
             is_far_behind = self._is_far_behind(metadata)
         except BaseException:
             metadata.close()
@@ -110,6 +117,18 @@ class Joining:
         self._complain("the journal was trimmed beyond what is here: the metadata is copied from the leader anew")
         self._copy_from_leader(joined.identity)
         return None
+
+    def _greet_leader(self, identity: JournalIdentity) -> None:
+        """Find out now, not at the takeover, that datanodes and clients would not believe this coordinator."""
+        leader = self._journal.leader()
+        if leader is None or leader == self._me:
+            return
+        try:
+            self._greet(leader, identity.cluster)
+        except PeerRefused as refused:
+            raise _not_believed(leader, refused) from None
+        except PeacefsError as error:
+            log.info("the leader %s cannot be reached (%s)", leader.name, error.message)
 
     def _check(self, metadata: Metadata, identity: JournalIdentity | None) -> JournalIdentity:
         place = metadata.journal_place()
@@ -154,7 +173,13 @@ class Joining:
                 self._copy(leader, identity.cluster, copying)
         except StartupError:
             raise
+        except PeerRefused as refused:
+            raise _not_believed(leader, refused) from None
         except PeacefsError as error:
             self._complain(f"the metadata cannot be copied from {leader.name} ({error.message}); trying again")
         else:
             log.warning("the metadata was copied from %s", leader.name)
+
+
+def _not_believed(leader: Member, refused: PeerRefused) -> StartupError:
+    return StartupError(f"{leader.name}, which leads, refuses this coordinator: {refused.message}")

@@ -70,6 +70,11 @@ class Leadership:
             return False
         return self._clock() - self._seen_s < leader_lease_s
 
+    def refuse_to_commit(self) -> None:
+        """Raise as `refuse_standby` unless this coordinator leads. The journal has the last word, not a clock."""
+        if not self.leads:
+            self.refuse_standby()
+
     def refuse_standby(self) -> None:
         """Raise Standby while another one leads, ServiceUnready while nobody does."""
         if self.may_answer:

@@ -29,8 +29,8 @@ from .store_copying import StoreCopying
 log = logging.getLogger("peacefs.coordinator")
 #: Whoever supervises the process starts it again: EX_TEMPFAIL.
 EXIT_TO_START_AGAIN = 75
-_POLL_S = 0.05
-_HANDED_OVER_WITHIN_S = 10.0
+#: The time in which whoever had it hand over is told of that, before it stops.
+_ANSWERED_WITHIN_S = 1.0
 
 
 class FailoverProcess:
@@ -53,7 +53,8 @@ class FailoverProcess:
         me = self.leadership.me
         assert me is not None
         copying = StoreCopying(signer, tls)
-        return Joining(engine, directory, self._journal, self._writer, me, owner, copying).join().metadata
+        joining = Joining(engine, directory, self._journal, self._writer, me, owner, copying, greet=copying.greet)
+        return joining.join().metadata
 
     async def keep(
         self,
@@ -85,23 +86,27 @@ class FailoverProcess:
     def status(self) -> FailoverStatus | None:
         return None if self.failover is None else self.failover.status()
 
-    async def hand_over(self, stop: Callable[[], object]) -> str | None:
-        """Have another coordinator lead; return its name, None where there is none. `stop` ends this process."""
+    def others(self) -> list[str]:
+        """Return the addresses of the other coordinators that are there."""
+        standings = () if self.failover is None else self.failover.standings
+        me = self.leadership.me
+        return sorted(each.member.name for each in standings if me is None or each.member.name != me.name)
+
+    async def hand_over(self, stop: Callable[[], object]) -> str:
+        """Have another coordinator lead; return its name. `stop` ends this process, to be started as a standby.
+
+        Raises Standby, BadRequest: this coordinator leads on, or did not lead.
+        """
+        # Whoever asked may go away, and half of it must not be left.
+        handing = asyncio.ensure_future(self._hand_over(stop))
+        return await asyncio.shield(handing)
+
+    async def _hand_over(self, stop: Callable[[], object]) -> str:
         assert self.failover is not None
-        if not self.leadership.leads or self.failover.successor() is None:
-            return None
-        self.leadership.stand_down()
-        await self.failover.hand_over()
-        give_up_s = time.monotonic() + _HANDED_OVER_WITHIN_S
-        while time.monotonic() < give_up_s:
-            leader = await asyncio.to_thread(self._journal.leader)
-            if leader is not None and leader != self.leadership.me:
-                self.leadership.seen(leader)
-                log.warning("%s leads now: stopping, to be started again as a standby", leader.name)
-                asyncio.get_running_loop().call_later(1.0, stop)
-                return leader.name
-            await asyncio.sleep(_POLL_S)
-        return None
+        leader = await self.failover.hand_over()
+        log.warning("%s leads now: stopping, to be started again as a standby", leader.name)
+        asyncio.get_running_loop().call_later(_ANSWERED_WITHIN_S, stop)
+        return leader.name
 
     def close(self) -> None:
         """Give the lease back, so that another one may lead at once."""

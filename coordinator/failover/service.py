@@ -22,11 +22,14 @@ from peacefs.coordinator.journal.port import (
 from peacefs.coordinator.journal.writer import JournalWriter, position_of
 from peacefs.coordinator.metadata.epochs import Begun, draw_epoch
 from peacefs.coordinator.metadata.store import Metadata, MetadataFull, Touched
-from peacefs.protocol.errors import StartupError
+from peacefs.protocol.errors import BadRequest, StartupError
 from peacefs.protocol.limits import (
+    hand_over_poll_s,
+    hand_over_wait_s,
     journal_kept_bytes,
     journal_read_entries,
     journal_trim_interval_s,
+    journal_unsure_max_s,
     leader_lease_s,
     leader_renew_interval_s,
     standby_poll_interval_s,
@@ -236,12 +239,18 @@ class Failover:
 
     async def _stay_leader(self) -> None:
         began_s = self._clock()
-        if await self._run(self._journal.renew):
-            self._leadership.confirmed(began_s)
-        elif await self._run(self._journal.epoch) != self._writer.epoch:
+        has_lease = await self._run(self._journal.renew)
+        # One that held the lease before may have been slow to take the epoch: whoever has that leads.
+        if await self._run(self._journal.epoch) != self._writer.epoch:
             self._on_replaced("another coordinator leads now")
-        elif await self._run(lambda: self._journal.campaign(self._me, leader_lease_s)):
+        if not has_lease and not self._is_handing_over:
             # It ended while the journal was away, and nobody took it.
+            has_lease = await self._run(lambda: self._journal.campaign(self._me, leader_lease_s))
+        if self._is_handing_over:
+            # That began meanwhile, and what was asked for here is for another one to have.
+            await self._give_up()
+            return
+        if has_lease:
             self._leadership.confirmed(began_s)
         if self._clock() - self._trimmed_s >= journal_trim_interval_s:
             self._trimmed_s = self._clock()
@@ -287,7 +296,57 @@ class Failover:
                 return each.member
         return None
 
-    async def hand_over(self) -> None:
-        """Give the lease back and do not ask for it again."""
+    # -- handing over --------------------------------------------------------------------------------
+
+    async def hand_over(self) -> Member:
+        """Have another coordinator lead, and return it; this one answers nobody from then on.
+
+        Raises Standby where another one leads already, and BadRequest when nobody is ready to, or nobody did in
+        time: then this one leads on. Where it cannot, it ends.
+        """
+        leadership = self._leadership
+        if not leadership.leads:
+            leadership.refuse_standby()
+        successor = self.successor()
+        if successor is None:
+            raise BadRequest("no standby is ready to lead; `peacefs report` shows them")
         self._is_handing_over = True
+        leadership.stand_down()
         await self._give_up()
+        leader = await self._await_other(self._clock() + hand_over_wait_s)
+        if leader is None:
+            raise BadRequest(
+                f"{successor.name} did not take over within {hand_over_wait_s:g} s: this coordinator leads on"
+            )
+        leadership.seen(leader)
+        return leader
+
+    async def _await_other(self, give_up_s: float) -> Member | None:
+        """Return who leads, None when this one does again. Ends the process when neither can be."""
+        while True:
+            try:
+                leader = await self._run(self._journal.leader)
+                is_another = leader is not None and leader != self._me
+                if is_another and await self._run(self._journal.epoch) != self._writer.epoch:
+                    return leader
+                if self._clock() >= give_up_s and await self._lead_on():
+                    return None
+            except (JournalUnsure, JournalRefused, JournalFull) as problem:
+                self._complain("the leadership cannot be handed over: %s", problem)
+            if self._clock() >= give_up_s + journal_unsure_max_s:
+                self._on_replaced("this coordinator has handed over, and nobody was seen to lead")
+            await self._sleep(hand_over_poll_s)
+
+    async def _lead_on(self) -> bool:
+        """Lead as before, if nobody did meanwhile."""
+        began_s = self._clock()
+        if not await self._run(lambda: self._journal.campaign(self._me, leader_lease_s)):
+            return False
+        if await self._run(self._journal.epoch) != self._writer.epoch:
+            await self._give_up()
+            self._on_replaced("another coordinator took the epoch, and does not lead")
+        self._leadership.begin(self._writer.epoch)
+        self._leadership.confirmed(began_s)
+        self._is_handing_over = False
+        log.warning("nobody took over: this coordinator, %s, leads on", self._me.name)
+        return True

@@ -11,6 +11,7 @@ from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import backup_timeout_s
 from peacefs.protocol.messages import CopyStore, Failure, StorePart
 from peacefs.protocol.runtime.connection_handshakes import open_connection
+from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.tokens import Signer
 
@@ -22,13 +23,19 @@ class StoreCopying:
         self._signer = signer
         self._tls = tls
 
-    def __call__(self, leader: Member, cluster: str, target: Path) -> None:
-        """Write a copy to `target`. Raises PeacefsError."""
+    def greet(self, leader: Member, cluster: str) -> None:
+        """Show that the cluster's secret is known here. Raises PeerRefused where it is not, PeerError."""
+        self._connect(leader, cluster).close()
+
+    def _connect(self, leader: Member, cluster: str) -> SocketConnection:
         host, _, port = leader.node_address.rpartition(":")
         me = Identity(cluster, COORDINATOR, "a coordinator that joins", self._signer)
-        connection, _peer = open_connection(
-            (host, int(port)), f"the coordinator {leader.name}", me, self._tls, role=COORDINATOR
-        )
+        name = f"the coordinator {leader.name}"
+        return open_connection((host, int(port)), name, me, self._tls, role=COORDINATOR)[0]
+
+    def __call__(self, leader: Member, cluster: str, target: Path) -> None:
+        """Write a copy to `target`. Raises PeacefsError."""
+        connection = self._connect(leader, cluster)
         try:
             private_files.create_file(target)
             with target.open("r+b") as file:

@@ -13,9 +13,10 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, cast
 
+from peacefs.coordinator.failover.door import Door
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import Overloaded, PeacefsError, PeerRefused, PeerTimeout, ProtocolViolation
@@ -40,7 +41,7 @@ from peacefs.protocol.service.metrics import frames_sent
 from peacefs.protocol.service.tls_listener import channel_of
 
 from .audited_calls import AuditedRpc
-from .dispatch import CALLS_OF_CLIENTS, answer
+from .dispatch import CALLS_OF_CLIENTS, answer, is_read
 
 _WRONG_PORT = (
     "this is the coordinator's port for clients (--port), datanodes and agents come to the one of --node-port"
@@ -58,11 +59,11 @@ class ClientLinks:
         clock: Callable[[], float] = time.monotonic,
         authenticate: Callable[[str], Caller] | None = None,
         audited: AuditedRpc | None = None,
-        door: Callable[[], Awaitable[None]] | None = None,
+        door: Door | None = None,
     ) -> None:
         """Without `authenticate`, which raises Unauthenticated, names are believed.
 
-        `door` lets a call through when this coordinator may answer, and raises Standby or ServiceUnready.
+        `door` lets calls through when this coordinator may answer; without one it always may.
         """
         self.door = door
         self.me = me
@@ -269,15 +270,19 @@ class ClientLink(asyncio.Protocol):
 
     async def _reply_to(self, message: Message) -> Message:
         assert self._peer is not None
+        if self._links.door is None:
+            return await self._answer_of_files(message)
+        try:
+            return await self._links.door.answered(
+                lambda: self._answer_of_files(message), is_read=is_read(message)
+            )
+        except PeacefsError as refusal:
+            return Failure(refusal.code, refusal.message)
+
+    def _answer_of_files(self, message: Message) -> Coroutine[Any, Any, Message]:
+        assert self._peer is not None
         links = self._links
-        if links.door is not None:
-            try:
-                await links.door()
-            except PeacefsError as refusal:
-                return Failure(refusal.code, refusal.message)
-        return await answer(
-            links.files, message, self._host, self._peer.name, caller=self._who, audited=links.audited
-        )
+        return answer(links.files, message, self._host, self._peer.name, caller=self._who, audited=links.audited)
 
     def _who(self) -> Caller | None:
         """Return the caller as of now: a token may have expired since the last call. Raises Unauthenticated."""

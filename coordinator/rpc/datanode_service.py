@@ -39,7 +39,7 @@ from peacefs.protocol.messages import (
 
 from .audited_calls import AuditedRpc
 from .datanode_links import DatanodeLink, DatanodeLinks
-from .dispatch import CALLS_OF_DATANODES, answer
+from .dispatch import CALLS_OF_DATANODES, answer, is_read
 from .store_copies import MakeCopy, StoreCopies
 
 log = logging.getLogger("peacefs.coordinator")
@@ -255,6 +255,12 @@ class DatanodeService:
 
     async def _answer_call(self, link: DatanodeLink, message: Message, tag: int, host: str) -> None:
         reply = await answer(self._files, message, host, link.name, link=link.name, audited=self._audited)
+        try:
+            if is_read(message):
+                # Others may have led while this process was stopped.
+                self._leadership.refuse_standby()
+        except ServiceUnready as error:
+            reply = Failure(error.code, error.message)
         _reply_late(link, reply, tag)
 
     def _give_copy(self, link: DatanodeLink, message: Message, tag: int) -> None:

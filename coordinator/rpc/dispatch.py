@@ -26,6 +26,7 @@ from peacefs.protocol.messages import (
     KeepChunks,
     Message,
     NameCall,
+    NameChange,
     Opened,
     OpenFile,
     PublishFile,
@@ -54,6 +55,13 @@ _WITH_A_TOKEN = (
 CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, FlushFile, StreamEnded, StreamsFound)
 #: Calls by clients, which authenticate as over HTTP.
 CALLS_OF_CLIENTS = (NameCall, *_WITH_A_TOKEN, CreateFile, PublishFile, OpenFile, FlushFile, StateReads)
+
+
+def is_read(message: Message) -> bool:
+    """Return whether a call only looks: its answer is worth something from a coordinator that leads alone."""
+    return isinstance(message, OpenFile | GetLayout) or (
+        isinstance(message, NameCall) and not isinstance(message, NameChange)
+    )
 
 
 def believed() -> Caller | None:

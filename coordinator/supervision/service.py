@@ -23,12 +23,13 @@ from peacefs.protocol.limits import (
     supervised_nodes_max,
     supervised_restarts_max,
 )
-from peacefs.protocol.messages import AgentBeat, AgentOrders, RunOrder
-from peacefs.protocol.values.supervised_queries import OVER, AgentStatus, QueryStatus, Supervised
+from peacefs.protocol.messages import AgentBeat, AgentOrders, RunOrder, WantedLog
+from peacefs.protocol.values.supervised_queries import OVER, AgentStatus, QueryStatus, RunLog, Supervised
 
 from .checkpoint_locality import find_locality
 from .core import SupervisedQuery, Supervision
 from .locality import Holdings
+from .run_logs import RunLogs
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -67,6 +68,7 @@ class SupervisionService:
         self._fence = fence
         self._address = address
         self._core = context.core.supervision
+        self._logs = RunLogs(context.wait)
         #: The run of each query that a committed record has an agent run.
         self._committed: dict[str, str] = {}
         #: The core's last decision for each query, and those that could not be committed so far.
@@ -132,6 +134,18 @@ class SupervisionService:
             ],
         )
 
+    async def log_of(self, name: str, user: str) -> RunLog:
+        """Return the end of the log of a query's last run, for who registered it.
+
+        Raises FileNotFound, AccessDenied, BadRequest where no agent has one.
+        """
+        self._check_owner(name, user)
+        record = self._core.existing(name).record
+        if not record.agent or not record.run:
+            raise BadRequest(f"query {name} has not been started")
+        text = await self._logs.of(record.agent, WantedLog(name, record.run))
+        return RunLog(name, record.run, record.agent, text)
+
     def _check_owner(self, name: str, user: str) -> None:
         if user != self._core.existing(name).record.user:
             self._ctx.callers.need_superuser(user)
@@ -143,6 +157,7 @@ class SupervisionService:
         if beat.agent not in self._core.agents:
             log.info("agent %s on %s may run %s", beat.agent, beat.host, [each.name for each in beat.commands])
         await self._record(self._core.heard(self._ctx.monotonic(), beat))
+        self._logs.came(beat.agent, beat.logs)
         for record in self._core.due_to_standbys(self._ctx.monotonic()):
             await self._start(record)
         orders = [
@@ -150,7 +165,9 @@ class SupervisionService:
             for order in self._core.orders(beat.agent)
             if (committed := self._as_committed(order)) is not None
         ]
-        return AgentOrders(self._address(), [self._with_token(order) for order in orders])
+        return AgentOrders(
+            self._address(), [self._with_token(order) for order in orders], self._logs.wanted_of(beat.agent)
+        )
 
     def _as_committed(self, order: RunOrder) -> RunOrder | None:
         if order.standby or self._committed.get(order.query) == order.run:

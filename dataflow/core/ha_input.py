@@ -52,6 +52,8 @@ class HAInput:
         self._last: int | None = None
         #: The last row that there was when the producer answered; None before.
         self._replay_until: int | None = None
+        #: Bytes of all rows that the unit has processed.
+        self.processed_bytes = 0
         #: True once the unit was told that the stream has ended.
         self.ended = False
         #: Rows after which batches are cut, in order.
@@ -181,6 +183,7 @@ class HAInput:
             batch = taken
         self.processed = Position(lineage, batch.last)
         self._taken_bytes += batch.bytes
+        self.processed_bytes += batch.bytes
         return batch
 
     def at_end(self) -> bool:

@@ -72,6 +72,8 @@ class HAUnit:
         self._seeded = any(node.specification.wants_chance for node in plan.operators)
         self._journal = state.journal
         self._retained_bytes_max = retained_bytes_max
+        # Bytes of each input that the last checkpoint covers.
+        self._captured_bytes: dict[str, int] = {}
         # Input that is processed in silence: an earlier start has sent what comes of it.
         self._replayed: dict[str, InputPoint] = dict(restart.inputs) if restart is not None else {}
         # The last event that is repeated in silence.
@@ -363,8 +365,15 @@ class HAUnit:
 
     def capture(self, number: int) -> StateCapture:
         """Return the unit as it is now: a checkpoint to be written while it goes on."""
+        self._captured_bytes = {stream: each.processed_bytes for stream, each in self.inputs.items()}
         self.captured_event = self.event
         return self._capture(sequence_of((self.incarnation, number)))
+
+    @property
+    def uncaptured_bytes(self) -> int:
+        """Bytes of the rows that the last checkpoint lacks, of the input that has most of them."""
+        captured = self._captured_bytes
+        return max(each.processed_bytes - captured.get(name, 0) for name, each in self.inputs.items())
 
     def copy(self, *, full: bool, with_rows: bool) -> tuple[int, StateCapture]:
         """Return the unit as it is now, for its standby, with the number of the copy.

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.protocol.errors import FileNotFound, LogDamaged
-from peacefs.protocol.limits import stream_log_read_bytes, stream_log_record_bytes, stream_log_tail_bytes
+from peacefs.protocol.limits import (
+    stream_log_read_bytes,
+    stream_log_record_bytes,
+    stream_log_rooms_kept,
+    stream_log_tail_bytes,
+)
 
 from .records import (
     Kind,
@@ -72,6 +79,7 @@ class LogReader:
         self._store = store
         self._stream = stream
         self._heads: dict[int, _Head] = {}
+        self._rooms = _Rooms()
 
     def read(self, after: int = 0, *, upto: int | None = None) -> Iterator[Batch]:
         """Yield the rows with numbers above `after`, up to `upto`, or to the end that the log has by then.
@@ -189,13 +197,13 @@ class LogReader:
     ) -> Iterator[tuple[RecordHead, memoryview, int]]:
         """Yield committed records of a segment from `offset` on, with the bytes that they are in, and their ends.
 
-        The next piece is read while one is decoded. Raises LogDamaged for what is no record and no torn tail.
+        Raises LogDamaged for what is no record and no torn tail.
         """
         if offset >= length:
             return
         base, left = offset, memoryview(b"")
         with closing(self._store.open(self._stream, segment)) as source:
-            for room in _pieces(source, offset, length):
+            for room in _pieces(source, offset, length, self._rooms):
                 data = _continued(left, room)
                 taken = 0
                 for head in committed_records(data):
@@ -266,29 +274,41 @@ class LogTail:
         return batches
 
 
-def _pieces(source: SegmentFile, offset: int, length: int) -> Iterator[memoryview]:
+class _Rooms:
+    """Memory for pieces, used again once nothing refers to the rows in it.
+
+    New memory costs more than what is read into it, since the kernel clears each of its pages first.
+    """
+
+    def __init__(self) -> None:
+        self._free: deque[NDArray[np.uint8]] = deque(maxlen=stream_log_rooms_kept)
+
+    def take(self) -> memoryview:
+        try:
+            room = self._free.pop()
+        except IndexError:
+            # Not a bytearray, which is filled with zeros first.
+            room = np.empty(_HEADROOM + stream_log_read_bytes, np.uint8)
+        # Batches refer to the view, and not to the room itself.
+        view = room[:]
+        weakref.finalize(view, self._free.append, room).atexit = False
+        return view.data
+
+
+def _pieces(source: SegmentFile, offset: int, length: int, rooms: _Rooms) -> Iterator[memoryview]:
     """Yield the bytes of a segment in turn, each piece behind `_HEADROOM` bytes for the rest of the one before.
 
-    The next one is read while one is used.
+    Nothing is read ahead here: on this host a second thread costs more than it saves, since both want the
+    interpreter, and over the network the file system reads ahead for who reads on.
     """
-    if length - offset <= stream_log_read_bytes:
-        yield _piece(source, offset, length - offset)
-        return
-    with ThreadPoolExecutor(1, thread_name_prefix="stream log read ahead") as ahead:
-        coming: Future[memoryview] | None = None
-        for at in range(offset, length, stream_log_read_bytes):
-            following = ahead.submit(_piece, source, at, min(stream_log_read_bytes, length - at))
-            if coming is not None:
-                yield coming.result()
-            coming = following
-        assert coming is not None
-        yield coming.result()
-
-
-def _piece(source: SegmentFile, offset: int, count: int) -> memoryview:
-    # Not a bytearray, which is filled with zeros first.
-    room = np.empty(_HEADROOM + count, np.uint8).data
-    return room[: _HEADROOM + source.read_into(offset, room[_HEADROOM:])]
+    for at in range(offset, length, stream_log_read_bytes):
+        count = min(stream_log_read_bytes, length - at)
+        if at == offset and count < stream_log_read_bytes:
+            # Whoever keeps these rows keeps no more memory than they need.
+            room = np.empty(_HEADROOM + count, np.uint8).data
+        else:
+            room = rooms.take()[: _HEADROOM + count]
+        yield room[: _HEADROOM + source.read_into(at, room[_HEADROOM:])]
 
 
 def _continued(left: memoryview, room: memoryview) -> memoryview:

@@ -140,7 +140,9 @@ class _OpenFile:
         self._source = source
 
     def read_into(self, offset: int, target: memoryview) -> int:
-        return self._source.read_into_at(offset, target)
+        # Who reads on without a seek is read ahead for, over the network.
+        self._source.seek(offset)
+        return self._source.readinto(target)
 
     def close(self) -> None:
         self._source.close()

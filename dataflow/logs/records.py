@@ -35,6 +35,7 @@ from peacefs.protocol.errors import LogDamaged
 
 _HEAD = struct.Struct(">2sBBIIqqq")
 _CHECKSUM = struct.Struct(">I")
+_WHOLE_HEAD = struct.Struct(_HEAD.format + "I")
 _LENGTH = struct.Struct(">I")
 _MAGIC = b"sl"
 _FORMAT = 1
@@ -52,6 +53,7 @@ class Kind(IntEnum):
 
 
 _KINDS: Final = tuple(Kind)
+_LAST_KIND: Final = int(max(Kind))
 
 
 class RecordHead(NamedTuple):
@@ -59,7 +61,7 @@ class RecordHead(NamedTuple):
 
     kind: Kind
     offset: int
-    payload_bytes: int
+    end: int
     rows: int
     first: int
     earliest_us: int
@@ -69,10 +71,6 @@ class RecordHead(NamedTuple):
     @property
     def last(self) -> int:
         return self.first + self.rows - 1
-
-    @property
-    def end(self) -> int:
-        return self.offset + HEAD_BYTES + self.payload_bytes + TRAILER_BYTES
 
 
 def schema_record(schema: pa.Schema, time: str, following: int, reached_us: int) -> bytes:
@@ -114,11 +112,13 @@ def read_head(data: memoryview, offset: int) -> RecordHead | None:
     """Return what stands at an offset, unverified; None if it is no beginning of a record."""
     if offset + HEAD_BYTES > len(data):
         return None
-    magic, form, kind, payload_bytes, rows, first, earliest, latest = _HEAD.unpack_from(data, offset)
-    if magic != _MAGIC or form != _FORMAT or kind > Kind.EPOCH:
+    magic, form, kind, payload_bytes, rows, first, earliest, latest, checksum = _WHOLE_HEAD.unpack_from(
+        data, offset
+    )
+    if magic != _MAGIC or form != _FORMAT or kind > _LAST_KIND:
         return None
-    (checksum,) = _CHECKSUM.unpack_from(data, offset + _HEAD.size)
-    return RecordHead(_KINDS[kind], offset, payload_bytes, rows, first, earliest, latest, checksum)
+    end = offset + HEAD_BYTES + payload_bytes + TRAILER_BYTES
+    return RecordHead(_KINDS[kind], offset, end, rows, first, earliest, latest, checksum)
 
 
 def is_whole(data: memoryview, head: RecordHead) -> bool:
@@ -213,5 +213,4 @@ def _record(kind: Kind, rows: int, first: int, earliest: int, latest: int, paylo
 
 
 def _payload(data: memoryview, head: RecordHead) -> memoryview:
-    begin = head.offset + HEAD_BYTES
-    return data[begin : begin + head.payload_bytes]
+    return data[head.offset + HEAD_BYTES : head.end - TRAILER_BYTES]

@@ -22,7 +22,10 @@ class SegmentFile(Protocol):
     """A segment that is open for reading. It belongs to one thread at a time."""
 
     def read_into(self, offset: int, target: memoryview) -> int:
-        """Fill `target` with what is there from `offset` on; return how many bytes that are."""
+        """Fill `target` with what is there from `offset` on; return how many bytes that are.
+
+        Whoever reads one range after another gets them sooner.
+        """
         ...
 
     def close(self) -> None: ...

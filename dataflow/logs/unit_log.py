@@ -19,6 +19,7 @@ from peacefs.dataflow.core.messages import CheckpointId, sequence_of
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.unit_state.interface import Groups
 from peacefs.dataflow.unit_state.paged_state import PagedState
+from peacefs.dataflow.window_checkpoints.commits import Commit, LoadedLog
 from peacefs.dataflow.window_checkpoints.control_tuples import (
     BUCKET,
     COMMIT,
@@ -32,7 +33,6 @@ from peacefs.dataflow.window_checkpoints.control_tuples import (
 )
 from peacefs.dataflow.window_checkpoints.footprints import COMMIT_OF_WINDOW, NEWEST, by_bucket
 from peacefs.dataflow.window_checkpoints.replay import newest_rows
-from peacefs.dataflow.window_checkpoints.windowed_state import Commit, LoadedLog
 from peacefs.protocol.errors import LogDamaged, PeacefsError
 from peacefs.protocol.limits import cec_segment_bytes, dataflow_state_bytes_max
 from peacefs.state.checkpoints.checkpointer import Checkpointer

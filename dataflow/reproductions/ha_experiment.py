@@ -1,14 +1,14 @@
 """One cell of HA's section 7: a unit under a technique, run several times until it has recovered from a failure.
 
 Three units on nodes of their own, as in HA's Figure 1: the second fails, the first and the third pass rows on.
-Nodes for standbys and for recovery are there, too. The defaults are those of HA's Table 5.
+Nodes for standbys and for recovery are there, too. By default the unit is HA's aggregate, of its Table 5.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import cache
 from statistics import mean, stdev
@@ -16,7 +16,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from peacefs.dataflow.closed_forms import UnitLoad
+from peacefs.dataflow.closed_forms import HA_FILTER_S, HAParameters, UnitLoad
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.functions import col, count
 from peacefs.dataflow.hosts.costs import Costs, Traffic
@@ -44,8 +44,8 @@ _SCHEMA = pa.schema([("at", TIME), ("value", pa.int64())])
 
 
 @dataclass(frozen=True)
-class Setup:
-    """The operators of the unit that fails, and HA's parameters (Table 5)."""
+class Setup(HAParameters):
+    """The operators of the unit that fails, its load and surroundings."""
 
     kind: Kind = "aggregate"
     #: Aggregates in a chain.
@@ -53,15 +53,8 @@ class Setup:
     #: Rows of the unit's input, as the time that these take.
     window: int = 100
     advance: int = 10
-    interval_s: float = 0.05
-    rate: float = 1000.0
-    filter_s: float = 10e-6
-    delay_s: float = 0.005
+    filter_s: float = HA_FILTER_S
     detection_s: float = 0.25
-    redirection_s: float = 0.04
-    bandwidth_bits_s: float = 16e6
-    row_bytes: int = 50
-    number_bytes: int = 8
 
     @property
     def sources(self) -> int:
@@ -84,20 +77,15 @@ class Setup:
         share = 1 / self.advance if aggregates else 1.0
         given = [1.0, *(share for _ in range(self.operators - 1))]
         kept = sum(given) if aggregates else 0.0
+        parameters = {field.name: getattr(self, field.name) for field in fields(HAParameters)}
         return UnitLoad(
-            rate=self.rate,
+            **parameters,
             selectivity=share,
             processing_s=sum(given) * self.operator_s,
             state_rows=float(self.window * self.operators) if aggregates else 0.0,
             # Queues between the operators count as their states do.
             state_rows_per_row=kept + sum(given[1:]),
             inputs=self.sources,
-            interval_s=self.interval_s,
-            delay_s=self.delay_s,
-            redirection_s=self.redirection_s,
-            bandwidth_bits_s=self.bandwidth_bits_s,
-            row_bytes=self.row_bytes,
-            number_bytes=self.number_bytes,
         )
 
     def network(self) -> Network:

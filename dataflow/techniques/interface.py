@@ -74,6 +74,9 @@ class Guard:
         """Time passes; `positions` says how far the unit has processed each of its inputs."""
         return ()
 
+    def hurry(self) -> None:
+        """Producers that keep all rows since the last checkpoint will soon have no room for more."""
+
     def recorded(self, number: int) -> Iterable[Action]:
         """A checkpoint is stored, and the controller will begin the unit with it."""
         return ()

@@ -1,5 +1,7 @@
 """SGuard: each unit stores checkpoints while it goes on, and its producers keep the rows since (SGuard 3 and 4).
 
+A checkpoint is taken each interval, and earlier when producers would run out of room for the rows since the last.
+
 After a failure any node loads the latest checkpoint and asks the producers for what came after it. The rows that
 it produces again have the numbers that they had, so that consumers leave them out: recovery is precise. A unit
 that is not deterministic repeats its events since the checkpoint, which the controller keeps before output leaves
@@ -70,6 +72,9 @@ class _CheckpointGuard(Guard):
     def __init__(self, interval_s: float, now_s: float) -> None:
         self._interval_s = interval_s
         self._due_s = now_s + interval_s
+        # True if the next is wanted before it is due, but not before this.
+        self._hurries = False
+        self._earliest_s = now_s
         self._number = 0
         self._covered: Positions = {}
         # The positions that the checkpoint covers which is being stored.
@@ -80,13 +85,18 @@ class _CheckpointGuard(Guard):
     def tick(self, now_s: float, positions: Positions) -> Iterable[Action]:
         if self._failed:
             self._failed = False
-            self._due_s = now_s + min(self._interval_s, dataflow_checkpoint_retry_s)
-        if self._storing is not None or now_s < self._due_s or positions == self._covered:
+            self._due_s = self._earliest_s = now_s + min(self._interval_s, dataflow_checkpoint_retry_s)
+        due_s = self._earliest_s if self._hurries else self._due_s
+        if self._storing is not None or now_s < due_s or positions == self._covered:
             return ()
         self._number += 1
+        self._hurries = False
         self._due_s = now_s + self._interval_s
         self._storing = positions
         return (TakeCheckpoint(self._number),)
+
+    def hurry(self) -> None:
+        self._hurries = True
 
     def recorded(self, number: int) -> Iterable[Action]:
         if self._storing is None or number != self._number:

@@ -93,6 +93,8 @@ class PagedGroups:
 
     def find(self, bucket: int, keys: pa.Table) -> pa.Table:
         (rows,) = keys.combine_chunks().to_batches()
+        if not any(rows.column(name).null_count for name in self._keys.names):
+            return self._bucket(bucket, 0).find(rows)
         numbered = rows.append_column("__row", pa.array(np.arange(rows.num_rows)))
         parts, order = [], []
         for nulls, part in self._by_nulls(numbered):

@@ -16,8 +16,10 @@ from peacefs.protocol.limits import cec_entries_tidied_min
 from .control_tuples import BUCKET
 
 NEWEST = "newest commit"
-#: The accumulator of a map from windows to commits.
-COMMIT_OF_WINDOW = Accumulator(NEWEST, "max", pa.int64(), NEWEST)
+#: The accumulator of a map from windows to commits: a number that is put and found, and never added to.
+COMMIT_OF_WINDOW = Accumulator(NEWEST, "rows", pa.int64())
+#: Stands in such a map for a window that has closed. Its key stays for a while, since it is soon open again.
+_CLOSED = 0
 
 
 def by_bucket(ids: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -55,9 +57,7 @@ class Footprints:
             return
         for bucket, part in by_bucket(ids):
             self._replace(bucket, part)
-            marked = part.append_column(NEWEST, pa.array(np.full(part.num_rows, commit)))
-            for rows in marked.combine_chunks().to_batches():
-                self._commits.put(bucket, rows)
+            self._mark(bucket, part, commit)
             self._live.setdefault(bucket, Counter())[commit] += part.num_rows
             self.open_windows += part.num_rows
         self._queue.append((commit, ids))
@@ -73,7 +73,8 @@ class Footprints:
             had = self._replace(bucket, part)
             if had.any():
                 removed = part.filter(pa.array(had))
-                self._commits.remove(bucket, removed)
+                self._mark(bucket, removed, _CLOSED)
+                self._drop_closed(bucket)
                 gone.append(removed)
         return pa.concat_tables(gone) if gone else ids.slice(0, 0)
 
@@ -92,7 +93,7 @@ class Footprints:
 
     def without(self, bucket: int, ids: pa.Table) -> pa.Table:
         """Return the windows of a pane that have no footprint."""
-        return ids.filter(compute.is_null(self._found(bucket, ids)))
+        return ids.filter(pa.array(self._found(bucket, ids) == _CLOSED))
 
     def take_oldest(self, count: int) -> tuple[int, pa.Table] | None:
         """Return up to `count` windows, and a few more, with the oldest footprints, and those' commit.
@@ -108,7 +109,7 @@ class Footprints:
                 self._queue.appendleft((commit, ids.slice(count)))
                 ids = ids.slice(0, count)
             still = [
-                part.filter(compute.fill_null(compute.equal(self._found(bucket, part), commit), False))
+                part.filter(pa.array(self._found(bucket, part) == commit))
                 for bucket, part in by_bucket(ids)
                 if bucket in self._live
             ]
@@ -123,8 +124,8 @@ class Footprints:
         """Let the footprints of windows not count any more; return which had one."""
         if bucket not in self._live:
             return np.zeros(ids.num_rows, np.bool_)
-        before: NDArray[np.int64] = compute.fill_null(self._found(bucket, ids), 0).to_numpy()
-        had = before > 0
+        before = self._found(bucket, ids)
+        had: NDArray[np.bool_] = before != _CLOSED
         commits, counts = np.unique(before[had], return_counts=True)
         live = self._live[bucket]
         for commit, number in zip(commits.tolist(), counts.tolist(), strict=True):
@@ -134,8 +135,21 @@ class Footprints:
             self.open_windows -= number
         return had
 
-    def _found(self, bucket: int, ids: pa.Table) -> pa.ChunkedArray:
-        return self._commits.find(bucket, ids).column(NEWEST)
+    def _found(self, bucket: int, ids: pa.Table) -> NDArray[np.int64]:
+        found = self._commits.find(bucket, ids).column(NEWEST)
+        commits: NDArray[np.int64] = compute.fill_null(found, _CLOSED).to_numpy()
+        return commits
+
+    def _mark(self, bucket: int, ids: pa.Table, commit: int) -> None:
+        marked = ids.append_column(NEWEST, pa.array(np.full(ids.num_rows, commit)))
+        for rows in marked.combine_chunks().to_batches():
+            self._commits.put(bucket, rows)
+
+    def _drop_closed(self, bucket: int) -> None:
+        """Take windows out that have closed, once they are most of those that are there."""
+        if self._commits.size(bucket) > 2 * self._live[bucket].total() + cec_entries_tidied_min:
+            there = self._commits.between(bucket, bucket + 1)
+            self._commits.remove(bucket, there.filter(compute.equal(there.column(NEWEST), _CLOSED)))
 
     def _forget_gone(self) -> None:
         while self._queue and not self._is_live(self._queue[0][0]):

@@ -11,9 +11,9 @@ The first commit of a start has all windows, so that what earlier starts have lo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -34,51 +34,13 @@ from peacefs.protocol.limits import cec_windows_per_check
 from peacefs.state.checkpoints.outcome import PublishedPages, RunningCheckpoint
 from peacefs.state.structures.unordered_map import UnorderedMap
 
+from .commits import Commit, LoadedLog, UnitLog
 from .contents import WindowContents
 from .control_tuples import CommitDetail, CommitPlace, TupleKind, commit_rows, stream_type
 from .extent import Extent, WindowChoice
 from .footprints import COMMIT_OF_WINDOW, Footprints
+from .logged_results import LoggedResults
 from .replay import Replay
-
-
-@dataclass
-class Commit:
-    """A write to the log, whole or not at all: rows of the output, then control tuples."""
-
-    number: int
-    #: True if it has all windows: it begins a log of its own, and those before it may go.
-    begins: bool
-    #: By output, in the order of the unit's plan.
-    results: Mapping[str, Sequence[Batch]]
-    results_types: Mapping[str, StreamType]
-    tuples: pa.RecordBatch
-    tuples_type: StreamType
-    #: Rows of outputs up to these numbers, and tuples below that one, are not needed any more.
-    floors: Mapping[str, int]
-    first_tuple: int
-    #: Set by the log once it is durable.
-    bytes_written: int | None = None
-
-
-class UnitLog(Protocol):
-    def append(self, commit: Commit, running: RunningCheckpoint) -> None:
-        """Make a commit durable, on any thread; then tell `running`. After a failure the next one begins anew."""
-        ...
-
-
-@dataclass(frozen=True)
-class LoadedLog:
-    """The part of a log that was read, back to the oldest footprint of a window that is open."""
-
-    detail: CommitDetail
-    #: Places of the commits after `detail.since`, in order.
-    commits: Sequence[tuple[int, Mapping[str, Sequence[Any]]]]
-    #: Rows of windows that are open, and (window, commit) of those and of windows that have closed.
-    windows: pa.Table | None
-    seen: pa.Table | None
-    results: Mapping[str, Sequence[Batch]]
-    #: Control tuples that were read for it: the extent.
-    tuples: int = 0
 
 
 @dataclass(frozen=True)
@@ -478,43 +440,6 @@ class WindowCapture:
         """Forget it: the next commit begins a log of its own."""
         if self._commit is not None:
             self._state.settled(self._commit, {})
-
-
-class LoggedResults:
-    """Rows of the output that consumers may ask for again, and those of them that are not in the log yet."""
-
-    def __init__(self, loaded: Sequence[Batch], last: int, floor: int) -> None:
-        """`last`: the last row that was put out; `floor`: the last that nobody needs."""
-        self._held = deque(loaded)
-        self.last, self.floor = last, floor
-        # The last row that was taken for the log.
-        self._taken = last
-
-    def append(self, first: int, rows: pa.RecordBatch) -> None:
-        self._held.append(Batch(first, rows))
-        self.last = self._held[-1].last
-
-    def drop_before(self, number: int) -> None:
-        # Rows that nobody needs before they are in the log go there all the same, so that it has no gaps.
-        self.floor = max(self.floor, number - 1)
-        while self._held and self._held[0].last <= min(self.floor, self._taken):
-            self._held.popleft()
-
-    def __iter__(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        return ((batch.first, batch.rows) for batch in self._held)
-
-    def take(self, *, everything: bool) -> list[Batch]:
-        """Return the rows for the next commit: those since the last one, or all that are held."""
-        after = 0 if everything else self._taken
-        self._taken = self.last
-        taken: list[Batch] = []
-        for batch in reversed(self._held):
-            fresh = batch.after(after)
-            if fresh is None:
-                break
-            taken.append(fresh)
-        self.drop_before(self.floor + 1)
-        return taken[::-1]
 
 
 def _positions(inputs: Mapping[str, Sequence[Any]]) -> dict[str, Position]:

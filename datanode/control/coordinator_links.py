@@ -21,6 +21,7 @@ from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.service.tls import TlsIdentity
 
 from .coordinator_session import CoordinatorLink, SessionOwner
+from .obedience import Obedience
 
 log = logging.getLogger("peacefs.datanode")
 #: The answers of a coordinator that does not lead, or not at this moment.
@@ -42,9 +43,8 @@ class CoordinatorLinks:
     ) -> None:
         """`epoch_seen` is the highest epoch that was heard before this start."""
         self._state = threading.Condition()
-        self._leading: CoordinatorLink | None = None
+        self._obedience = Obedience(len(addresses), epoch_seen)
         self._stopping = False
-        self.epoch = epoch_seen
         self._links = [
             CoordinatorLink(address, me, credential, datanode, changes.another(), self, tls)
             for address in addresses
@@ -74,23 +74,34 @@ class CoordinatorLinks:
 
     # -- what links say ------------------------------------------------------------------------------
 
+    @property
+    def epoch(self) -> int:
+        """Return the highest epoch of a leader that was heard."""
+        return self._obedience.epoch
+
     def heard(self, link: CoordinatorLink, epoch: int, *, leads: bool) -> bool:
         with self._state:
-            if not leads or (epoch < self.epoch and len(self._links) > 1):
-                if self._leading is link:
-                    self._leading = None
+            before = self._obedience.leader
+            if not self._obedience.heard(link, epoch, leads=leads):
                 return False
-            before, self._leading = self._leading, link
-            self.epoch = max(self.epoch, epoch)
             self._state.notify_all()
-        if before is not None and before is not link:
+        if isinstance(before, CoordinatorLink) and before is not link:
             log.warning("the coordinator at %s:%d leads now, in epoch %d", *link.address, epoch)
             before.replaced()
         return True
 
-    def may_order(self, epoch: int) -> bool:
-        # A coordinator of an earlier version, which has no standby, names no epoch.
-        return epoch >= self.epoch or (epoch == 0 and len(self._links) == 1)
+    @property
+    def settled_epoch(self) -> int:
+        with self._state:
+            return self._obedience.settled
+
+    def begin(self, message: Message) -> bool:
+        with self._state:
+            return self._obedience.begin(message)
+
+    def end(self, message: Message) -> None:
+        with self._state:
+            self._obedience.end(message)
 
     # -- calls ---------------------------------------------------------------------------------------
 
@@ -121,8 +132,8 @@ class CoordinatorLinks:
     def _leader(self, deadline_s: float) -> CoordinatorLink | None:
         with self._state:
             while True:
-                leading = self._leading
-                if leading is not None and leading.is_registered:
+                leading = self._obedience.leader
+                if isinstance(leading, CoordinatorLink) and leading.is_registered:
                     return leading
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0 or self._stopping:

@@ -40,7 +40,6 @@ from peacefs.protocol.limits import (
     reregister_backoff_s,
 )
 from peacefs.protocol.messages import (
-    ORDERS,
     AskStreams,
     BalanceDisks,
     DeleteChunks,
@@ -109,8 +108,15 @@ class Leaders(Protocol):
     def heard(self, link: CoordinatorLink, epoch: int, *, leads: bool) -> bool:
         """A coordinator says what it is. Return whether it is the one to be obeyed."""
 
-    def may_order(self, epoch: int) -> bool:
-        """Return whether an order of this epoch is to be obeyed."""
+    @property
+    def settled_epoch(self) -> int:
+        """Return the highest epoch before which nothing is left to delete."""
+
+    def begin(self, message: Message) -> bool:
+        """Return whether a message is to be obeyed; `end` follows where that is to delete."""
+
+    def end(self, message: Message) -> None:
+        """What was begun has come to its end."""
 
 
 class CoordinatorLink:
@@ -322,32 +328,29 @@ class CoordinatorLink:
                 if self._streams_told < message.epoch:
                     self._beat_at_once()
             return
-        if isinstance(message, ORDERS) and not self._leaders.may_order(message.epoch):
-            log.warning("an order of epoch %d is refused: %d has begun", message.epoch, self._leaders.epoch)
+        if not self._leaders.begin(message):
+            log.warning("%s is refused: epoch %d has begun", type(message).__name__, self._leaders.epoch)
             self._respond(connection, Failure("PeerRefused", "another coordinator leads"), frame.tag)
             return
         if isinstance(message, ReportAgain):
             raise PeerUnreachable("the coordinator wants a new registration")
         if isinstance(message, Granted | GrantRefused):
             self._datanode.granted(message)
-            return
-        if isinstance(message, AskStreams):
+        elif isinstance(message, AskStreams):
             self._respond(connection, self._datanode.streams_found(message), next(self._tags))
-            return
-        if isinstance(message, BalanceDisks):
+        elif isinstance(message, BalanceDisks):
             self._respond(connection, self._datanode.balance_disks(message), frame.tag)
-            return
-        if isinstance(message, FlushUploads):
+        elif isinstance(message, FlushUploads):
             asked = frame.tag
             self._datanode.flush_uploads(message, lambda reply: self._respond(connection, reply, asked))
-            return
-        if isinstance(message, _ORDERS):
-            tag = frame.tag
-            self._datanode.ordered(message, lambda reply: self._respond(connection, reply, tag))
-            return
-        waiting = self._waiting.pop(frame.tag, None)
-        if waiting is not None:
+        elif isinstance(message, _ORDERS):
+            self._datanode.ordered(message, lambda reply: self._obeyed(connection, frame, reply))
+        elif (waiting := self._waiting.pop(frame.tag, None)) is not None:
             waiting.set_result(message)
+
+    def _obeyed(self, connection: SocketConnection, order: Frame, reply: Message) -> None:
+        self._leaders.end(order.message)
+        self._respond(connection, reply, order.tag)
 
     def _respond(self, connection: SocketConnection, reply: Message, tag: int) -> None:
         if tag == 0:
@@ -394,7 +397,8 @@ class CoordinatorLink:
             samples, disks = list(self._datanode.samples()), list(self._datanode.disks())
             epoch = self._leaders.epoch
             streams = None if self._streams_told == epoch else self._datanode.registration().streams
-            beat = Heartbeat(self._datanode.usage(), added, removed, corrupt, samples, disks, epoch, streams)
+            settled = self._leaders.settled_epoch
+            beat = Heartbeat(self._datanode.usage(), added, removed, corrupt, samples, disks, settled, streams)
             try:
                 self._send(connection, beat)
                 self._streams_told = epoch

@@ -126,6 +126,8 @@ def _setting(
 ) -> Setting:
     command, flag = " ".join(path), _flag(option)
     variables = _variables(path, option)
+    # Help names the variables that were declared; the others follow from the option's name.
+    option.show_envvar = bool(option.envvar)
     option.envvar = variables
     for variable in variables:
         text = environment.get(variable)

@@ -248,7 +248,10 @@ def discard_journal(
         if not yes:
             typer.confirm(f"Remove the journal of cluster {identity.cluster}? Go on?", abort=True, err=True)
         opened.discard(identity)
-        _say("the journal was removed: start the coordinator whose metadata counts, then the others")
+        _say(
+            "the journal was removed: start the coordinator whose metadata counts, then the others. A store that "
+            "followed it is to leave it first (`peacefs metadata leave-journal`)"
+        )
     except (JournalUnsure, JournalRefused) as problem:
         raise PeacefsError(str(problem)) from None
     finally:

@@ -144,7 +144,7 @@ from .names import (
     XAttrs,
 )
 from .reads import ReadsScheduled, StateReads
-from .supervision import AgentBeat, AgentCommand, AgentOrders, RunOrder, RunReport
+from .supervision import AgentBeat, AgentCommand, AgentOrders, LogTail, RunOrder, RunReport, WantedLog
 
 # fmt: off
 __all__ = [
@@ -208,6 +208,7 @@ __all__ = [
     "Layout",
     "Leased",
     "Listing",
+    "LogTail",
     "Message",
     "Mkdirs",
     "NameCall",
@@ -266,6 +267,7 @@ __all__ = [
     "UploadsFlushed",
     "Usage",
     "VerifyChunks",
+    "WantedLog",
     "Welcome",
     "WriteAck",
     "WriteChunk",

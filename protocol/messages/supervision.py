@@ -29,10 +29,26 @@ class RunReport(msgspec.Struct, frozen=True):
     is_ready: bool = False
 
 
+class WantedLog(msgspec.Struct, frozen=True):
+    """A run whose log somebody wants to see."""
+
+    query: str
+    run: str
+
+
+class LogTail(msgspec.Struct, frozen=True):
+    """The end of a run's log."""
+
+    query: str
+    run: str
+    text: str
+
+
 class AgentBeat(Message, frozen=True):
     """An agent says who it is and everything that it runs. `process` is drawn at its start.
 
-    With `leaving` it is its last word: it runs nothing any more and will start nothing.
+    With `leaving` it is its last word: it runs nothing any more and will start nothing. `logs` are those that the
+    orders before this asked for.
     """
 
     agent: str
@@ -43,6 +59,7 @@ class AgentBeat(Message, frozen=True):
     runs_max: int
     runs: list[RunReport]
     leaving: bool = False
+    logs: list[LogTail] = []
 
 
 class RunOrder(msgspec.Struct, frozen=True):
@@ -65,7 +82,11 @@ class RunOrder(msgspec.Struct, frozen=True):
 
 
 class AgentOrders(Message, frozen=True):
-    """All that an agent is to run, no more and no less. `coordinator` is HOST:PORT for HTTP."""
+    """All that an agent is to run, no more and no less. `coordinator` is HOST:PORT,... for HTTP.
+
+    `logs` are runs of which it is to send the ends of their logs with its next word.
+    """
 
     coordinator: str
     runs: list[RunOrder]
+    logs: list[WantedLog] = []

@@ -64,6 +64,15 @@ class AgentStatus(msgspec.Struct, frozen=True):
     heard_s_ago: float
 
 
+class RunLog(msgspec.Struct, frozen=True):
+    """The end of the log of a query's last run, as its agent has it."""
+
+    query: str
+    run: str
+    agent: str
+    text: str
+
+
 class Supervised(msgspec.Struct, frozen=True):
     """All queries that are known, and all agents that are alive."""
 

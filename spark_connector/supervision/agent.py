@@ -37,9 +37,10 @@ from peacefs.protocol.limits import (
     agent_beat_interval_s,
     agent_beat_with_standby_interval_s,
     run_logs_kept_max,
+    run_logs_sent_max,
     run_stop_grace_s,
 )
-from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunOrder, RunReport
+from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, LogTail, Message, RunOrder, RunReport
 from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.secret import find_secret_file, read_again, read_secrets
@@ -52,7 +53,7 @@ from .command_list import CommandList, given_run, read_command_list, start_of
 from .coordinator_contact import CoordinatorContact, CoordinatorTurns
 from .reconciliation import Key, key_of, reconcile, standby_of
 from .run_account import Accounts, hide_memory, home_of
-from .run_process import RunProcess
+from .run_process import RunProcess, tail_of
 from .run_tokens import RunTokens
 from .standby_letters import StandbyLetters
 
@@ -160,6 +161,8 @@ class Agent:
         self._ended: dict[Key, RunReport] = {}
         #: Those that the coordinator does not want any more.
         self._unwanted: set[Key] = set()
+        #: The logs that the last orders asked for.
+        self._logs_wanted: list[Key] = []
         self._was_answered = False
         self._contact = CoordinatorContact()
         self._coordinators = (options.coordinator, *options.more_coordinators)
@@ -227,6 +230,9 @@ class Agent:
             log.info("%s", said)
         for process in self._running.values():
             process.encourage()
+        self._logs_wanted = [
+            (each.query, each.run) for each in answer.logs[:run_logs_sent_max] if "/" not in each.query + each.run
+        ]
         self._obey(answer, asked_s)
 
     def _told(self, *, leaving: bool = False) -> AgentBeat:
@@ -240,7 +246,14 @@ class Agent:
             self._listed.runs_max,
             [*runs, *self._ended.values()],
             leaving,
+            [LogTail(*key, self._log_tail(key)) for key in self._logs_wanted],
         )
+
+    def _log_tail(self, key: Key) -> str:
+        """Return the end of a run's log; of one that took over from a standby only while it runs."""
+        process = self._running.get(key)
+        query, run = key
+        return tail_of(self._logs / f"{query}.{run}.log") if process is None else process.log_tail()
 
     def _sign_off(self) -> None:
         """So that what ran here is started elsewhere at once; who does not hear it finds out by the silence."""

@@ -27,6 +27,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from peacefs.client.control.addresses import parse_address
 from peacefs.protocol.errors import QueryFailed, StartupError
 from peacefs.protocol.limits import agent_list_bytes_max, agent_runs_max, agent_runs_max_default
 from peacefs.protocol.messages import AgentCommand, RunOrder
@@ -75,7 +76,8 @@ def given_run(order: RunOrder, coordinator: str, *, tls: bool) -> GivenRun:
     """Return the run of an order as its program is told of it."""
     if not order.location:
         return GivenRun(order.run, "", "")
-    webhdfs = f"{'swebhdfs' if tls else 'webhdfs'}://{coordinator}"
+    # Of several coordinators, Spark's URIs name the cluster, and our clients each of them.
+    webhdfs = parse_address(f"{'https' if tls else 'http'}://{coordinator}").webhdfs
     return GivenRun(order.run, webhdfs + without_run(order.location), webhdfs + order.location)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
-from peacefs.client.control.addresses import is_uri, parse_address, split_uri
+from peacefs.client.control.addresses import is_uri, name_cluster, parse_address, split_uri
 from peacefs.client.control.supervised_queries import SupervisedQueries
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import supervised_restarts_default
@@ -47,6 +47,7 @@ def supervise(
 
 def _path(checkpoint: str, coordinator: str) -> str:
     if is_uri(checkpoint):
+        name_cluster(parse_address(coordinator))
         address, path = split_uri(checkpoint)
         if address != parse_address(coordinator):
             raise BadRequest(f"{checkpoint} is in another cluster than {coordinator}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from peacefs.protocol.errors import QueryFailed
-from peacefs.protocol.limits import query_kill_timeout_s, run_last_words_characters_max
+from peacefs.protocol.limits import query_kill_timeout_s, run_last_words_characters_max, run_log_shown_bytes
 
 from .command_list import Start
 from .run_account import inherited
@@ -82,6 +82,10 @@ class RunProcess:
             self._signal(signal.SIGKILL)
             self._status = self._bury()
 
+    def log_tail(self) -> str:
+        """The end of its log."""
+        return tail_of(self._log)
+
     def last_words(self) -> str:
         """The last line that it said."""
         with contextlib.suppress(OSError), self._log.open("rb") as log:
@@ -108,3 +112,14 @@ class RunProcess:
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
+
+
+def tail_of(log: Path, bytes_max: int = run_log_shown_bytes) -> str:
+    """Return the end of a log, from the beginning of a line; nothing of one that is not there."""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        start = max(0, log.stat().st_size - bytes_max)
+        file.seek(start)
+        data = file.read(bytes_max)
+        whole = data.partition(b"\n")[2] if start else data
+        return (whole or data).decode(errors="replace")
+    return ""

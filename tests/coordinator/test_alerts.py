@@ -89,9 +89,9 @@ def test_alerts_of_a_well_cluster_are_none() -> None:
             "release-floor",
         ),
         (replace(_WELL, ready=False), Level.WARNING, "waits for its datanodes, 1 of which are here", "Start"),
-        (with_chunks(missing=1), Level.CRITICAL, "1 chunk have no good replica", "fsck"),
+        (with_chunks(missing=1), Level.CRITICAL, "1 chunk without a good replica", "fsck"),
         (with_chunks(under_replicated=3, being_repaired=1), Level.WARNING, "1 copy under way", "Nothing"),
-        (with_chunks(under_replicated=3), Level.WARNING, "0 copies under way", "Add datanodes"),
+        (with_chunks(under_replicated=3), Level.WARNING, "0 copies under way", "add datanodes"),
         (with_node(state="dead"), Level.WARNING, "n1 is dead", "Start it again on one.example"),
         (with_node(state="suspect"), Level.WARNING, "silent", "Wait"),
         (
@@ -109,7 +109,7 @@ def test_alerts_of_a_well_cluster_are_none() -> None:
         ),
         (with_node(slow=["disk"]), Level.WARNING, "slow at its disk", "smartctl"),
         (with_node(available_bytes=MIB), Level.WARNING, "gets no new chunks", "peacefs balance"),
-        (with_node(service="decommissioning", to_drain=4), Level.NOTICE, "4 chunks are still", "recommission n1"),
+        (with_node(service="decommissioning", to_drain=4), Level.NOTICE, "4 chunks still", "recommission n1"),
         (
             with_node(service="decommissioning", to_drain=4, without_a_place=2),
             Level.WARNING,

@@ -52,6 +52,25 @@ def test_surplus_replica_stays_until_every_datanode_has_heard_the_epoch(play: Pl
     assert len(dropped(play, 60.0)) == 1
 
 
+def test_datanodes_are_asked_to_show_what_they_hold_when_all_have_heard_the_epoch(play: Play) -> None:
+    """Before, one may show what it is to drop for the leader before."""
+    play.join(*NODES)
+    play.open_for_business()
+    play.publish([record(1, hint=NODES[:3])])
+    beat(play, "dn-4", 0, added=[Replica(1, 1, 1000)])
+    play.cluster.await_epoch(7)
+    for node in NODES[:3]:
+        beat(play, node, 7)
+    assert [each for ticked in play.ticks(10.0) for each in ticked.questions] == []
+    beat(play, "dn-4", 7)
+    assert [each for ticked in play.ticks(10.0) for each in ticked.questions] != []
+    # One that comes back from the dead may have been led by another one.
+    play.cluster.await_epoch(8)
+    for node in NODES[:3]:
+        beat(play, node, 8)
+    assert play.cluster.awaits_epoch
+
+
 def test_freed_chunk_of_a_standby_is_not_ordered_to_go(play: Play) -> None:
     play.join(*NODES)
     play.open_for_business()

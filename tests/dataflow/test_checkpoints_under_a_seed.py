@@ -102,6 +102,21 @@ def test_memory_is_bounded_while_no_checkpoint_can_start_for_a_minute() -> None:
     assert observed.state_bytes_max < 40 * bounds.page_bytes
 
 
+def test_checkpoint_is_taken_early_when_producers_run_out_of_room() -> None:
+    """The interval is a minute, and rows come that fill the room of producers several times: none waits."""
+    sample = repeatable()
+    rows = sample.rows(1, batches=60)
+    batch = max(batch.nbytes for batch in rows["in"])
+    bounds = Bounds(credit_bytes=2 * batch, buffer_bytes_max=20 * batch)
+    technique = SGuard(interval_s=60.0)
+    how = {"seed": 1, "bounds": bounds, "rows_every_s": 0.05, "store_s": 0.05}
+    observed = SeededRun(sample.network, technique, rows, **how).run(until_s=180.0)  # type: ignore[arg-type]
+    assert sum(batch.nbytes for batch in rows["in"]) > 2 * bounds.buffer_bytes_max
+    assert observed.checkpoints_stored >= 2
+    assert observed.source_held_bytes_max < bounds.buffer_bytes_max, "the source waited for a checkpoint"
+    assert observed.seconds < 10
+
+
 def test_unit_with_a_function_of_its_own_state_is_precise() -> None:
     """A table of declared columns, changed a batch at a time, and rows that say what it held before."""
     import pyarrow as pa

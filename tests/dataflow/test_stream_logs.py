@@ -145,6 +145,26 @@ def test_large_log_is_read_in_pieces(store: SegmentStore) -> None:
         assert rows_of(LogReader(store, "s").read(after)) == rows_of([*written, joined])[after:]
 
 
+def test_large_log_is_read_in_memory_that_is_used_again(store: SegmentStore) -> None:
+    """A reader lets most rows go, and the memory that they were in; rows that are kept do not change by that."""
+    rows = pa.RecordBatch.from_arrays(
+        [
+            pa.array([os.urandom(200_000).hex()]),
+            pa.array(range(1), TIME),
+            pa.array(range(1), pa.int64()),
+        ],
+        schema=SCHEMA,
+    )
+    other = rows.set_column(0, "key", pa.array([os.urandom(150_000).hex()]))
+    written = [Batch(1 + at, other if at % 3 else rows) for at in range(60)]
+    write(store, written, segment_bytes=1 << 30)
+    kept = []
+    for batch in LogReader(store, "s").read():
+        if batch.first % 17 == 5:
+            kept.append(batch)
+    assert rows_of(kept) == rows_of(batch for batch in written if batch.first % 17 == 5)
+
+
 def test_part_of_a_log_is_read(store: SegmentStore) -> None:
     """From any place that a reader was at, up to any number."""
     written = batches(30)

@@ -18,7 +18,7 @@ from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.protocol.errors import StartupError
+from peacefs.protocol.errors import PeerRefused, StartupError
 
 NOW_S = time.monotonic()
 
@@ -162,6 +162,34 @@ def test_restored_backup_beside_a_living_journal_is_refused(cluster: Cluster, tm
     )
     with pytest.raises(StartupError, match="it was restored"):
         cluster.join("a")
+
+
+def test_coordinator_with_another_secret_than_the_leader_is_refused_before_it_could_lead(cluster: Cluster) -> None:
+    cluster.lead("a")
+    journal = JournalInMemory(cluster.server)
+
+    def greet(leader: Member, of_cluster: str) -> None:
+        raise PeerRefused("it does not know the secret")
+
+    def join(copy: Callable[[Member, str, Path], None]) -> None:
+        joining = Joining(
+            *(ENGINE, cluster.directory("b"), journal, JournalWriter(journal), Member("b"), "root", copy),
+            greet=greet,
+        )
+        joining.join()
+
+    # One that has a store already, from before, and one that has none yet.
+    cluster.join("b").close()
+    with pytest.raises(StartupError, match="a, which leads, refuses this coordinator: it does not"):
+        join(cluster._copy)
+    for file in cluster.directory("b").iterdir():
+        file.unlink()
+
+    def copy(leader: Member, of_cluster: str, target: Path) -> None:
+        greet(leader, of_cluster)
+
+    with pytest.raises(StartupError, match="does not know the secret"):
+        join(copy)
 
 
 def test_store_whose_journal_is_gone_is_refused(cluster: Cluster) -> None:

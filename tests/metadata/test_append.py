@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from peacefs.coordinator.metadata.model import ChunkRecord, Lease, RenameMode
 from peacefs.coordinator.namespace import operations as namespace
@@ -34,7 +35,8 @@ def test_appended_bytes_are_at_the_end_and_the_file_is_as_long(space: Space) -> 
     ]
     assert space.pieces("/d/f") == [(c.chunk, c.length) for c in (*first, *wanted.chunks)]
     after = space.status("/d/f")
-    assert replace(after, modified_ms=0, length=0) == replace(before, modified_ms=0, length=0)
+    unchanged = {"modified_ms": 0, "length": 0}
+    assert structs.replace(after, **unchanged) == structs.replace(before, **unchanged)
     assert (after.length, after.modified_ms) == (89, space.now_ms)
     assert space.append("/d/f", 1).length == 90
     space.check_references()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec import structs
 
 from peacefs.coordinator.metadata.model import ChunkRecord, FileChunk
 from peacefs.coordinator.namespace import operations as namespace
@@ -44,7 +43,7 @@ def test_a_completed_file_is_there_with_its_chunks_in_order(space: Space) -> Non
     assert namespace.layout(space.reader, status.inode) == [
         FileChunk(c.chunk, c.version, c.length) for c in file.chunks
     ]
-    assert replace(namespace.status_of_inode(space.reader, status.inode), name="") == status
+    assert structs.replace(namespace.status_of_inode(space.reader, status.inode), name="") == status
     assert namespace.chunk_page(space.reader, 0, 2) == publication.added[:2]
     assert namespace.chunk_page(space.reader, publication.added[1].chunk, 2) == publication.added[2:]
     space.check_references()

@@ -6,7 +6,6 @@ The images are what `kill -9` leaves: files of a store that is open, copied as t
 from __future__ import annotations
 
 import random
-import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,47 +27,18 @@ from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import first_of_epoch
 
 from .conftest import Space
+from .store_images import (
+    FRAME_BYTES,
+    FRAME_HEAD_BYTES,
+    LOG_HEAD_BYTES,
+    flip,
+    frames,
+    image_of,
+    put,
+    with_log,
+)
 
-_LOG_HEAD_BYTES, _FRAME_HEAD_BYTES, _PAGE_BYTES = 32, 24, 4096
-_FRAME_BYTES = _FRAME_HEAD_BYTES + _PAGE_BYTES
 _NAMES = 40
-_PARTS = ("", "-wal", ".commits")
-Image = dict[str, bytes]
-
-
-def image_of(store: Path) -> Image:
-    found = {part: store.with_name(store.name + part) for part in _PARTS}
-    # SQLite leaves an empty log where it found none.
-    return {part: path.read_bytes() for part, path in found.items() if path.exists() and path.stat().st_size}
-
-
-def put(image: Image, directory: Path) -> Path:
-    """Make a directory with a store as the image shows it, and nothing else in it."""
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(mode=0o700)
-    store = directory / "metadata.sqlite"
-    for part, content in image.items():
-        store.with_name(store.name + part).write_bytes(content)
-    return store
-
-
-def frames(log: bytes) -> list[tuple[int, bool]]:
-    """Return where the frames of the log's present round begin, and whether they end commits."""
-    salts, found, at = log[16:24], [], _LOG_HEAD_BYTES
-    while log[at + 8 : at + 16] == salts:
-        found.append((at, struct.unpack_from(">I", log, at + 4)[0] != 0))
-        at += _FRAME_BYTES
-    return found
-
-
-def with_log(image: Image, log: bytes) -> Image:
-    return {**image, "-wal": log}
-
-
-def flip(content: bytes, bit: int) -> bytes:
-    flipped = bytearray(content)
-    flipped[bit // 8] ^= 1 << bit % 8
-    return bytes(flipped)
 
 
 def names(store: Path) -> set[str]:
@@ -94,8 +64,8 @@ class Killed:
             space.create(f"/{number:02}", 10)
         self.image = image_of(store)
         metadata.close()
-        self.live_bytes = frames(self.image["-wal"])[-1][0] + _FRAME_BYTES
-        self.before_bytes = frames(self.before_the_last["-wal"])[-1][0] + _FRAME_BYTES
+        self.live_bytes = frames(self.image["-wal"])[-1][0] + FRAME_BYTES
+        self.before_bytes = frames(self.before_the_last["-wal"])[-1][0] + FRAME_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +100,15 @@ def test_commits_lost_to_one_flipped_bit_are_missed(killed: Killed, tmp_path: Pa
 
 
 @pytest.mark.evidence("commits-lost")
+def test_commits_lost_with_the_last_one_damaged_are_missed(killed: Killed, tmp_path: Path) -> None:
+    """It looks like a commit that a power cut has cut short; the record knows that it was acknowledged."""
+    randomly = random.Random(20261126)
+    for bit in randomly.sample(range(8 * killed.before_bytes, 8 * killed.live_bytes), 12):
+        store = put(with_log(killed.image, flip(killed.image["-wal"], bit)), tmp_path / "store")
+        assert "was acknowledged on 20" in assert_refused(store), bit
+
+
+@pytest.mark.evidence("commits-lost")
 def test_commits_lost_to_a_log_that_was_cut_are_missed(killed: Killed, tmp_path: Path) -> None:
     randomly = random.Random(20261123)
     for length in (0, 10, *randomly.sample(range(killed.live_bytes), 22), killed.live_bytes - 1):
@@ -157,7 +136,7 @@ def test_commits_of_a_power_cut_that_nobody_heard_of_are_not_missed(killed: Kill
     torn = [whole[:length] for length in randomly.sample(range(killed.before_bytes, killed.live_bytes), 24)]
     for at in last:
         # A page of it did not reach the disk, and all others did; or only a part of the page.
-        torn.append(whole[:at] + bytes(_FRAME_BYTES) + whole[at + _FRAME_BYTES :])
+        torn.append(whole[:at] + bytes(FRAME_BYTES) + whole[at + FRAME_BYTES :])
         torn.append(whole[: at + 1024] + bytes(512) + whole[at + 1536 :])
     for log in torn:
         store = put({**killed.image, "-wal": log, ".commits": killed.before_the_last[".commits"]}, tmp_path / "s")
@@ -175,12 +154,12 @@ def test_commits_behind_a_damaged_frame_are_missed_without_a_record(killed: Kill
     """As an earlier version has left it: the log itself shows sound commits behind the damage."""
     randomly = random.Random(20261125)
     image = {part: content for part, content in killed.image.items() if part != ".commits"}
-    for bit in randomly.sample(range(8 * _LOG_HEAD_BYTES, 8 * killed.before_bytes - 8 * _FRAME_BYTES), 24):
+    for bit in randomly.sample(range(8 * LOG_HEAD_BYTES, 8 * killed.before_bytes - 8 * FRAME_BYTES), 24):
         store = put(with_log(image, flip(image["-wal"], bit)), tmp_path / "store")
         if find_lost_tail(store.with_name("metadata.sqlite-wal")) is None:
             # The mark of a commit itself was hit, and the next shows that no more; or the one before the last was.
-            at = (bit // 8 - _LOG_HEAD_BYTES) % _FRAME_BYTES
-            assert at < _FRAME_HEAD_BYTES or bit // 8 > killed.before_bytes - 8 * _FRAME_BYTES, bit
+            at = (bit // 8 - LOG_HEAD_BYTES) % FRAME_BYTES
+            assert at < FRAME_HEAD_BYTES or bit // 8 > killed.before_bytes - 8 * FRAME_BYTES, bit
             continue
         assert "behind the damage" in assert_refused(store), bit
 
@@ -195,7 +174,7 @@ def test_log_of_a_whole_store_shows_no_damage(killed: Killed, tmp_path: Path) ->
     metadata.tend(idle=True)
     Space(metadata).create("/of-the-next-round", 10)
     log = image_of(tmp_path / "store" / "metadata.sqlite")["-wal"]
-    assert len(frames(log)) * _FRAME_BYTES < len(log) - 10 * _FRAME_BYTES
+    assert len(frames(log)) * FRAME_BYTES < len(log) - 10 * FRAME_BYTES
     assert find_lost_tail(tmp_path / "store" / "metadata.sqlite-wal") is None
     metadata.close()
 

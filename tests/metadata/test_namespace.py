@@ -155,13 +155,14 @@ def test_a_file_lists_itself_without_a_name(space: Space) -> None:
     assert space.status("/d/f").name == ""
 
 
-def test_the_entries_that_follow_a_page_are_counted_up_to_a_limit(
-    space: Space, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(namespace, "list_remaining_max", 4)
+def test_the_entries_that_follow_a_page_are_counted_up_to_a_limit(space: Space) -> None:
     for number in range(9):
         space.create(f"/d/{number}")
-    assert [space.list_page("/d", after, 2).remaining for after in (None, "1", "3", "4", "6")] == [4, 4, 3, 2, 0]
+    pages = [
+        namespace.list_page(space.reader, parse_path("/d"), after, 2, remaining_max=4)
+        for after in (None, "1", "3", "4", "6")
+    ]
+    assert [page.remaining for page in pages] == [4, 4, 3, 2, 0]
 
 
 def test_a_summary_counts_the_whole_tree(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:

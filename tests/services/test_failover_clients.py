@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import sys
 import time
 from http import HTTPStatus
 from pathlib import Path
@@ -16,11 +17,28 @@ from support.failover_cluster import FailoverCluster, Service, failover_cluster
 from support.supervised_world import accounts_of_tests
 from support.waiting import PATIENCE_S, wait_until
 
+from peacefs.client.control.supervised_queries import SupervisedQueries
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.fsspec.filesystem import PeaceFsspecFileSystem
 from peacefs.protocol.limits import MIB
+from peacefs.protocol.values.supervised_queries import QueryPhase
 
 pytestmark = pytest.mark.cluster
+
+
+# Every number is a file of its checkpoint. It knows the coordinators from what its agent was told.
+COUNTER = """
+import os, time
+from peacefs.client.control.addresses import split_uri
+from peacefs.client.filesystem import PeaceFileSystem
+address, root = split_uri(os.environ["PEACEFS_CHECKPOINT"])
+assert address.http == os.environ["PEACEFS_COORDINATOR"]
+assert len(address.each) == 2, address
+with PeaceFileSystem(address.http) as files:
+    for number in range(10_000):
+        files.write(f"{root}/{os.getpid()}-{number}", str(number).encode())
+        time.sleep(0.1)
+"""
 
 
 class OpenBody:
@@ -107,7 +125,8 @@ def test_failover_that_takes_twenty_seconds_is_ridden_out_by_open_bodies(tmp_pat
 
 def test_failover_of_the_coordinator_is_followed_by_an_agent(tmp_path: Path) -> None:
     commands = tmp_path / "commands.toml"
-    commands.write_text('runs_max = 1\n[commands.sleep]\nprogram = "/bin/sleep"\n' + accounts_of_tests())
+    program = f"program = '{sys.executable}'\narguments = ['-P', '-c', '''{COUNTER}''']\n"
+    commands.write_text(f"runs_max = 1\n[commands.count]\n{program}{accounts_of_tests()}")
     with failover_cluster(tmp_path, datanodes=1) as cluster:
 
         def knows_agent(at: int) -> bool:
@@ -123,7 +142,22 @@ def test_failover_of_the_coordinator_is_followed_by_an_agent(tmp_path: Path) -> 
         agent.start()
         try:
             wait_until(lambda: knows_agent(0), "the agent passes over the standby")
-            cluster.coordinators[0].kill()
-            wait_until(lambda: knows_agent(1), "the agent has come to the next leader")
+            with (
+                SupervisedQueries("http://" + ",".join(cluster.http), "root") as queries,
+                PeaceFileSystem("http://" + ",".join(cluster.http), "root") as files,
+            ):
+
+                def counted() -> int:
+                    return len(files.list("/count")) if files.exists("/count") else 0
+
+                queries.register("counting", ["count"], checkpoint="/count")
+                wait_until(lambda: counted() >= 3, "a run counts")
+                run = queries.status("counting").run
+                cluster.coordinators[0].kill()
+                wait_until(lambda: knows_agent(1), "the agent has come to the next leader")
+                before = counted()
+                wait_until(lambda: counted() >= before + 5, "the same run goes on")
+                status = queries.status("counting")
+                assert (status.phase, status.run) == (QueryPhase.RUNNING.value, run)
         finally:
             agent.kill()

@@ -66,10 +66,15 @@ def test_a_coordinator_without_room_refuses_changes_reads_on_and_loses_nothing(d
         status = files.cluster_status()
         assert status["datanodes"][0]["state"] == "alive"
         assert status["metadata_room_bytes"] == 0
+        health = httpx.get(f"{cluster.http_address}/health/ready", timeout=180)
+        assert health.status_code == 503
+        assert health.json()["problems"] == ["disk full: names can be read, and nothing can be changed"]
+        assert httpx.get(f"{cluster.http_address}/health/live", timeout=180).status_code == 200
         others.unlink()
         waits.join(60)
         acknowledged.add("patient")
         assert files.read("/made/patient") == b"written when there was room"
+        assert httpx.get(f"{cluster.http_address}/health/ready", timeout=180).status_code == 200
         log = cluster.coordinator.log.read_text()
         assert log.count("is full: nothing can be changed") == log.count("there is room on the disk") == 1
 

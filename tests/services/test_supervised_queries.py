@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from support.prometheus import scraped
 from support.supervised_world import World, accounts_of_tests, runs
@@ -93,6 +94,27 @@ def commands(name: str) -> str:
 def world(tmp_path: Path) -> Iterator[World]:
     with World.running(tmp_path) as world:
         yield world
+
+
+def test_log_of_a_query_is_shown_to_its_user_while_it_runs_and_afterwards(world: World) -> None:
+    world.agent("north", commands("north"))
+    coordinator = world.cluster.http_address
+    supervise(["count"], coordinator=coordinator, checkpoint="/checkpoints/numbers")
+
+    def log(user: str) -> httpx.Response:
+        return httpx.get(f"{coordinator}/v1/queries/numbers/log", params={"user": user}, timeout=180)
+
+    with SupervisedQueries(coordinator) as queries:
+        wait_until(lambda: len(world.said("numbers")) == 1, "the query starts")
+        status = queries.status("numbers")
+        shown = log(status.user).json()
+        assert (shown["query"], shown["run"], shown["agent"]) == ("numbers", status.run, "north")
+        assert shown["text"].startswith("north ") and status.location in shown["text"]
+        assert log("stranger").status_code == 403
+        assert httpx.get(f"{coordinator}/v1/queries/none/log", timeout=180).status_code == 404
+        queries.stop("numbers")
+        wait_until(lambda: queries.status("numbers").phase == QueryPhase.STOPPED.value, "it has stopped")
+        assert log(status.user).json() == shown
 
 
 @pytest.mark.evidence("query-node-dies")

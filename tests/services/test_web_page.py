@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +13,18 @@ from typing import Any
 
 import httpx
 import pytest
+from support import checkpoints
 from support.browser import Browser, Page, browser
 from support.failover_cluster import failover_cluster
 from support.prometheus import scraped
+from support.supervised_world import World, accounts_of_tests
 from support.waiting import wait_until
 
 from peacefs.client.control.token_administration import TokenAdministration
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.limits import MIB
+from peacefs.spark_connector.supervision.registration import supervise
 
 pytestmark = pytest.mark.cluster
 #: Names that would do something if they were taken for markup, or for a part of an address.
@@ -205,6 +209,47 @@ def test_page_draws_plans_of_policies_side_by_side(chrome: Browser, cluster: Loc
         page.see("5 replicas need as many servers; there are 4")
 
 
+def test_page_opens_a_checkpoint_to_its_batches_and_verifies_it(chrome: Browser, cluster: LocalCluster) -> None:
+    with PeaceFileSystem(cluster.http_address) as files:
+        for name, data in checkpoints.checkpoint(root="/checkpoints/orders", batches=3).files.items():
+            files.write(name, data)
+    with chrome.page(address(cluster, "checkpoints")) as page:
+        page.page.get_by_role("link", name="/checkpoints/orders").click()
+        page.page.get_by_role("button", name="Verify").click()
+        page.see("It would go on with batch 3. The last batch that can be restored is 2.")
+        assert page.page.locator("figure").count() == 2
+        page.page.get_by_role("button", name="1", exact=True).click()
+        page.page.get_by_role("link", name="offsets/1").wait_for()
+        assert page.faults() == []
+        page.page.get_by_role("link", name="offsets/1").click()
+        page.page.get_by_role("heading", name="/checkpoints/orders/offsets/1", exact=True).wait_for()
+
+
+def test_page_shows_where_a_supervised_query_runs_and_its_log(chrome: Browser, tmp_path: Path) -> None:
+    commands = f"""
+        [commands.talk]
+        program = "{sys.executable}"
+        arguments = ["-c", "import time; print('<b>its first word</b>', flush=True); time.sleep(600)"]
+        {accounts_of_tests()}
+    """
+    with World.running(tmp_path) as world:
+        url = world.cluster.http_address
+        with chrome.page(f"{url}/ui/#/queries") as page:
+            page.see("No agent is alive")
+            world.agent("north", commands)
+            supervise(["talk"], coordinator=url, name="talker")
+            page.page.locator("[data-query=talker] .badge.good").wait_for()
+            page.see("On north, run ")
+            page.expect("403")
+            page.page.get_by_role("button", name="Look at its log").click()
+            page.see("Access denied")
+            page.page.get_by_label("User").fill(getpass.getuser())
+            page.page.get_by_role("button", name="Use").click()
+            page.page.get_by_role("button", name="Look at its log").click()
+            page.see("<b>its first word</b>")
+            assert page.faults() == []
+
+
 def test_page_that_is_hidden_costs_nothing_and_goes_on_when_it_is_shown(
     chrome: Browser, cluster: LocalCluster
 ) -> None:
@@ -294,8 +339,10 @@ def test_page_asks_for_a_token_and_works_with_one(chrome: Browser, tmp_path: Pat
             page.see("A token, please")
             assert page.faults() == []
             page.page.get_by_label("Token").fill("no token")
-            page.page.keyboard.press("Enter")
-            page.see("token")
+            with page.page.expect_response("**/v1/live/cluster") as answered:
+                page.page.keyboard.press("Enter")
+            assert answered.value.status == 401
+            page.see("A token, please")
             page.page.get_by_label("Token").fill(token.token)
             page.page.keyboard.press("Enter")
             page.page.get_by_role("heading", name="/f", exact=True).wait_for()

@@ -16,6 +16,7 @@ class OnLink(StreamMessage, frozen=True):
 
     link: str
     message: Message
+    coordinator: str = "coordinator"
 
 
 class Create(Message, frozen=True):

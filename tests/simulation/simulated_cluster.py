@@ -37,11 +37,16 @@ class SimulatedCluster:
         collect_temporary_hours: float | None = None,
     ) -> None:
         self.world = World(seed, network or Network(lose))
-        self.coordinator = SimulatedCoordinator(
+        self._only = SimulatedCoordinator(
             self.world, policy, streams_per_node, trash_minutes, collect_temporary_hours
         )
         for _ in range(datanodes):
             self.add_datanode(copy_rate)
+
+    @property
+    def coordinator(self) -> SimulatedCoordinator:
+        """The one that is asked."""
+        return self._only
 
     def add_datanode(self, copy_rate: float = copy_bytes_per_second) -> SimulatedDatanode:
         """A new one, with nothing on it; racks by turns."""

@@ -7,7 +7,7 @@ thread of group commit, for which `writer_thread` stands.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Iterable
 from random import Random
 from typing import Any, NoReturn
 
@@ -30,6 +30,7 @@ from simulation.client_requests import (
     Stated,
     Truncate,
 )
+from simulation.control_calls import COORDINATOR
 from simulation.drop_watch import DropWatch
 from simulation.lying_datanode import LyingDatanode
 from simulation.metadata_watch import QuotaWatch, check_sound
@@ -44,10 +45,11 @@ from support.replica_watch import ReplicaWatch
 
 from peacefs.coordinator.assembly import Assembly, Settings, Surroundings
 from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.failover.leadership import Leadership
 from peacefs.coordinator.metadata.epochs import Epochs
+from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import InodeKind, RenameMode
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc import dispatch as calls
@@ -78,12 +80,8 @@ class _Sleep:
         yield fx.Sleep(self._seconds)
 
 
-async def _sleep(seconds: float) -> None:
+async def sleep(seconds: float) -> None:
     await _Sleep(seconds)
-
-
-def _fatal(fault: MetadataFault) -> NoReturn:
-    raise AssertionError(f"SQLite in memory failed: {fault}")
 
 
 def _copy(metadata: SqliteMetadata) -> SqliteMetadata:
@@ -102,18 +100,21 @@ class SimulatedCoordinator:
         streams_per_node: int,
         trash_minutes: int = 0,
         collect_temporary_hours: float | None = None,
+        name: str = COORDINATOR,
     ) -> None:
         self.world = world
+        self.name = name
         self._collect_temporary_hours = collect_temporary_hours
         self._trash_minutes = trash_minutes
         self._policy = policy
         self._streams_per_node = streams_per_node
-        self.node = world.add_node("coordinator")
+        self.node = world.add_node(name)
         self.metadata = SqliteMetadata.in_memory()
         self.tokens_live_s = unreferenced_chunk_kept_s
         self.datanodes: dict[str, SimulatedDatanode] = {}
         self.liars: dict[str, LyingDatanode] = {}
         self.agents: dict[str, SimulatedAgent] = {}
+        self.leadership = Leadership.alone()
         self.parts: Assembly
         self.start()
 
@@ -128,28 +129,31 @@ class SimulatedCoordinator:
             self.metadata,
             Random(world.random.random()),
             lambda: world.now_s,
-            _sleep,
+            sleep,
             self.quotas.look,
             lambda: self._is_full,
+            self.fail,
         )
         # Bound to the cluster of this start: what still comes for an earlier one concerns that one alone.
         self._replicas = ReplicaWatch(lambda: parts.core.cluster)
         self._drops = DropWatch(self.liars)
         self._links: dict[str, SimulatedLink] = {}
+        self.links = SimulatedLinks(world, self._drops, lambda: self.cluster)
         parts = self.parts = Assembly(
             Surroundings(
                 metadata=self.metadata,
                 reader=writer.reader(),
-                commit=writer.commit,
+                commit=self.commit_of(writer),
                 signer=SIGNER,
-                links=SimulatedLinks(world, self._drops, lambda: self.cluster),
+                links=self.links,
                 spawn=self._spawn,
-                on_fault=_fatal,
+                on_fault=self.fail,
+                leadership=self.leadership,
                 rng=Random(world.random.random()),
                 history=self._replicas,
                 monotonic=lambda: world.now_s,
                 wall_clock=lambda: world.wall_clock_s(self.node),
-                sleep=_sleep,
+                sleep=sleep,
                 wait=wait,
             ),
             Settings(
@@ -162,11 +166,26 @@ class SimulatedCoordinator:
                 copied_per_commit=_COPIED_PER_COMMIT,
             ),
         )
-        world.coordinator = self.answer
-        for name, task in self.parts.background.all():
-            # When a background task fails, the service stops.
-            world.spawn(self.node, name, task, is_vital=True)
+        world.calls.coordinators[self.name] = self.answer
+        self.run(self.tasks())
         world.spawn(self.node, "comparing replicas", self._keep_comparing(), is_vital=True)
+
+    def commit_of(self, writer: WriterThread) -> Commit:
+        """Return how changes are committed."""
+        return writer.commit
+
+    def tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
+        """Return what begins with the coordinator."""
+        return self.parts.background.all()
+
+    def run(self, tasks: Iterable[tuple[str, Coroutine[Any, Any, None]]]) -> None:
+        for name, task in tasks:
+            # When a background task fails, the service stops.
+            self.world.spawn(self.node, name, task, is_vital=True)
+
+    def fail(self, fault: BaseException) -> NoReturn:
+        """The metadata can no longer be written."""
+        raise AssertionError(f"SQLite in memory failed: {fault}")
 
     @property
     def cluster(self) -> Cluster:
@@ -184,7 +203,7 @@ class SimulatedCoordinator:
         self.world.spawn(self.node, "a request", work)
 
     def crash(self) -> None:
-        self.world.coordinator = None
+        self.world.calls.coordinators[self.name] = None
         self.world.crash(self.node)
 
     def fill_disk(self) -> None:
@@ -229,7 +248,8 @@ class SimulatedCoordinator:
         return await link.carry(self.parts.datanodes.received, said.message)
 
     def _connect(self, caller: str, key: str) -> SimulatedLink:
-        peer = self.agents.get(caller) or self.liars.get(caller) or self.datanodes[caller]
+        datanode = self.datanodes.get(caller)
+        peer = datanode.end_for(self.name) if datanode else self.agents.get(caller) or self.liars[caller]
         link = SimulatedLink(self.world, caller, key, "agent" if caller in self.agents else "datanode", peer)
         parts = self.parts
 

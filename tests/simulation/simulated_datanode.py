@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from simulation.client_requests import OnLink
+from simulation.control_calls import COORDINATOR
 from simulation.simulated_gateway import SimulatedGateway
 from simulation.simulated_network import SimulatedConnection
 from simulation.terms import CALL_TIMEOUT_S, HOP_TIMEOUT_S, SIGNER
 from simulation.watched_disks import WatchedDisks
-from simulation.world import World
+from simulation.world import Task, World
 from store.simulated_disk import SimulatedDisk
 
 from peacefs.datanode.cluster_clock import ClusterClock
 from peacefs.datanode.control.commands import Orders
+from peacefs.datanode.control.obedience import Obedience
 from peacefs.datanode.control.prover import Prover
 from peacefs.datanode.control.replicator import Replicator
 from peacefs.datanode.disks.disk import Disk
@@ -29,7 +31,7 @@ from peacefs.datanode.pipeline.hop import PipelineHop
 from peacefs.datanode.pipeline.latency_samples import LatencySamples
 from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.datanode.store.chunk_store import ChunkStore
-from peacefs.datanode.store.replica_changes import Changes
+from peacefs.datanode.store.replica_changes import Changes, ChangeSink, SharedChanges
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerUnreachable
 from peacefs.protocol.limits import (
@@ -38,7 +40,9 @@ from peacefs.protocol.limits import (
     scrub_rest_s,
 )
 from peacefs.protocol.messages import (
+    ORDERS,
     AskStreams,
+    DeleteChunks,
     Done,
     Failure,
     FlushUploads,
@@ -48,13 +52,14 @@ from peacefs.protocol.messages import (
     Register,
     Registered,
     ReportChunks,
+    StreamUnderWay,
     Usage,
 )
 from peacefs.protocol.runtime import effects as fx
 
 #: Those of every datanode.
 DISKS = ("/disk-1", "/disk-2")
-_ROOM_BYTES = 1 << 40
+ROOM_BYTES = 1 << 40
 _SCRUB_PERIOD_S = 60.0
 _SCRUB_BYTES_PER_SECOND = 1 << 20
 
@@ -62,14 +67,30 @@ _SCRUB_BYTES_PER_SECOND = 1 << 20
 class SimulatedDatanode:
     """A datanode's node and what runs on it."""
 
-    def __init__(self, world: World, name: str, rack: str, copy_rate: float) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        rack: str,
+        copy_rate: float,
+        coordinators: Sequence[str] = (COORDINATOR,),
+        obedience: type[Obedience] = Obedience,
+    ) -> None:
         self.world = world
+        self._coordinators = coordinators
+        self._obedience_class = obedience
+        #: The highest epoch that a leader has told it, kept by the world to judge what it obeys.
+        self.epoch_told = 0
+        #: Called when it has dropped what it was ordered to.
+        self.dropped: Callable[[DeleteChunks], None] = lambda order: None
+        #: How long an order waits in its queue.
+        self.queue_s: Callable[[Message], float] = lambda order: 0.0
         self.node = world.add_node(name)
         self.rack = rack
         self._copy_rate = copy_rate
         self.address = (f"{name}.simulated", 9866)
         self.store: WatchedDisks
-        self.capacity_bytes = _ROOM_BYTES
+        self.capacity_bytes = ROOM_BYTES
         #: On its disk: what identity.json remembers.
         self.epoch_seen = 0
         self.commit_seen = 0
@@ -82,8 +103,11 @@ class SimulatedDatanode:
         world.restart(node)
         self._process = f"{node.name}-{node.generation}"
         self.gateway = SimulatedGateway()
-        changes = Changes()
-        clock = ClusterClock(lambda: world.now_s, lambda: world.wall_clock_s(node))
+        changes = SharedChanges()
+        links = [SimulatedCoordinatorLink(self, name, changes.another()) for name in self._coordinators]
+        self._links = {link.coordinator: link for link in links}
+        self.obedience = self._obedience_class(len(links), self.epoch_seen)
+        clock = self._clock = ClusterClock(lambda: world.now_s, lambda: world.wall_clock_s(node))
         node.clock = clock.now_s
         samples = self._samples = LatencySamples()
         disks = [
@@ -121,11 +145,9 @@ class SimulatedDatanode:
             yield from self.store.recover()
             world.spawn(node, "scrubbing", self._keep_scrubbing(changes))
             node.listeners[self.address] = serve
-            while True:
-                try:
-                    yield from self._stay_registered(changes, clock)
-                except PeacefsError:
-                    yield from fx.sleep(0.5)
+            for link in links[1:]:
+                world.spawn(node, f"a link to {link.coordinator}", link.keep())
+            yield from links[0].keep()
 
         world.spawn(node, "living", live())
         world.spawn(node, "compacting", self._keep_compacting())
@@ -134,7 +156,7 @@ class SimulatedDatanode:
 
     def _available_bytes(self) -> int:
         disk = self.node.disk
-        return _ROOM_BYTES if disk.capacity_bytes == sys.maxsize else disk.available_bytes()
+        return ROOM_BYTES if disk.capacity_bytes == sys.maxsize else disk.available_bytes()
 
     # A failure in the following is tried again, as by the real datanode's threads.
 
@@ -150,7 +172,7 @@ class SimulatedDatanode:
             with contextlib.suppress(ChunkError):
                 yield from self.disk_balancer.advance()
 
-    def _keep_scrubbing(self, changes: Changes) -> fx.Steps[None]:
+    def _keep_scrubbing(self, changes: ChangeSink) -> fx.Steps[None]:
         scrubber = Scrubber(
             self.store,
             DISKS[0],
@@ -172,30 +194,71 @@ class SimulatedDatanode:
         """While it is off: its disks are replaced by new ones."""
         assert not self.node.up
         self.node.disk = SimulatedDisk(Random(self.world.random.random()))
-        self.epoch_seen = self.commit_seen = 0
+        self.epoch_seen = self.commit_seen = self.epoch_told = 0
 
-    def order(self, order: Message, answered: Callable[[Message], None]) -> None:
+    def end_for(self, coordinator: str) -> DatanodeEnd:
+        """Return this datanode as the link of a coordinator sees it."""
+        return DatanodeEnd(self, coordinator)
+
+    def hear(self, coordinator: str, epoch: int, clock_s: float, *, leads: bool) -> bool:
+        """A coordinator says what it is. Return whether it is the one to be obeyed, as `CoordinatorLink` does."""
+        self.epoch_told = max(self.epoch_told, epoch if leads else 0)
+        if not self.obedience.heard(coordinator, epoch, leads=leads):
+            return False
+        self.epoch_seen = max(self.epoch_seen, epoch)
+        self.streams.registered(epoch)
+        self._clock.heard(clock_s)
+        return True
+
+    def order(self, order: Message, answered: Callable[[Message], None], coordinator: str = COORDINATOR) -> None:
         """Obeyed by the real `Orders`; an order for a node that is down is lost, and so may be any. Then the
         connection is found broken, in time."""
-        world = self.world
+        world, network = self.world, self.world.network
         lost = Failure(PeerUnreachable.__name__, f"the connection to {self.node.name} broke")
 
         def arrive() -> None:
             if not self.node.up:
                 answered(lost)
-            elif isinstance(order, AskStreams):
-                world.spawn(self.node, "answering", self._answer_about_streams(order))
+            elif isinstance(order, HeartbeatAck):
+                self.hear(coordinator, order.epoch, order.clock_s, leads=order.leads)
+            elif not self.obedience.begin(order):
+                answered(Failure("PeerRefused", "another coordinator leads"))
             else:
-                steps = self.gateway.flush(order) if isinstance(order, FlushUploads) else self._orders.obey(order)
-                task = world.spawn(self.node, type(order).__name__, steps)
-                world.when_done(task, lambda done: answered(lost if done.error is not None else done.result))
+                self._obey(order, lambda reply: answered(reply if network.carries(name, coordinator) else lost))
 
+        name = self.node.name
         for _ in range(world.times()):
-            separated = world.network.separates(self.node, world.nodes["coordinator"])
-            if self.node.up and not separated and not world.loses():
+            if self.node.up and network.carries(coordinator, name) and not world.loses():
                 world.later(world.transit_s(), arrive)
             else:
                 world.later(CALL_TIMEOUT_S, lambda: answered(lost))
+
+    def _obey(self, order: Message, answered: Callable[[Message], None]) -> None:
+        world, obedience = self.world, self.obedience
+        if isinstance(order, ORDERS) and len(self._coordinators) > 1:
+            assert order.epoch >= self.epoch_told, f"{order} was obeyed after epoch {self.epoch_told} was told"
+        if isinstance(order, AskStreams):
+            world.spawn(self.node, "answering", self._answer_about_streams(order))
+            obedience.end(order)
+            return
+        steps = self._wait_for_its_turn(order)
+        task = world.spawn(self.node, type(order).__name__, steps)
+
+        def done(task: Task) -> None:
+            obedience.end(order)
+            if isinstance(order, DeleteChunks) and task.error is None:
+                self.dropped(order)
+            broke = Failure(PeerUnreachable.__name__, f"the connection to {self.node.name} broke")
+            answered(broke if task.error is not None else task.result)
+
+        world.when_done(task, done)
+
+    def _wait_for_its_turn(self, order: Message) -> fx.Steps[Message]:
+        """Orders wait in a queue of a datanode that has much to do, and several are under way at a time."""
+        yield from fx.sleep(self.queue_s(order))
+        if isinstance(order, FlushUploads):
+            return (yield from self.gateway.flush(order))
+        return (yield from self._orders.obey(order))
 
     def usage(self) -> Usage:
         used = self.store.usage()
@@ -207,10 +270,9 @@ class SimulatedDatanode:
         with contextlib.suppress(PeacefsError):
             yield from fx.call(self.streams.find(question, self.world.now_s), Done, timeout_s=CALL_TIMEOUT_S)
 
-    def _stay_registered(self, changes: Changes, clock: ClusterClock) -> fx.Steps[None]:
-        """Stay registered as `CoordinatorLink` does, without its threads."""
-        link = f"{self.node.name}-{self.world.now_s}"
-        registration = Register(
+    def registration(self, link: str) -> Register:
+        """Return how it introduces itself over a link."""
+        return Register(
             self.node.name,
             *self.address,
             *self.address,
@@ -223,18 +285,60 @@ class SimulatedDatanode:
             streams=list(self.streams.headed_here()),
             commit_seen=self.commit_seen,
         )
-        registered = yield from fx.call(OnLink(link, registration), Registered, timeout_s=CALL_TIMEOUT_S)
-        self.epoch_seen = max(self.epoch_seen, registered.epoch)
-        self.streams.registered(registered.epoch)
-        clock.heard(registered.clock_s)
-        changes.forget()
-        report = ReportChunks(list(self.store.replicas()), last=True)
-        yield from fx.call(OnLink(link, report), Done, timeout_s=CALL_TIMEOUT_S)
+
+    def heartbeat(self, changes: Changes, streams: list[StreamUnderWay] | None) -> Heartbeat:
+        """Return what it says once a second over a link."""
+        samples = self._samples.lately(self.world.now_s)
+        return Heartbeat(
+            self.usage(), *changes.take(), samples, self.store.reports(), self.obedience.settled, streams
+        )
+
+
+class DatanodeEnd:
+    """A datanode at the other end of a coordinator's link."""
+
+    def __init__(self, datanode: SimulatedDatanode, coordinator: str) -> None:
+        self.node = datanode.node
+        self._datanode = datanode
+        self._coordinator = coordinator
+
+    def order(self, order: Message, answered: Callable[[Message], None]) -> None:
+        self._datanode.order(order, answered, self._coordinator)
+
+
+class SimulatedCoordinatorLink:
+    """A datanode's link to one coordinator: does as `CoordinatorLink`, without its threads."""
+
+    def __init__(self, datanode: SimulatedDatanode, coordinator: str, changes: Changes) -> None:
+        self.coordinator = coordinator
+        self._datanode = datanode
+        self._changes = changes
+        #: The epoch in which this coordinator has been told which streams begin here.
+        self._streams_told = 0
+
+    def keep(self) -> fx.Steps[None]:
         while True:
-            beat = Heartbeat(
-                self.usage(), *changes.take(), self._samples.lately(self.world.now_s), self.store.reports()
-            )
-            ack = yield from fx.call(OnLink(link, beat), HeartbeatAck, timeout_s=CALL_TIMEOUT_S)
-            clock.heard(ack.clock_s)
-            self.commit_seen = max(self.commit_seen, ack.commit)
+            try:
+                yield from self._stay_registered()
+            except PeacefsError:
+                yield from fx.sleep(0.5)
+
+    def _stay_registered(self) -> fx.Steps[None]:
+        datanode, changes = self._datanode, self._changes
+        link = f"{datanode.node.name}-{datanode.world.now_s}"
+        registration = OnLink(link, datanode.registration(link), self.coordinator)
+        registered = yield from fx.call(registration, Registered, timeout_s=CALL_TIMEOUT_S)
+        self._streams_told = registered.epoch if registered.leads else 0
+        datanode.hear(self.coordinator, registered.epoch, registered.clock_s, leads=registered.leads)
+        changes.forget()
+        report = ReportChunks(list(datanode.store.replicas()), last=True)
+        yield from fx.call(OnLink(link, report, self.coordinator), Done, timeout_s=CALL_TIMEOUT_S)
+        while True:
+            epoch = datanode.obedience.epoch
+            streams = None if self._streams_told == epoch else list(datanode.streams.headed_here())
+            beat = OnLink(link, datanode.heartbeat(changes, streams), self.coordinator)
+            ack = yield from fx.call(beat, HeartbeatAck, timeout_s=CALL_TIMEOUT_S)
+            self._streams_told = epoch
+            if datanode.hear(self.coordinator, ack.epoch, ack.clock_s, leads=ack.leads):
+                datanode.commit_seen = max(datanode.commit_seen, ack.commit)
             yield from fx.sleep(heartbeat_interval_s)

@@ -85,9 +85,15 @@ class Network:
     one_host: float = 0.0
     #: Pairs of nodes between which nothing arrives any more, and neither is told.
     separated: set[frozenset[str]] = field(default_factory=set)
+    #: Pairs of sender and receiver of control calls: those of the one do not arrive, the other's do.
+    one_way: set[tuple[str, str]] = field(default_factory=set)
 
     def separates(self, one: Node, other: Node) -> bool:
         return frozenset((one.name, other.name)) in self.separated
+
+    def carries(self, sender: str, receiver: str) -> bool:
+        """Return whether control calls of the one arrive at the other."""
+        return frozenset((sender, receiver)) not in self.separated and (sender, receiver) not in self.one_way
 
 
 def end_of(connection: fx.Connection) -> SimulatedConnection:

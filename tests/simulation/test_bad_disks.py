@@ -31,9 +31,9 @@ def test_a_disk_that_fails_between_the_receipt_and_the_completion_is_not_believe
                 if disk.store.find(message.chunks[0].chunk) is not None:
                     victim.node.disk.break_down(disk.directory)
                     cluster.world.spawn(victim.node, "looking", victim.store._examine(disk))
-            from simulation.simulated_coordinator import _sleep
+            from simulation.simulated_coordinator import sleep
 
-            await _sleep(2.0)
+            await sleep(2.0)
         return await answer(caller, message)
 
     cluster.world.coordinator = fail_first

@@ -1,43 +1,23 @@
 """Coordinators that share a journal, under a seed: calls are lost or late, leaders paused, all of them killed.
 
-Names alone: each coordinator is the real `Failover` over the real store in memory, and its client makes and lists
-directories. What must hold is looked at after every commit and at every answer. Each mechanism is also taken out,
-and then some seed must notice.
+Names alone; `test_failover_of_the_world.py` plays it with datanodes. Each mechanism is also taken out, and then
+some seed must notice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import NoReturn, TypeVar
+from contextlib import suppress
 
 import pytest
-from journal.replicated_store import rows_of
+from simulation.played_coordinators import Story
 from simulation.seeds import seeds
-from simulation.simulated_coordinator import _sleep
-from simulation.simulated_network import Network
-from simulation.world import World
 
 from peacefs.coordinator.failover.leadership import Leadership
-from peacefs.coordinator.failover.service import Failover
-from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer, Mishap
-from peacefs.coordinator.journal.port import Fenced, Member
-from peacefs.coordinator.journal.writer import JournalWriter
-from peacefs.coordinator.metadata.epochs import Begun
-from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import MetadataFault, MetadataFull, Touched, Transaction
-from peacefs.coordinator.namespace import operations as namespace
-from peacefs.coordinator.namespace.paths import parse_path
-
-T = TypeVar("T")
-_PLAYED_S = 40.0
-_SETTLED_S = 30.0
-_QUIET_S = 2.0
-
-
-class Killed(Exception):
-    """The end of a process in the middle of a commit."""
+from peacefs.coordinator.journal.memory import JournalInMemory
+from peacefs.coordinator.journal.port import Fenced, JournalUnsure
+from peacefs.coordinator.metadata.store import MetadataFault
+from peacefs.protocol.errors import BadRequest, Standby
+from peacefs.protocol.limits import leader_lease_s
 
 
 class CarelessJournal(JournalInMemory):
@@ -50,6 +30,14 @@ class CarelessJournal(JournalInMemory):
             self._server.entries[number] = epoch, data
 
 
+class GuessingJournal(JournalInMemory):
+    """Takes an entry of which it heard nothing for appended."""
+
+    def append(self, epoch: int, number: int, data: bytes) -> None:
+        with suppress(JournalUnsure):
+            super().append(epoch, number, data)
+
+
 class CarelessLeadership(Leadership):
     """Answers for as long as it believes to lead."""
 
@@ -58,208 +46,80 @@ class CarelessLeadership(Leadership):
         return self.leads
 
 
-class Story:
-    """The world, its journal, and the coordinators; `acknowledged` is what clients were told."""
-
-    def __init__(
-        self,
-        seed: int,
-        coordinators: int,
-        journal: type[JournalInMemory] = JournalInMemory,
-        leadership: type[Leadership] = Leadership,
-    ) -> None:
-        self.world = World(seed, Network())
-        self.random = self.world.random
-        self.server = JournalServer(lambda: self.world.now_s)
-        self.journal_class, self.leadership_class = journal, leadership
-        self.acknowledged: set[str] = set()
-        #: The names at each number of an entry, as the first coordinator that came there had them.
-        self.states: dict[int, frozenset[str]] = {}
-        self.is_hostile = True
-        self.is_quiet = False
-        self.led: list[str] = []
-        self.coordinators = [PlayedCoordinator(self, f"c-{at}") for at in range(coordinators)]
-
-    def play(self) -> None:
-        self.world.run(lambda: False, limit_s=_PLAYED_S)
-        self.is_hostile = False
-        self.world.run(lambda: False, limit_s=_SETTLED_S)
-        # A standby may lag by a moment; when nothing is changed any more it has all.
-        self.is_quiet = True
-        self.world.run(lambda: False, limit_s=_QUIET_S)
-        leaders = [each for each in self.coordinators if each.leadership.leads]
-        assert len(leaders) == 1, [each.name for each in leaders]
-        rows = rows_of(leaders[0].metadata)
-        for each in self.coordinators:
-            assert each.names() >= self.acknowledged, f"{each.name} lacks what was acknowledged"
-            assert each.failover.lag == 0
-            assert rows_of(each.metadata) == rows, each.name
-        assert self.acknowledged
-
-    def check(self, coordinator: PlayedCoordinator) -> None:
-        """To be called when a coordinator has another entry."""
-        epochs = [self.server.entries[number][0] for number in sorted(self.server.entries)]
-        assert epochs == sorted(epochs), "an entry of an older epoch came after one of a newer"
-        number, names = coordinator.metadata.journal_place().number, frozenset(coordinator.names())
-        assert self.states.setdefault(number, names) == names, f"two stores differ at entry {number}"
-
-
-class PlayedCoordinator:
-    """A node with a store that outlives its crashes; also what its failover sees of it."""
-
-    def __init__(self, story: Story, name: str) -> None:
-        self.story, self.name = story, name
-        self.node = story.world.add_node(name)
-        self._connection = SqliteMetadata.in_memory(cluster_id="one")._writer
-        self._paused_until_s = 0.0
-        self._silent_until_s = 0.0
-        self._made = 0
-        self.metadata: SqliteMetadata
-        self.leadership: Leadership
-        self.failover: Failover
-        self.start()
-
-    def start(self) -> None:
-        story, world = self.story, self.story.world
-        world.restart(self.node)
-        journal = story.journal_class(
-            story.server, self._mishap, lambda arrive: world.later(self._late_s(), arrive)
-        )
-        self._tries = 0.0
-        writer = JournalWriter(journal, clock=lambda: self._tries, pause=self._try_again)
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-        self.metadata = SqliteMetadata(self._connection, journal=writer)
-        self.leadership = story.leadership_class(lambda: world.now_s, Member(self.name))
-        self.failover = Failover(
-            journal,
-            writer,
-            self.metadata,
-            self.leadership,
-            self,
-            run=self._run,
-            sleep=self._sleep,
-            clock=lambda: world.now_s,
-            on_replaced=self._replaced,
-            kept_bytes=1 << 20,
-        )
-        world.spawn(self.node, "following", self._keep(), is_vital=True)
-        world.spawn(self.node, "a client", self._work(), is_vital=True)
-
-    # -- what befalls it -----------------------------------------------------------------------------
-
-    def _mishap(self, call: str) -> Mishap:
-        random = self.story.random
-        if not self.story.is_hostile:
-            return Mishap.NONE
-        if self.story.world.now_s < self._silent_until_s:
-            return Mishap.LOST
-        if random.random() < 0.004:
-            self._silent_until_s = self.story.world.now_s + random.uniform(0.5, 6.0)
-        if call == "append" and random.random() < 0.004:
-            raise Killed
-        fates = [Mishap.LOST, Mishap.ANSWER_LOST, Mishap.LATE]
-        return random.choice(fates) if random.random() < 0.05 else Mishap.NONE
-
-    def _late_s(self) -> float:
-        return self.story.random.uniform(0.01, 4.0)
-
-    def _try_again(self, seconds: float) -> None:
-        self._tries += 1.0
-
-    async def _sleep(self, seconds: float) -> None:
-        """Time passes, and more of it where the whole process is stopped meanwhile."""
-        story = self.story
-        if story.is_hostile and story.random.random() < 0.002:
-            self._paused_until_s = story.world.now_s + story.random.uniform(1.0, 8.0)
-        await _sleep(max(seconds, self._paused_until_s - story.world.now_s))
-        while self._paused_until_s > story.world.now_s:
-            await _sleep(self._paused_until_s - story.world.now_s)
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        await self._sleep(self.story.random.uniform(0.0, 0.01))
-        done = work()
-        await self._sleep(self.story.random.uniform(0.0, 0.01))
-        return done
-
-    def _replaced(self, why: str) -> NoReturn:
-        raise MetadataFault(why)
-
-    def _die(self) -> None:
-        world = self.story.world
-        world.crash(self.node)
-        self.leadership.leads = False
-        world.later(self.story.random.uniform(0.1, 3.0), self.start)
-
-    # -- what it does ----------------------------------------------------------------------------------
-
-    async def _keep(self) -> None:
-        try:
-            await self.failover.keep()
-        except (MetadataFault, Killed):
-            self._die()
-
-    async def _work(self) -> None:
-        story = self.story
-        while True:
-            await self._sleep(story.random.uniform(0.02, 0.4))
-            if story.is_hostile and story.random.random() < 0.01:
-                self._die()
-                return
-            if not self.leadership.leads or story.is_quiet:
-                continue
-            if story.random.random() < 0.3:
-                before = set(story.acknowledged)
-                if self.leadership.may_answer:
-                    assert self.names() >= before, "a leader that was replaced has answered"
-                continue
-            self._made += 1
-            name = f"{self.name}-{self.node.generation}-{self._made}"
-            try:
-                run_now(self.metadata, partial(_make, name))
-            except MetadataFull:
-                continue
-            except MetadataFault:
-                self._die()
-                return
-            story.acknowledged.add(name)
-            story.check(self)
-
-    def names(self) -> set[str]:
-        page = namespace.list_page(self.metadata.reader(), parse_path("/"), None, 1_000_000)
-        return {entry.name for entry in page.entries}
-
-    # -- the follower ----------------------------------------------------------------------------------
-
-    def changed(self, touched: Touched) -> None:
-        self.story.check(self)
-
-    def tick(self) -> None:
-        """There are no datanodes."""
-
-    @property
-    def is_warm(self) -> bool:
-        return True
-
-    def lead(self, begun: Begun) -> None:
-        self.story.led.append(self.name)
-
-
-def _make(name: str, tx: Transaction) -> bool:
-    return namespace.mkdirs(tx, parse_path(f"/{name}"), "ann", 0o755, 1)
-
-
 @pytest.mark.parametrize("coordinators", [2, 3])
 @pytest.mark.parametrize("seed", seeds(4))
 def test_failover_keeps_what_was_acknowledged(seed: int, coordinators: int) -> None:
+    """Leaders are told to hand over meanwhile, too: none is left that leads no longer and holds the others up."""
     story = Story(seed, coordinators)
     story.play()
     assert story.led
 
 
+def test_hand_over_has_the_standby_lead_and_the_old_leader_answer_nobody() -> None:
+    story = Story(1, 2)
+    leader = story.settle()
+    (other,) = [each for each in story.coordinators if each is not leader]
+    began_s = story.world.now_s
+    handing = story.world.spawn(leader.node, "handing over", leader.failover.hand_over())
+    assert story.world.run_task(handing, limit_s=10.0) == other.leadership.me
+    assert story.world.now_s - began_s < leader_lease_s / 2, "the lease was given back, not waited for"
+    assert story.world.run(lambda: other.leadership.leads, limit_s=0.2)
+    assert not leader.leadership.leads
+    with pytest.raises(Standby, match=other.name):
+        leader.leadership.refuse_standby()
+
+
+def test_hand_over_to_a_standby_that_is_gone_leaves_the_leader_leading() -> None:
+    story = Story(2, 2)
+    leader = story.settle()
+    (other,) = [each for each in story.coordinators if each is not leader]
+    other.stop()
+    assert leader.successor() == other.leadership.me, "nobody knows yet that it is gone"
+    handing = story.world.spawn(leader.node, "handing over", leader.failover.hand_over())
+    with pytest.raises(BadRequest, match=f"{other.name} did not take over .* leads on"):
+        story.world.run_task(handing, limit_s=60.0)
+    assert leader.leadership.may_answer
+    # It goes on renewing its lease, and may be asked again when somebody is there.
+    story.world.run(lambda: False, limit_s=20.0)
+    assert leader.leadership.may_answer
+    other.start()
+    assert story.world.run(lambda: leader.successor() is not None, limit_s=60.0)
+    again = story.world.spawn(leader.node, "handing over", leader.failover.hand_over())
+    assert story.world.run_task(again, limit_s=10.0) == other.leadership.me
+
+
+def test_hand_over_to_one_that_took_the_epoch_and_died_ends_the_old_leader() -> None:
+    story = Story(3, 2)
+    leader = story.settle()
+    (other,) = [each for each in story.coordinators if each is not leader]
+    other.stop()
+    assert JournalInMemory(story.server).take(story.server.epoch, story.server.epoch + 1)
+    handing = story.world.spawn(leader.node, "handing over", leader.failover.hand_over())
+    with pytest.raises(MetadataFault, match="took the epoch, and does not lead"):
+        story.world.run_task(handing, limit_s=60.0)
+    assert not leader.leadership.leads
+    assert story.server.leader is None, "the lease is free for others"
+
+
+def test_hand_over_without_a_standby_is_refused_and_changes_nothing() -> None:
+    story = Story(4, 1)
+    story.is_hostile = False
+    (leader,) = story.coordinators
+    assert story.world.run(lambda: leader.leadership.leads, limit_s=10.0)
+    handing = story.world.spawn(leader.node, "handing over", leader.failover.hand_over())
+    with pytest.raises(BadRequest, match="no standby is ready"):
+        story.world.run_task(handing, limit_s=1.0)
+    assert leader.leadership.may_answer
+
+
 def test_failover_without_comparing_epochs_is_noticed() -> None:
     with pytest.raises(AssertionError):
         _play_many(journal=CarelessJournal)
+
+
+def test_failover_with_appends_that_are_guessed_is_noticed() -> None:
+    with pytest.raises(AssertionError):
+        _play_many(journal=GuessingJournal)
 
 
 def test_failover_with_leaders_that_answer_unconfirmed_is_noticed() -> None:

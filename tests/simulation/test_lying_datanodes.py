@@ -49,9 +49,9 @@ def test_liars_claims_never_cause_the_deletion_of_a_real_replica(seed: int, lose
     """`DropWatch` looks at each order to delete: enough that do not lie must hold the chunk besides."""
     cluster, model = written_cluster(seed, lose)
     world, random = cluster.world, Random(seed)
-    world.run(cluster.fully_replicated, limit_s=200.0)
+    # An order to drop one too many may have been lost, and is given again.
+    assert world.run(lambda: set(real_replicas(cluster).values()) == {_REPLICATION}, limit_s=200.0)
     before = real_replicas(cluster)
-    assert before and min(before.values()) >= _REPLICATION
     for _ in range(random.randint(1, 3)):
         cluster.add_liar()
     world.run(lambda: False, limit_s=30.0)

@@ -11,7 +11,7 @@ from peacefs.datanode.disks.disk import Disk
 from peacefs.datanode.disks.disk_set import DiskSet
 from peacefs.datanode.store.chunk_store import Sealed, Staged
 from peacefs.datanode.store.layout import chunk_file_bytes, record_bytes
-from peacefs.datanode.store.replica_changes import Changes
+from peacefs.datanode.store.replica_changes import ChangeSink
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.runtime import effects as fx
@@ -32,7 +32,7 @@ def find_bytes(disk: Disk, chunk: ChunkId) -> tuple[str, str, int, int] | None:
 class WatchedDisks(DiskSet):
     """Check that a sealed replica is what the index shows unless lost by then, and would survive a crash."""
 
-    def __init__(self, disks: Sequence[Disk], medium: SimulatedDisk, rng: Random, changes: Changes) -> None:
+    def __init__(self, disks: Sequence[Disk], medium: SimulatedDisk, rng: Random, changes: ChangeSink) -> None:
         super().__init__(disks, rng=rng, on_lost=changes.removed)
         self._medium = medium
 

@@ -13,12 +13,14 @@ import inspect
 import itertools
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
+from simulation.control_calls import COORDINATOR, ControlCalls, Coordinator
 from simulation.greeting import greet
 from simulation.shared_descriptors import SharedDescriptor, local_address, port_beside
-from simulation.simulated_network import Network, SimulatedConnection, StreamMessage, end_of
+from simulation.simulated_network import Network, SimulatedConnection, end_of
 from store.simulated_disk import DISK_EFFECTS, SimulatedDisk
 
 from peacefs.protocol.errors import BadRequest, PeacefsError, PeerRefused, PeerTimeout, PeerUnreachable
@@ -28,8 +30,6 @@ from peacefs.protocol.messages import DescriptorShared, Message
 from peacefs.protocol.runtime import effects as fx
 
 Steps = Generator[Any, Any, Any] | Coroutine[Any, Any, Any]
-#: Answers a control call of a node: (caller's name, message) -> a coroutine that gives the reply.
-Coordinator = Callable[[str, Message], Coroutine[Any, Any, Message]]
 
 
 #: So that a clock may be set back by decades and still show a time.
@@ -56,6 +56,8 @@ class Node:
     idle: dict[fx.Address, list[SimulatedConnection]] = field(default_factory=dict)
     #: The lead of its wall clock over the world's; may jump. The clock for durations does not.
     clock_ahead_s: float = 0.0
+    #: Nothing that runs here goes on before then: its process, or the machine, is stopped.
+    paused_until_s: float = 0.0
     #: The wall clock of a participant here, where it is not the node's own.
     clock: Callable[[], float] | None = None
     #: Called once each when it goes down.
@@ -77,6 +79,13 @@ class Task:
     is_vital: bool = False
     #: Rises at every resumption, so that a timer of an earlier effect finds itself out of date.
     turn: int = 0
+    #: Called when it has come to its end.
+    when_done: list[Callable[[Task], None]] = field(default_factory=list)
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether it came to its end by itself."""
+        return self.done and not isinstance(self.error, NodeCrashed)
 
 
 class World:
@@ -88,7 +97,7 @@ class World:
         self.network = network
         self.now_s = 0.0
         self.nodes: dict[str, Node] = {}
-        self.coordinator: Coordinator | None = None
+        self.calls = ControlCalls(self)
         self.messages_lost = 0
         self.messages_duplicated = 0
         self.messages_delayed = 0
@@ -99,6 +108,15 @@ class World:
         self.before_effect: Callable[[Node, fx.Effect], None] = lambda node, effect: None
         self._order = itertools.count()
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+
+    @property
+    def coordinator(self) -> Coordinator | None:
+        """The answers of the only coordinator."""
+        return self.calls.coordinators.get(COORDINATOR)
+
+    @coordinator.setter
+    def coordinator(self, answering: Coordinator | None) -> None:
+        self.calls.coordinators[COORDINATOR] = answering
 
     # -- nodes and participants --------------------------------------------------------------------
 
@@ -114,6 +132,7 @@ class World:
     def crash(self, node: Node) -> None:
         """Power off: nothing runs on, nothing unsynced is certain, peers see their connections break."""
         node.up = False
+        node.paused_until_s = 0.0
         node.generation += 1
         node.listeners.clear()
         node.idle.clear()
@@ -150,12 +169,21 @@ class World:
         """Something that happens to the world rather than in it."""
         self._at(self.now_s + delay_s, action)
 
+    def give(self, task: Task, turn: int, result: Any, error: BaseException | None) -> None:
+        """Resume a participant with what it waits for, if it still does so since that turn."""
+        self._resume(task, result, error, turn)
+
+    def expect(self, task: Task, within_s: float, error: BaseException) -> int:
+        """Raise an error in a participant that is given nothing in time; return the turn to give it in."""
+        self._later(task, within_s, error=error)
+        return task.turn
+
     def when_done(self, task: Task, action: Callable[[Task], None]) -> None:
         """Calls `action` once a participant has come to its end, whichever that is."""
         if task.done:
             action(task)
         else:
-            self._at(self.now_s + 0.001, lambda: self.when_done(task, action))
+            task.when_done.append(action)
 
     # -- the agenda --------------------------------------------------------------------------------
 
@@ -172,16 +200,33 @@ class World:
         if task.generation != task.node.generation:
             self._end(task)
             return
+        if task.node.paused_until_s > self.now_s:
+            if _has_not_begun(task.steps):
+                # The story may be over before it begins.
+                _graveyard.append(task.steps)
+            self._at(task.node.paused_until_s, lambda: self._resume(task, result, error, turn))
+            return
         task.turn += 1
         try:
             effect = task.steps.send(result) if error is None else task.steps.throw(error)
         except StopIteration as stop:
-            task.done, task.result = True, stop.value
+            if task.generation != task.node.generation:
+                # In its last step its node went down: nobody hears of what it has done.
+                self._end(task)
+            else:
+                task.result = stop.value
+                self._finish(task)
             return
         except (PeacefsError, OSError) as fault:
             if task.is_vital:
                 raise AssertionError(f"{task.name} failed") from fault
-            task.done, task.error = True, fault
+            task.error = fault
+            self._finish(task)
+            return
+        except Exception:
+            if task.generation == task.node.generation:
+                raise
+            self._end(task)
             return
         self.effects_performed += 1
         self.before_effect(task.node, effect)
@@ -190,12 +235,17 @@ class World:
             return
         self._perform(task, effect)
 
-    @staticmethod
-    def _end(task: Task) -> None:
+    def _finish(self, task: Task) -> None:
+        task.done = True
+        for action in task.when_done:
+            self._at(self.now_s, partial(action, task))
+
+    def _end(self, task: Task) -> None:
         """A crashed participant stops between two effects. Its clean-up code does not run either."""
-        task.done, task.error = True, NodeCrashed()
-        if isinstance(task.steps, Coroutine) and inspect.getcoroutinestate(task.steps) == inspect.CORO_CREATED:
-            # It has not begun, and has nothing to clean up.
+        task.error = NodeCrashed()
+        self._finish(task)
+        if _has_not_begun(task.steps):
+            # It has nothing to clean up.
             task.steps.close()
         _graveyard.append(task.steps)
 
@@ -230,7 +280,7 @@ class World:
                 self._break(end_of(effect.connection))
                 self._later(task, 0.0)
             case fx.Call():
-                self._call(task, effect)
+                self.calls.begin(task, effect)
             case fx.Now():
                 self._later(task, 0.0, self.now_s)
             case fx.WallClock():
@@ -255,29 +305,6 @@ class World:
             self._later(task, delay_s, error=fault)
         else:
             self._later(task, delay_s, result)
-
-    def _call(self, task: Task, effect: fx.Call) -> None:
-        """A control call: there and back take time, either message may be lost or late, one come twice."""
-        overdue = PeerTimeout("the coordinator did not answer in time")
-        self._later(task, effect.timeout_s, error=overdue)
-        turn = task.turn
-
-        def arrive() -> None:
-            if self.coordinator is not None and not self.network.separates(task.node, self.nodes["coordinator"]):
-                answering = self.coordinator(task.node.name, effect.message)
-                self.when_done(self.spawn(self.nodes["coordinator"], "call", answering), reply)
-
-        def reply(handler: Task) -> None:
-            separated = self.network.separates(task.node, handler.node)
-            if separated or self.loses() or isinstance(handler.error, NodeCrashed):
-                return
-            self._at(
-                self.now_s + self.transit_s(), lambda: self._resume(task, handler.result, handler.error, turn)
-            )
-
-        for _ in range(1 if isinstance(effect.message, StreamMessage) else self.times()):
-            if not self.loses():
-                self._at(self.now_s + self.transit_s(), arrive)
 
     # -- network -----------------------------------------------------------------------------------
 
@@ -445,6 +472,11 @@ class World:
 #: Generators of crashed participants are kept from being closed, which would run their `finally` blocks, for as
 #: long as their world lasts: with them all of it is kept, its disks too.
 _graveyard: list[Steps] = []
+
+
+def _has_not_begun(steps: Steps) -> bool:
+    """Return whether it is a coroutine that Python would complain of if nobody closed it."""
+    return isinstance(steps, Coroutine) and inspect.getcoroutinestate(steps) == inspect.CORO_CREATED
 
 
 def _empty_graveyard() -> None:

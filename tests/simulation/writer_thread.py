@@ -27,10 +27,6 @@ _OVERTAKES = 0.3
 _HEARD_AFTER_S = (0.001, 0.004, 0.02, 0.3)
 
 
-def _fatal(fault: Exception) -> None:
-    raise AssertionError(f"SQLite in memory failed: {fault}")
-
-
 class _Waiting:
     def __init__(self, change: Callable[[Transaction], Any]) -> None:
         self.change = change
@@ -51,9 +47,10 @@ class WriterThread:
         sleep: Callable[[float], Awaitable[None]],
         committed: Callable[[], None],
         is_full: Callable[[], bool],
+        on_fatal: Callable[[BaseException], object],
     ) -> None:
         self._metadata = metadata
-        self._commits = ImmediateCommit(metadata, _fatal)
+        self._commits = ImmediateCommit(metadata, on_fatal)
         self._random = random
         self._now = now
         self._sleep = sleep

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -23,6 +24,7 @@ from peacefs.protocol.limits import MIB
 
 _PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 _WINDOW = {"width": 1100, "height": 800}
+_TALL = {"width": 950, "height": 1120}
 _PHONE = {"width": 390, "height": 780}
 _BYTES_MAX = 150_000
 _CHECKPOINT = "/checkpoints/orders"
@@ -39,12 +41,13 @@ def main() -> None:
     ):
         _fill(cluster)
         url = f"{cluster.http_address}/ui/"
-        with chrome.page(url, viewport=_WINDOW) as page, _writers(cluster):
+        with chrome.page(url, viewport=_TALL) as page, _writers(cluster):
             _visit(page, "peace", "#peace td")
             wait_until(lambda: page.page.locator("[aria-label='What waits, and why'] td").count(), "a set waits")
             # So that there is something on the time line.
             page.page.wait_for_timeout(6000)
-            _picture(page, "web-page-peace", whole=True)
+            _picture(page, "web-page-peace")
+            page.page.locator("[data-key=line]").screenshot(path=_PICTURES / "web-page-line.png")
         with chrome.page(url, viewport=_WINDOW) as page:
             _visit(page, "peace", ".box")
             page.page.get_by_role("button", name="Plan").click()
@@ -59,7 +62,7 @@ def main() -> None:
             victim = cluster.datanodes[0]
             _visit(page, "cluster", ".rack")
             victim.kill()
-            page.see("have their replicas back")
+            page.page.get_by_text(re.compile(r"^[1-9]\d* of \d+ chunks have")).wait_for()
             _picture(page, "web-page-cluster")
         with chrome.page(url, viewport=_PHONE, color_scheme="dark") as page:
             page.see("is dead")

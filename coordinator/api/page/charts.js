@@ -50,7 +50,7 @@ export function timeline(title, rows, [begin, end], label) {
 }
 
 /** The network as a tree, with what is on its links now. */
-export function topology(network) {
+export function topology(network, withRoom) {
   const children = new Map();
   const links = new Map(network.links.map((link) => [`${link.a} ${link.b}`, link]));
   const between = (a, b) => links.get(`${a} ${b}`) ?? links.get(`${b} ${a}`);
@@ -87,19 +87,19 @@ export function topology(network) {
       const childX = at + (leaves(child) * column) / 2;
       const link = between(name, child);
       const load = link.streams_a_to_b + link.streams_b_to_a;
-      const full = Math.max(link.streams_a_to_b, link.streams_b_to_a) >= link.capacity_streams;
+      const full = network.described && Math.max(link.streams_a_to_b, link.streams_b_to_a) >= link.capacity_streams;
       const down = link.a === name ? [link.streams_a_to_b, link.streams_b_to_a] : [link.streams_b_to_a, link.streams_a_to_b];
       drawn.push(s("line", { class: `link${full ? " full" : load ? " some" : ""}`, x1: x, y1: y + 14, x2: childX, y2: y + 78 }));
-      drawn.push(s("text", { class: "dim", x: childX + (x - childX) * 0.3, y: y + 58, "text-anchor": "middle" },
-        `\u2193${down[0]} \u2191${down[1]} of ${link.capacity_streams}`,
-        s("title", null, `${name} - ${child}: ${down[0]} chunks towards ${child}, ${down[1]} back; it carries ${link.capacity_streams} each way`)));
+      drawn.push(s("text", { class: "dim halo", x: childX + (x - childX) * 0.3, y: y + 58, "text-anchor": "middle" },
+        `\u2193${down[0]} \u2191${down[1]}${network.described ? ` of ${link.capacity_streams}` : ""}`,
+        s("title", null, `${name} - ${child}: ${down[0]} chunks towards ${child}, ${down[1]} back${network.described ? `; it carries ${link.capacity_streams} each way` : ""}`)));
       walk(child, at, level + 1);
       at += leaves(child) * column;
     }
     const server = servers.get(name);
     drawn.push(s("rect", { class: "box", x: x - 62, y: y - 16, width: 124, height: 32, rx: 6 }));
     drawn.push(s("text", { x, y: server ? y - 2 : y + 4, "text-anchor": "middle" }, name.length > 18 ? `${name.slice(0, 17)}\u2026` : name, s("title", null, name)));
-    if (server) drawn.push(s("text", { class: "dim", x, y: y + 12, "text-anchor": "middle" }, `${server.streams} of ${server.slots} slots`));
+    if (server) drawn.push(s("text", { class: "dim", x, y: y + 12, "text-anchor": "middle" }, `${server.streams} ${server.streams === 1 ? "chunk" : "chunks"}, ${withRoom.has(name) ? "has room" : "is full"}`));
   };
   walk(network.root, 0, 0);
   const loaded = network.links.filter((link) => link.streams_a_to_b + link.streams_b_to_a);

@@ -21,7 +21,7 @@ export function open(shell) {
   return () => abort.abort();
 }
 
-function page({ schedule, network, waiting, spans, span_s }) {
+function page({ schedule, network, with_room, waiting, spans, span_s }) {
   const times = schedule.waiting_times;
   return [
     tiles([
@@ -33,9 +33,9 @@ function page({ schedule, network, waiting, spans, span_s }) {
       ["Too small to wait", count(schedule.fast_lane_chunks_total, "chunk"), size(schedule.fast_lane_bytes_total)],
     ]),
     h("section", { key: "network", "aria-labelledby": "network" }, h("h2", { id: "network" }, "Links now"),
-      h("p", { class: "dim" }, "Chunks on their way over each link: \u2193 away from the root, \u2191 towards it, of what it carries. "
-        + (network.described ? "The network is that of the topology file." : "Nobody has described the network: racks hang below one root.")),
-      network.servers.length ? topology(network) : h("p", null, "No datanode is alive.")),
+      h("p", { class: "dim" }, "Chunks on their way over each link, \u2193 away from the root and \u2191 towards it. "
+        + (network.described ? "The network, and what each link carries, is that of the topology file." : "Nobody has described the network: racks hang below one root, and links are taken for ample.")),
+      network.servers.length ? topology(network, new Set(with_room)) : h("p", null, "No datanode is alive.")),
     h("section", { key: "grants" }, h("h2", null, "Being written"), table("Who writes to whom",
       [["Write set", "name"], "From", "Through", ["Size", "number"], ["Waited", "number"], ["Since", "number"], ["Done in about", "number"]],
       schedule.grants.map((grant) => ({

@@ -2,16 +2,35 @@
 
 import { badge, h, show, table } from "./dom.js";
 import { count, milliseconds, moment, seconds } from "./format.js";
+import { ask } from "./session.js";
 
 const PHASES = { running: "good", failed: "bad", waiting: "warn", starting: "warn", stopping: "warn" };
 
 export function open(shell) {
-  shell.follow("queries", (view) => show(shell.main, h("h1", { key: "title" }, "Supervised queries"), page(view)));
+  // What was asked for stays, while everything around it changes.
+  const logs = new Map();
+  let view = null;
+  const draw = () => show(shell.main, h("h1", { key: "title" }, "Supervised queries"), page(view, logs, look));
+  const look = async (name) => {
+    logs.set(name, "The agent is asked for it.");
+    draw();
+    try {
+      const log = await ask(`/v1/queries/${encodeURIComponent(name)}/log`);
+      logs.set(name, `Run ${log.run} on ${log.agent}:\n${log.text}`);
+    } catch (error) {
+      logs.set(name, error.message);
+    }
+    draw();
+  };
+  shell.follow("queries", (now) => {
+    view = now;
+    draw();
+  });
 }
 
-function page({ supervised, reports }) {
+function page({ supervised, reports }, logs, look) {
   return [
-    h("section", { key: "queries" }, h("h2", null, "Queries"), supervised.queries.length ? h("div", { class: "racks" }, supervised.queries.map((query) => card(query, reports)))
+    h("section", { key: "queries" }, h("h2", null, "Queries"), supervised.queries.length ? h("div", { class: "racks" }, supervised.queries.map((query) => card(query, reports, logs, look)))
       : h("p", { class: "dim" }, "None is registered. ", h("code", null, "peacefs supervise add"), " registers one.")),
     h("section", { key: "agents" }, h("h2", null, "Agents"), table("Agents that are alive", ["Agent", "Host", "Rack", "May start", ["Runs", "number"], ["Heard", "number"]],
       supervised.agents.map((agent) => ({
@@ -21,7 +40,7 @@ function page({ supervised, reports }) {
   ];
 }
 
-function card(query, reports) {
+function card(query, reports, logs, look) {
   const report = reports.find((each) => query.location && each.location === query.location);
   return h("div", { class: "card", key: query.name, "data-query": query.name },
     h("div", { class: "row" }, h("h3", null, query.name), badge(query.phase, PHASES[query.phase]), h("span", { class: "dim end" }, query.user)),
@@ -30,7 +49,9 @@ function card(query, reports) {
     h("p", { class: "dim" }, `${count(query.restarts, "restart")} of ${query.restarts_max} allowed; it may run on ${query.nodes.length ? query.nodes.join(", ") : "any agent"}.`),
     h("p", { class: "mono" }, query.command.join(" ")),
     query.checkpoint ? h("p", null, h("a", { href: `#/checkpoints${query.checkpoint.split("/").map(encodeURIComponent).join("/")}` }, query.checkpoint)) : null,
-    report ? lastBatch(report) : null);
+    report ? lastBatch(report) : null,
+    query.run ? h("p", null, h("button", { type: "button", onclick: () => look(query.name) }, logs.has(query.name) ? "Look at the log again" : "Look at its log")) : null,
+    logs.has(query.name) ? h("pre", { tabindex: "0", role: "region", "aria-label": `Log of ${query.name}` }, logs.get(query.name)) : null);
 }
 
 /** What a driver said last. */

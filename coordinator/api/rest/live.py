@@ -100,6 +100,7 @@ class _Views:
             now_s,
             described_schedule(write_grants, self._files.recovery),
             described_network(self._sources.cluster),
+            scheduling.has_room,
             scheduling.grants,
             scheduling.history.since(now_s - grant_history_s),
         )

@@ -44,6 +44,11 @@ def add_query_routes(app: FastAPI, supervising: SupervisionService) -> None:
     async def one(name: str) -> Response:
         return _json(supervising.status(name))
 
+    @app.get("/v1/queries/{name}/log", responses={200: {"description": "A RunLog."}})
+    async def log_of(name: str, user: User) -> Response:
+        """The end of the log of the last run, for the query's user; its agent is asked for it."""
+        return _json(await supervising.log_of(name, user))
+
     @app.post("/v1/queries", responses={200: {"description": "The new query's QueryStatus."}})
     async def register(body: QueryBody, request: Request) -> Response:
         """Durable when it is answered. In place of a query of this name that is over."""

@@ -80,18 +80,18 @@ def _of_chunks(status: ClusterStatus) -> Iterator[Alert]:
     elif chunks.missing and not standing_by:
         yield Alert(
             Level.CRITICAL,
-            f"{_count(chunks.missing, 'chunk')} have no good replica on any datanode that is here.",
+            f"{_count(chunks.missing, 'chunk')} without a good replica on any datanode that is here.",
             "Start the datanodes that are dead; `peacefs fsck /` names the files.",
         )
     if chunks.under_replicated and status.ready:
         under_way = chunks.being_repaired
         yield Alert(
             Level.WARNING,
-            f"{_count(chunks.under_replicated, 'chunk')} have fewer replicas than wanted; "
+            f"{_count(chunks.under_replicated, 'chunk')} with fewer replicas than wanted; "
             f"{_count(under_way, 'copy', 'copies')} under way.",
-            "Nothing, while copies go on."
+            "Nothing is to be done while copies go on."
             if under_way
-            else "Add datanodes, or room on those that there are: no copy finds a place now.",
+            else "Copies begin within seconds. If none does, add datanodes, or room on those that there are.",
         )
 
 
@@ -157,13 +157,13 @@ def _of_datanode(node: DatanodeStatus) -> Iterator[Alert]:
     if node.without_a_place:
         yield Alert(
             Level.WARNING,
-            f"Datanode {name} cannot leave: {_count(node.without_a_place, 'chunk')} want more replicas than there "
-            "are datanodes that stay.",
+            f"Datanode {name} cannot leave: {_count(node.without_a_place, 'chunk')} with more replicas wanted "
+            "than there are datanodes that stay.",
             "Add datanodes, or lower the replication of those files.",
             name,
         )
     elif node.service != "in service":
-        rest = f"; {_count(node.to_drain, 'chunk')} are still to be copied" if node.to_drain else ""
+        rest = f"; {_count(node.to_drain, 'chunk')} still to be copied" if node.to_drain else ""
         yield Alert(
             Level.NOTICE,
             f"Datanode {name} is {node.service}{rest}.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -41,6 +41,8 @@ class PeaceView(msgspec.Struct, frozen=True):
 
     schedule: Schedule
     network: NetworkView
+    #: Datanodes of which the policy has a slot left.
+    with_room: list[NodeId]
     waiting: list[Waiting]
     spans: list[Span]
     span_s: float = grant_history_s
@@ -50,6 +52,7 @@ def peace_view(
     now_s: float,
     schedule: Schedule,
     network: NetworkView,
+    has_room: Callable[[NodeId], bool],
     in_flight: Iterable[InFlight],
     ended: Sequence[EndedGrant],
 ) -> PeaceView:
@@ -71,11 +74,12 @@ def peace_view(
         )
         for each in in_flight
     ]
+    with_room = [each.server for each in network.servers if has_room(each.server)]
     waiting = [
-        Waiting(each.write_set, why_it_waits(place, each, network), expected_end_s(each, schedule))
+        Waiting(each.write_set, why_it_waits(place, each, network, len(with_room)), expected_end_s(each, schedule))
         for place, each in enumerate(schedule.queue)
     ]
-    return PeaceView(schedule, network, waiting, spans[-grant_history_max:])
+    return PeaceView(schedule, network, with_room, waiting, spans[-grant_history_max:])
 
 
 def expected_end_s(queued: QueuedSet, schedule: Schedule) -> float:
@@ -85,9 +89,8 @@ def expected_end_s(queued: QueuedSet, schedule: Schedule) -> float:
     return round(queued.expected_start_s + rounds * schedule.waiting_times.chunk_s, 1)
 
 
-def why_it_waits(place: int, queued: QueuedSet, network: NetworkView) -> str:
-    """Say what keeps a set waiting, as far as it shows in the load of datanodes and in the queue."""
-    free = [each for each in network.servers if each.streams < each.slots]
+def why_it_waits(place: int, queued: QueuedSet, network: NetworkView, with_room: int) -> str:
+    """Say what keeps a set waiting, as far as it shows in the queue and in how many datanodes have room."""
     if not network.servers:
         return "no datanode that could take it is alive"
     if len(network.servers) < queued.replication:
@@ -95,9 +98,9 @@ def why_it_waits(place: int, queued: QueuedSet, network: NetworkView) -> str:
             f"it wants {_datanodes(queued.replication)} at once, and there {_are(len(network.servers))} "
             f"{len(network.servers)}"
         )
-    if len(free) < queued.replication:
+    if with_room < queued.replication:
         return (
-            f"{len(free)} of {_datanodes(len(network.servers))} have a slot free, and a chunk of it needs "
+            f"{with_room} of {_datanodes(len(network.servers))} have a slot free, and a chunk of it needs "
             f"{queued.replication}"
         )
     if queued.chunks_in_flight:

@@ -1,0 +1,57 @@
+"""Ask agents for the ends of logs: one is told with its orders what is wanted, and sends it with its next word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peacefs.coordinator.operations.waiters import Wait, Waiters
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.limits import run_log_wait_s
+from peacefs.protocol.messages import LogTail, WantedLog
+
+
+class RunLogs:
+    """Logs that somebody waits for. Used from one event loop only; nothing is kept for nobody."""
+
+    def __init__(self, wait: Wait) -> None:
+        self._waiters = Waiters(wait)
+        #: By agent and log, how many wait; and what came while they did.
+        self._wanted: dict[str, dict[WantedLog, int]] = {}
+        self._came: dict[tuple[str, WantedLog], str] = {}
+
+    async def of(self, agent: str, wanted: WantedLog) -> str:
+        """Return the end of a log. Raises BadRequest where the agent does not answer in time."""
+        key, asked = (agent, wanted), self._wanted.setdefault(agent, {})
+        asked[wanted] = asked.get(wanted, 0) + 1
+        try:
+            if key not in self._came:
+                await self._waiters.wait(_name(agent, wanted), run_log_wait_s)
+            text = self._came.get(key)
+        finally:
+            asked[wanted] -= 1
+            if not asked[wanted]:
+                del asked[wanted]
+                self._came.pop(key, None)
+            if not asked:
+                self._wanted.pop(agent, None)
+        if text is None:
+            raise BadRequest(
+                f"agent {agent} has not sent the log of run {wanted.run}: it is away, or of an older version"
+            )
+        return text
+
+    def wanted_of(self, agent: str) -> list[WantedLog]:
+        """Return what an agent is to send with its next word."""
+        return list(self._wanted.get(agent, ()))
+
+    def came(self, agent: str, tails: Iterable[LogTail]) -> None:
+        """An agent has sent these; what nobody waits for is dropped."""
+        for tail in tails:
+            wanted = WantedLog(tail.query, tail.run)
+            if wanted in self._wanted.get(agent, ()):
+                self._came[agent, wanted] = tail.text
+                self._waiters.wake(_name(agent, wanted))
+
+
+def _name(agent: str, wanted: WantedLog) -> str:
+    return f"{agent} {wanted.query} {wanted.run}"

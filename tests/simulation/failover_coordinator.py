@@ -1,0 +1,195 @@
+"""A coordinator with a journal in the simulated world: the service's `Failover`, `Door` and `Assembly`.
+
+The store and the journal outlive its crashes. A fault of the store, or being replaced, ends it, and it is started
+again a moment later, as whatever supervises processes does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from simulation.client_requests import ListNames, OnLink, Open, Stat
+from simulation.simulated_coordinator import SimulatedCoordinator, sleep
+from simulation.writer_thread import WriterThread
+
+from peacefs.coordinator.failover.door import Door
+from peacefs.coordinator.failover.service import Failover
+from peacefs.coordinator.journal.memory import Mishap
+from peacefs.coordinator.journal.port import Member
+from peacefs.coordinator.metadata.epochs import Begun
+from peacefs.coordinator.metadata.group_commit import Commit
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import MetadataFault, Touched, Transaction
+from peacefs.coordinator.rpc.dispatch import is_read
+from peacefs.coordinator.scheduling.policies import POLICY_DEFAULT
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import journal_repeat_pause_s, journal_unsure_max_s
+from peacefs.protocol.messages import Failure, Message
+
+if TYPE_CHECKING:
+    from simulation.failover_world import FailoverWorld
+
+T = TypeVar("T")
+#: The node that stands for the journal where links to it are cut.
+JOURNAL = "journal"
+_STREAMS_PER_NODE = 2
+_RESTARTED_AFTER_S = (0.3, 4.0)
+
+
+class Killed(Exception):
+    """The end of a process in the middle of a commit."""
+
+
+class FailoverCoordinator(SimulatedCoordinator):
+    """One of several. It is also what its failover sees of it."""
+
+    def __init__(self, story: FailoverWorld, name: str) -> None:
+        self.story = story
+        self._connection = SqliteMetadata.in_memory(cluster_id="one")._writer
+        self._waited_s = 0.0
+        self._dies_next = False
+        self.failover: Failover
+        self.door: Door
+        super().__init__(story.world, POLICY_DEFAULT, _STREAMS_PER_NODE, name=name)
+
+    def start(self) -> None:
+        """Find the store as the last crash left it: what of the journal it lacks follows."""
+        story, world = self.story, self.world
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        journal = story.journal_class(
+            story.server, self._mishap, lambda arrive: world.later(world.random.uniform(0.01, 4.0), arrive)
+        )
+        self._journal_writer = story.writer_class(
+            journal, clock=lambda: world.now_s + self._waited_s, pause=self._try_again
+        )
+        self.metadata = SqliteMetadata(self._connection, journal=self._journal_writer)
+        self.leadership = story.leadership_class(lambda: world.now_s, Member(self.name))
+        self.door = Door(self.leadership, lambda: world.now_s, sleep, leader_lives=self._leader_lives)
+        self.failover = story.failover_class(
+            journal,
+            self._journal_writer,
+            self.metadata,
+            self.leadership,
+            self,
+            run=self._run,
+            sleep=sleep,
+            clock=lambda: world.now_s,
+            on_replaced=self._replaced,
+        )
+        self.datanodes = story.datanodes_by_name
+        super().start()
+        world.spawn(self.node, "following the journal", self._keep(), is_vital=True)
+
+    # -- what befalls it -----------------------------------------------------------------------------
+
+    def _mishap(self, call: str) -> Mishap:
+        """The fate of a call to the journal."""
+        world, network = self.world, self.world.network
+        if call != "append":
+            self._waited_s = 0.0
+        elif self._dies_next:
+            self._dies_next = False
+            raise Killed
+        is_mended = world.now_s + self._waited_s >= self.story.journal_mended_s
+        if not is_mended and not network.carries(self.name, JOURNAL):
+            return Mishap.LOST
+        if not is_mended and not network.carries(JOURNAL, self.name):
+            return Mishap.ANSWER_LOST
+        if not self.story.is_hostile:
+            return Mishap.NONE
+        if call == "append" and world.random.random() < 0.003:
+            # It dies before the entry is in the journal, or when it is there and nobody has heard of it.
+            self._dies_next = True
+            return world.random.choice((Mishap.LOST, Mishap.ANSWER_LOST))
+        fates = (Mishap.LOST, Mishap.ANSWER_LOST, Mishap.LATE)
+        return world.random.choice(fates) if world.random.random() < 0.03 else Mishap.NONE
+
+    def _try_again(self, seconds: float) -> None:
+        """The writer's thread waits, and in the meantime nothing else happens here."""
+        self._waited_s += 0.25
+
+    def fail(self, fault: BaseException) -> NoReturn:
+        self.die()
+        raise MetadataFault(str(fault))
+
+    def _replaced(self, why: str) -> NoReturn:
+        self.fail(MetadataFault(why))
+
+    def die(self) -> None:
+        """End it at once, and start it again a while later."""
+        if not self.node.up:
+            return
+        self.crash()
+        self.leadership.leads = False
+        self.story.died(self)
+        self.world.later(self.world.random.uniform(*_RESTARTED_AFTER_S), self.start)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Off the event loop, which goes on meanwhile."""
+        await sleep(self.world.random.uniform(0.0, 0.01))
+        done = work()
+        await sleep(self.world.random.uniform(0.0, 0.01))
+        return done
+
+    async def _leader_lives(self) -> bool:
+        leader = self.leadership.leader
+        return leader is not None and self.world.nodes[leader.name].up
+
+    # -- as the service does it ------------------------------------------------------------------------
+
+    def commit_of(self, writer: WriterThread) -> Commit:
+        async def commit(change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
+            self.leadership.refuse_to_commit()
+            await self._until_the_journal_is_reached()
+            done = await writer.commit(change, in_any_case=in_any_case)
+            self.story.check_store(self)
+            return done
+
+        return commit
+
+    async def _until_the_journal_is_reached(self) -> None:
+        """The writer's thread asks again and again, while the event loop goes on."""
+        give_up_s = self.world.now_s + journal_unsure_max_s
+        while not self.world.network.carries(self.name, JOURNAL):
+            if self.world.now_s >= give_up_s:
+                self.fail(MetadataFault("no answer came from the journal"))
+            await sleep(journal_repeat_pause_s)
+
+    def tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
+        return self.parts.background.of_any()
+
+    async def _keep(self) -> None:
+        try:
+            await self.failover.keep()
+        except (MetadataFault, Killed):
+            self.die()
+
+    async def answer(self, caller: str, message: Message) -> Message:
+        if isinstance(message, OnLink):
+            return await super().answer(caller, message)
+        only_looks = is_read(message) or isinstance(message, Open | Stat | ListNames)
+        answer_here = super().answer
+        try:
+            return await self.door.answered(lambda: answer_here(caller, message), is_read=only_looks)
+        except PeacefsError as refusal:
+            return Failure(refusal.code, refusal.message)
+
+    # -- what its failover sees of it --------------------------------------------------------------------
+
+    def changed(self, touched: Touched) -> None:
+        self.parts.changed_elsewhere(touched)
+        self.story.check_store(self)
+
+    def tick(self) -> None:
+        self.parts.stand_by()
+
+    @property
+    def is_warm(self) -> bool:
+        return self.parts.core.cluster.is_loaded
+
+    def lead(self, begun: Begun) -> None:
+        self.story.led.append((self.name, begun.epoch))
+        self.parts.lead(begun)
+        self.run(self.parts.background.of_leader())

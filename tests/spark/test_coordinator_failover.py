@@ -1,0 +1,71 @@
+"""A Spark query whose coordinator dies while it runs: its batches go on at the next leader, exactly."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from support.failover_cluster import FailoverCluster, failover_cluster
+
+from peacefs.client.control.addresses import NAMESERVICE
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.spark_connector.checkpoints.batches import Checkpoint
+from peacefs.spark_connector.session import as_dict, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+PARTS = 10
+ROWS = 100
+_KILLED_AFTER = 3
+
+
+def name_coordinators(spark: SparkSession, cluster: FailoverCluster) -> None:
+    """As `configure` does for the addresses of several, in a session that is there already."""
+    for key, value in as_dict(settings(",".join(cluster.http))).items():
+        if key.startswith("spark.hadoop."):
+            spark.conf.set(key.removeprefix("spark.hadoop."), value)
+
+
+def test_query_goes_on_exactly_when_its_coordinator_fails_over(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for part in range(PARTS):
+        (source / f"{part}.txt").write_text("".join(f"{row % 7}\n" for row in range(ROWS)))
+        os.utime(source / f"{part}.txt", (part + 1, part + 1))
+    (tmp_path / "cluster").mkdir()
+    with (
+        failover_cluster(tmp_path / "cluster") as cluster,
+        PeaceFileSystem("http://" + ",".join(cluster.http)) as files,
+    ):
+        name_coordinators(spark, cluster)
+        lines = spark.readStream.option("maxFilesPerTrigger", 1).text(f"file://{source}")
+        query = (
+            lines.groupBy("value")
+            .count()
+            .writeStream.format("memory")
+            .queryName("counts_over_a_failover")
+            .outputMode("complete")
+            .option("checkpointLocation", f"webhdfs://{NAMESERVICE}/checkpoint")
+            .trigger(availableNow=True)
+            .start()
+        )
+        checkpoint = Checkpoint(files, "/checkpoint")
+        deadline = time.monotonic() + 180
+        while (checkpoint.committed() or 0) < _KILLED_AFTER:
+            assert query.isActive and time.monotonic() < deadline, query.exception()
+            time.sleep(0.05)
+        cluster.coordinators[0].kill()
+        assert query.isActive, "the kill came too late"
+        assert query.awaitTermination(180), "it goes on, or has failed by now"
+        assert query.exception() is None
+        assert cluster.leads(1)
+        assert checkpoint.committed() == PARTS - 1
+        batches = [round(each["durationMs"]["triggerExecution"] / 1000, 2) for each in query.recentProgress]
+        print(f"batches of {batches} s")
+    counts = {row.value: row["count"] for row in spark.table("counts_over_a_failover").collect()}
+    assert counts == {str(value): PARTS * len(range(value, ROWS, 7)) for value in range(7)}
