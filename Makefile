@@ -1,5 +1,6 @@
 # Everything a newcomer or a CI needs. `make demo` and `make test` do all the set-up themselves.
-.PHONY: help setup demo test check check-fast style types architecture kernels contract bench screenshots wheel clean
+.PHONY: help setup demo test check check-fast style types architecture kernels modules contract bench \
+    screenshots wheel clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -56,13 +57,18 @@ kernels:
 	@echo '== kernels of paged state'
 	@$(BIN)/python -m peacefs.state.warm
 
+# What each of the workers would do anew otherwise: pytest keeps the modules of tests as it has rewritten them.
+modules:
+	@echo '== modules of tests'
+	@$(BIN)/pytest --collect-only -qq > /dev/null || echo 'they cannot be collected; the tests say why'
+
 check-fast: check
 	@echo '== pure cores, one seed'
 	@PEACEFS_SEEDS=1 $(BIN)/pytest -q -n 2 -m 'not spark and not cluster' \
 	    tests/test_*.py tests/coordinator tests/metadata tests/peace tests/topology tests/store tests/simulation
 
 test: $(READY)
-	@$(TOGETHER) types kernels style architecture
+	@$(TOGETHER) types kernels modules style architecture
 	@echo '== tests'
 	@$(BIN)/pytest -n $(WORKERS)
 

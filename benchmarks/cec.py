@@ -157,6 +157,7 @@ def _crash(
         "extent tuples": read,
         "load s": again.load_s,
         "us a tuple": again.load_s / max(read, 1) * 1e6,
+        "processor us a tuple": again.load_processor_s / max(read, 1) * 1e6,
         "rows replayed": end - begin,
         "MB of the paper's tuples": (end - begin) * PAPER_TUPLE_BYTES / 1e6,
         "replay s": replay_s,
@@ -184,7 +185,7 @@ def _loads_and_choices(seconds: float, *, quick: bool) -> None:
         _crash(f"{items:,} items", OpenOnly(), max(seconds, items * _WINDOW / _RATE), items=items)
         for items in ((12_500, 100_000) if quick else (12_500, 25_000, 50_000, 100_000, 200_000, 400_000))
     ]
-    taken = ("target", "open windows", "extent tuples", "load s", "us a tuple")
+    taken = ("target", "open windows", "extent tuples", "load s", "us a tuple", "processor us a tuple")
     shown = [{name: row[name] for name in taken} for row in loads]
     show("cec_loads", f"CEC: loads by extent; windows of {_WINDOW} rows, {_RATE:,} rows/s, no checks", shown)
     choices: dict[str, WindowChoice] = {"OpenOnly()": OpenOnly(), "Targets()": Targets()}

@@ -107,7 +107,7 @@ class DrivenUnit:
         self._threads = ThreadPoolExecutor(1)
         checkpoints = DirectoryCheckpoints(root) if persist else _Nowhere(root)
         states = UnitStates(checkpoints, Bounds(), network, technique, clock=time.monotonic, threads=self._threads)
-        begun = time.perf_counter()
+        begun, processor = time.perf_counter(), time.process_time()
         name = self._plan.name
         loads = technique.loads_itself
         self._state = states.load(name, (incarnation, 0)) if loads else states.new(name)
@@ -123,6 +123,7 @@ class DrivenUnit:
         )
         #: Seconds for reading the log and putting it into the operator.
         self.load_s = time.perf_counter() - begun
+        self.load_processor_s = time.process_time() - processor
         self._input = self.unit.inputs["sales"]
         self._subscription = self._subscribe()
         (self._output,) = self.unit.outputs.values()

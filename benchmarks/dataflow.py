@@ -31,7 +31,7 @@ from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints, UnitCheckpoints
-from peacefs.dataflow.hosts.edge_run import RunOptions
+from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
 from peacefs.dataflow.model.stream_type import TIME
@@ -324,6 +324,7 @@ def _kill(directory: Path, keys: int) -> _Killed:
     host = LocalProcesses(3, DirectoryCheckpoints(directory))
     options = RunOptions(observer=observe)
     with host.start(query.network(), SGuard(interval_s=1.0), {"in": feed()}, {"out": take}, options) as run:
+        assert isinstance(run, EdgeRun)
         stored.wait()
         node = run.place_of("counts")
         assert node is not None

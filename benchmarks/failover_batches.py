@@ -12,6 +12,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from peacefs.client.control.addresses import NAMESERVICE
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.protocol.errors import PeacefsError
 from peacefs.spark_connector.demo.scratch import scratch_environment
 from peacefs.spark_connector.java import find_java, java_environment
 from peacefs.spark_connector.session import configure
@@ -74,12 +76,11 @@ def _measure(cluster: FailoverCluster, spark: SparkSession, directory: Path, fai
 
 def _committed(cluster: FailoverCluster) -> list[str]:
     """Return the batches that the query has committed, whoever leads."""
-    from peacefs.client.filesystem import PeaceFileSystem
-
     with PeaceFileSystem(cluster.addresses, "root") as files:
         try:
             return [entry.name for entry in files.list("/checkpoint/commits")]
-        except Exception:
+        except PeacefsError:
+            # It has not begun, or nobody leads at this moment.
             return []
 
 

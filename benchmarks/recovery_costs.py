@@ -271,6 +271,7 @@ def observe(technique: Technique, case: Case, counted_s: float, kills: int) -> S
         options = RunOptions(observer=watch, traffic=traffic)
         sinks = {"out": lambda _: outputs.append(time.monotonic())}
         with host.start(network, technique, {"in": feed()}, sinks, options) as run:
+            assert isinstance(run, EdgeRun)
             try:
                 placed.wait()
                 time.sleep(_WARM_S)

@@ -27,7 +27,7 @@ from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
-from peacefs.dataflow.hosts.edge_run import RunOptions
+from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.stream_type import TIME
@@ -142,6 +142,7 @@ def observe(technique: Technique, *, before_s: float, after_s: float) -> Failure
         options = RunOptions(observer=watch)
         sinks = {"out": lambda rows: out.append((time.monotonic(), rows))}
         with host.start(network, technique, {"in": feed()}, sinks, options) as run:
+            assert isinstance(run, EdgeRun)
             placed.wait()
             time.sleep(1.0 + before_s)
             node = run.place_of("windows")

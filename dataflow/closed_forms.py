@@ -127,3 +127,31 @@ def upstream_backup_bandwidth(load: UnitLoad, *, precise: bool = False) -> float
 def active_standby_bandwidth(load: UnitLoad) -> float:
     """100 % + f3(1/M, c): the input once more, acknowledgements of both nodes, and one to trim the secondary."""
     return 1.0 + trimming_share(load, 3)
+
+
+# -- the time until both of a pair are gone (Flux 3.2, 4.2 and 5) ----------------------------------------------
+#
+# As in the paper they leave out that either node of a pair may be the first to fail: played, each is half as long.
+
+
+def pair_mttf_s(node_mttf_s: float, repair_s: float) -> float:
+    """MTTF^2 / MTTR: one pair of nodes (Flux 3.2)."""
+    return node_mttf_s**2 / repair_s
+
+
+def cluster_pairs_mttf_s(nodes: int, node_mttf_s: float, repair_s: float, *, all_at_once: bool = True) -> float:
+    """4 MTTF^2 / (N^2 MTTR): two copies of a whole dataflow, each on half of the nodes (Flux 4.2).
+
+    A copy is lost with any of its nodes. Its nodes are repaired at the same time, while the query stands still, or
+    one after the other, which takes N / 2 times as long.
+    """
+    copy_repair_s = repair_s if all_at_once else repair_s * nodes / 2
+    return pair_mttf_s(2 * node_mttf_s / nodes, copy_repair_s)
+
+
+def partition_pairs_mttf_s(nodes: int, node_mttf_s: float, repair_s: float, *, chained: bool = False) -> float:
+    """2 MTTF^2 / (N MTTR): a pair for each part, on N / 2 pairs of nodes (Flux 4.2 and 5).
+
+    In a chain each node is in two pairs, so that there are N of them: half as long.
+    """
+    return pair_mttf_s(node_mttf_s, repair_s) / (nodes if chained else nodes / 2)

@@ -981,6 +981,33 @@ advice_state_bytes_max: Final = 1024 * MIB
 # Spark ends a job whose task has failed so often (spark.task.maxFailures, 4 unless it is set).
 dataflow_task_failures_min: Final = 100
 
+# -- the peer ring ---------------------------------------------------------------------------------
+ring_checkpoint_s: Final = 2.0
+# Neighbours that would keep a copy; each costs as much as the first.
+ring_neighbours_max: Final = 8
+# What clocks of mappers may differ by, and a tuple be on its way: the paper's L_n.
+ring_latency_s: Final = 0.015
+ring_beat_s: Final = 0.1
+# A neighbour that was silent for so long is dead; less when the connection to it broke, as when its process dies.
+# A machine that is busy may keep a process waiting for longer than the latter.
+ring_silence_s: Final = 3.0
+ring_suspect_s: Final = 0.5
+# Thresholds of balancing: rows that wait in a node's queue, and the share of time in which it is busy.
+ring_queue_rows_high: Final = 200_000
+ring_queue_rows_low: Final = 20_000
+ring_busy_high: Final = 0.8
+ring_busy_low: Final = 0.5
+# So often a node looks whether it has too much to do, or too little.
+ring_balance_s: Final = 1.0
+# Tuples that a node keeps for others, results that its sink has not taken, and batches that a mapper keeps.
+ring_backup_bytes_max: Final = 512 * MIB
+ring_results_bytes_max: Final = 64 * MIB
+ring_mapper_bytes_max: Final = 64 * MIB
+# Rows that a node processes before it listens again.
+ring_work_rows: Final = 65_536
+# So often a node says what it has done.
+ring_figures_s: Final = 0.5
+
 # -- paged state -----------------------------------------------------------------------------------
 state_page_bytes_default: Final = 64 * KIB
 state_page_bytes_choices: Final = (8 * KIB, 64 * KIB)

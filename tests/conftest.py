@@ -23,11 +23,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ["PEACEFS_CONFIG"] = ""
 
 # A JVM of a test runs for seconds: the optimising compiler would take more processor time than it saves, and
-# Spark's classes need no verification each time.
+# Spark's classes need no verification each time. Nor does it pay to compile each plan: Spark interprets them.
+_JVM = (
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:CICompilerCount=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    f"{_JVM} -Xmn300m -Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+    f' "-Dspark.executor.extraJavaOptions={_JVM}"',
 )
 # Another JVM makes up the command line of each: it runs for a moment.
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")

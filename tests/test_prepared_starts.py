@@ -116,7 +116,7 @@ def test_fork_has_no_descriptor_but_those_it_was_given(tmp_path: Path) -> None:
             process.wait()
 
 
-@pytest.mark.parametrize("role", fork_server.PREPARED)
+@pytest.mark.parametrize("role", [role for role in fork_server.PREPARED if role != "node"])
 def test_prepared_interpreter_leaves_to_others_what_few_import(role: str) -> None:
     code = (
         "import sys; from support import fork_server; fork_server.import_all(fork_server.PREPARED[sys.argv[1]]);"
@@ -136,8 +136,11 @@ def test_prepared_interpreter_leaves_to_others_what_few_import(role: str) -> Non
 def test_program_is_known_by_its_command() -> None:
     assert program_of([*_PEACEFS, "ls"]) == fork_server.Program("peacefs", ["-m", "ls"], True)
     assert program_of([sys.executable, "-m", "peacefs"]) == fork_server.Program("peacefs", ["-m"], False)
+    node = "peacefs.dataflow.hosts.node_process"
+    assert program_of([sys.executable, "-m", node]) == fork_server.Program(node, ["-m"], False)
     for other in (
         "peacefs ls",
+        [sys.executable, "-m"],
         ["python3", "-m", "peacefs"],
         [sys.executable, "-c", "pass"],
         [*_PEACEFS[:3], "json"],

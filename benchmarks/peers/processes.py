@@ -1,24 +1,31 @@
-"""Servers of others as processes, which end with the benchmark."""
+"""Servers of others as processes, which end with the benchmark, however that ends."""
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 _END_TIMEOUT_S = 20.0
+_libc = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 
 
 @contextmanager
-def running_process(
-    command: Sequence[str], home: Path, environment: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
+def running_process(command: Sequence[str], home: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run a command in a directory until the block is left. One that has ended by itself has its log printed."""
     with (
         (home / "log").open("wb") as log,
         subprocess.Popen(
-            command, cwd=home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            command,
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_end_with_parent,
         ) as process,
     ):
         try:
@@ -31,3 +38,8 @@ def running_process(
                 process.wait(_END_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end this process when its parent has died, which then could not."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

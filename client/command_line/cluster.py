@@ -52,8 +52,8 @@ def _introduce(cluster: LocalCluster) -> None:
     sys.stdout.write(f"{cluster.webhdfs_uri}\n")
     sys.stdout.flush()
     sys.stderr.write(
-        f"{len(cluster.datanodes)} datanodes in 2 racks; data and logs in {cluster.directory}; Ctrl-C stops\n"
-        f"a page about it: {cluster.http_address}/ui/\n"
+        f"{len(cluster.datanodes)} datanodes in 2 racks; data and logs in {cluster.directory}; "
+        f"a page about it at {cluster.http_address}/ui/; Ctrl-C stops\n"
         f"agents: --coordinator {cluster.node_address} --secret-file {cluster.secret_file}\n"
     )
     if cluster.standby is not None:

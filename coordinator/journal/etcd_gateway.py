@@ -7,14 +7,15 @@ asked: what a call must not do twice is guarded by what its transaction compares
 from __future__ import annotations
 
 import base64
+import http.client
 import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-import httpx
 import msgspec
 
 from peacefs.protocol.errors import StartupError
@@ -106,6 +107,69 @@ class _Problem(msgspec.Struct):
     message: str = ""
 
 
+class _Answer(NamedTuple):
+    """A member's answer."""
+
+    status: int
+    content: bytes
+
+
+class _Connections:
+    """Connections to the members that are kept, each used by one call at a time. Thread-safe.
+
+    With the standard library: an append waits for nothing else, and a client library's own work was half of it.
+    """
+
+    def __init__(self, access: EtcdAccess) -> None:
+        """Raises OSError for certificates that cannot be read."""
+        self._context = _verification(access) if access.is_tls else None
+        self._kept: dict[str, list[http.client.HTTPConnection]] = {}
+        self._lock = threading.Lock()
+
+    def post(self, endpoint: str, path: str, content: bytes, headers: Mapping[str, str]) -> _Answer:
+        """Raises OSError, http.client.HTTPException."""
+        with self._lock:
+            kept = self._kept.setdefault(endpoint, [])
+            connection = kept.pop() if kept else None
+        if connection is None:
+            connection = self._connect(endpoint)
+        try:
+            connection.request("POST", path, content, dict(headers))
+            response = connection.getresponse()
+            answer = _Answer(response.status, response.read())
+        except BaseException:
+            connection.close()
+            # The others to this member are most likely of no more use.
+            self._drop(endpoint)
+            raise
+        with self._lock:
+            self._kept.setdefault(endpoint, []).append(connection)
+        return answer
+
+    def _drop(self, endpoint: str) -> None:
+        with self._lock:
+            for connection in self._kept.pop(endpoint, []):
+                connection.close()
+
+    def _connect(self, endpoint: str) -> http.client.HTTPConnection:
+        timeout_s = journal_connect_timeout_s
+        if self._context is None:
+            connection = http.client.HTTPConnection(endpoint, timeout=timeout_s)
+        else:
+            connection = http.client.HTTPSConnection(endpoint, timeout=timeout_s, context=self._context)
+        try:
+            connection.connect()
+        except BaseException:
+            connection.close()
+            raise
+        connection.sock.settimeout(journal_call_timeout_s)
+        return connection
+
+    def close(self) -> None:
+        for endpoint in list(self._kept):
+            self._drop(endpoint)
+
+
 def key_of(key: str) -> str:
     """Return a key as the gateway writes bytes."""
     return base64.b64encode(key.encode()).decode()
@@ -127,14 +191,13 @@ class EtcdGateway:
         #: The member that answered the last call.
         self._at = 0
         self._token = ""
-        timeout = httpx.Timeout(journal_call_timeout_s, connect=journal_connect_timeout_s)
         try:
-            self._client = httpx.Client(timeout=timeout, verify=_verification(access), trust_env=False)
+            self._connections = _Connections(access)
         except OSError as error:
             raise StartupError(f"the certificates for the journal cannot be read: {error}") from None
 
     def close(self) -> None:
-        self._client.close()
+        self._connections.close()
 
     def txn(
         self,
@@ -172,14 +235,12 @@ class EtcdGateway:
             with self._lock:
                 at = self._at
             try:
-                response = self._client.post(
-                    f"{self._urls[at]}/v3/{path}", content=content, headers=self._headers()
-                )
-            except httpx.HTTPError as error:
+                response = self._post(at, path, content, self._headers())
+            except (OSError, http.client.HTTPException) as error:
                 problem = f"{self._urls[at]}: {error or type(error).__name__}"
                 self._go_on(at)
                 continue
-            if response.is_success:
+            if response.status == HTTPStatus.OK:
                 try:
                     return msgspec.json.decode(response.content, type=answer, strict=False)
                 except msgspec.DecodeError as error:
@@ -197,6 +258,11 @@ class EtcdGateway:
             self._go_on(at)
         raise JournalUnsure(f"the journal's etcd did not answer: {problem}")
 
+    def _post(self, at: int, path: str, content: bytes, headers: Mapping[str, str]) -> _Answer:
+        """Raises OSError, http.client.HTTPException."""
+        shown = {"Content-Type": "application/json", **headers}
+        return self._connections.post(self._access.endpoints[at], f"/v3/{path}", content, shown)
+
     def _go_on(self, at: int) -> None:
         """The next member may fare better."""
         with self._lock:
@@ -211,10 +277,10 @@ class EtcdGateway:
     def _log_in(self) -> None:
         body = msgspec.json.encode({"name": self._access.user, "password": self._access.password})
         try:
-            response = self._client.post(f"{self._urls[self._at]}/v3/auth/authenticate", content=body)
-        except httpx.HTTPError as error:
+            response = self._post(self._at, "auth/authenticate", body, {})
+        except (OSError, http.client.HTTPException) as error:
             raise JournalUnsure(f"the journal's etcd did not let us in: {error or type(error).__name__}") from None
-        if not response.is_success:
+        if response.status != HTTPStatus.OK:
             problem = _problem_of(response)
             if any(refusal in problem for refusal in _REFUSALS):
                 raise JournalRefused(f"the journal's etcd refuses user {self._access.user!r}: {problem}")
@@ -222,19 +288,17 @@ class EtcdGateway:
         self._token = msgspec.json.decode(response.content, type=_Token).token
 
 
-def _verification(access: EtcdAccess) -> Any:
-    if not access.is_tls:
-        return False
+def _verification(access: EtcdAccess) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=None if access.ca is None else str(access.ca))
     if access.certificate is not None:
         context.load_cert_chain(access.certificate, access.key)
     return context
 
 
-def _problem_of(response: httpx.Response) -> str:
+def _problem_of(response: _Answer) -> str:
     try:
         problem = msgspec.json.decode(response.content, type=_Problem)
     except msgspec.DecodeError:
-        said = response.text.strip().splitlines()
-        return f"HTTP {response.status_code} {said[0][:200] if said else ''}".rstrip()
-    return problem.message or problem.error or f"HTTP {response.status_code}"
+        said = response.content.decode(errors="replace").strip().splitlines()
+        return f"HTTP {response.status} {said[0][:200] if said else ''}".rstrip()
+    return problem.message or problem.error or f"HTTP {response.status}"

@@ -23,11 +23,13 @@ from .messages import (
     Placement,
     RestartPointReached,
     RestartPointRecorded,
+    StandbyInStep,
     StandbyPlacement,
     StandbyReady,
     UnitPlacement,
     UnitStopped,
 )
+from .pair_plan import CatchUp, PairPlan
 from .unit_history import UnitHistory
 
 
@@ -50,15 +52,19 @@ class ControllerCore:
         resumed: Mapping[str, tuple[int, int]] | None = None,
         starts_before: int = 0,
         standby: StandbyKind | None = None,
+        pairs: PairPlan | None = None,
         with_history: Collection[str] = (),
     ) -> None:
         """`resumed`: the checkpoints of a query that goes on, as an earlier controller recorded them.
 
         `starts_before`: as many starts of a unit as there can have been under earlier controllers. With a
-        `standby` each unit is on two nodes, never both on one. `with_history`: units whose history is kept here.
+        `standby` each unit is on two nodes, never both on one; with `pairs` its two are equals. `with_history`:
+        units whose history is kept here.
         """
         self._histories = {unit: UnitHistory() for unit in with_history}
         self._standby = standby
+        self._pairs = pairs
+        self._catch_up = None if pairs is None else CatchUp(pairs)
         self._node_timeout_s = node_timeout_s
         # Units are placed when so many nodes are there, or some are missing for too long, so that the first of
         # them does not get all.
@@ -115,6 +121,8 @@ class ControllerCore:
             self._lose(node)
         if self._begun_s is not None and now_s - self._begun_s > limits.dataflow_start_wait_s:
             self._nodes_wanted = 1
+        if self._catch_up is not None:
+            self._bring_back(now_s, self._catch_up)
         return self._place_free_units() or (self._announce() if silent else [])
 
     def disconnected(self, now_s: float, node: str) -> None:
@@ -199,7 +207,22 @@ class ControllerCore:
             # The primary goes on; another standby begins with a copy.
             self._change(message.unit, replace(where, standby=None))
             return self._place_free_units() or self._announce()
-        return [StopQuery(message.reason)] if where.incarnation == message.incarnation else []
+        if where.incarnation != message.incarnation:
+            return []
+        if self._pairs is not None and where.standby is not None and _in_step(where.standby):
+            # The other half goes on; if it has the same reason to stop, it says so.
+            self._change(message.unit, self._taken_over(where, where.standby))
+            return self._announce()
+        return [StopQuery(message.reason)]
+
+    def standby_in_step(self, node: str, message: StandbyInStep) -> list[Effect]:
+        """Learn that the new half of a pair has what the other one has: all may read from it now."""
+        where = self._placement.units[message.unit]
+        standby = where.standby
+        if where.node != node or standby is None or standby.incarnation != message.standby or _in_step(standby):
+            return []
+        self._change(message.unit, replace(where, standby=replace(standby, in_step=True)))
+        return self._announce()
 
     def standby_ready(self, message: StandbyReady) -> bool:
         """Learn that a standby can take over. False if it is the unit's no longer."""
@@ -250,7 +273,9 @@ class ControllerCore:
         for unit in free:
             where = placed[unit]
             incarnation = where.incarnation + 1
-            chosen = replace(where, node=self._choose(unit), incarnation=incarnation)
+            homes = None if self._pairs is None else self._pairs.homes(unit, self.members)
+            node = self._choose(unit) if homes is None else homes[0]
+            chosen = replace(where, node=node, incarnation=incarnation)
             if self._standby is not None:
                 chosen = replace(chosen, starts=incarnation)
             self._change(unit, chosen)
@@ -264,10 +289,24 @@ class ControllerCore:
             where = self._placement.units[unit]
             if where.node is None or where.standby is not None or not self._members.keys() - {where.node}:
                 continue
-            starts = where.starts + 1
-            node = self._choose(unit, other_than=where.node)
-            standby = StandbyPlacement(node, starts, fresh=unit in fresh)
-            self._change(unit, replace(where, standby=standby, starts=starts))
+            if self._pairs is None:
+                self._place_standby(unit, self._choose(unit, other_than=where.node), fresh=unit in fresh)
+            elif unit in fresh and (homes := self._pairs.homes(unit, self.members)) is not None:
+                self._place_standby(unit, homes[1], fresh=True)
+
+    def _place_standby(self, unit: str, node: str, *, fresh: bool) -> None:
+        where = self._placement.units[unit]
+        starts = where.starts + 1
+        self._change(unit, replace(where, standby=StandbyPlacement(node, starts, fresh=fresh), starts=starts))
+
+    def _bring_back(self, now_s: float, catch_up: CatchUp) -> None:
+        """Give the pair whose turn it is another half, on a node that runs little."""
+        placed = {unit: self._placement.units[unit] for unit in self._units}
+        busy = any(where.standby is not None and not _in_step(where.standby) for where in placed.values())
+        alone = [unit for unit, where in placed.items() if where.node is not None and where.standby is None]
+        unit = catch_up.next(now_s, alone, busy=busy)
+        if unit is not None and self._members.keys() - {placed[unit].node}:
+            self._place_standby(unit, self._choose(unit, other_than=placed[unit].node), fresh=False)
 
     def _choose(self, unit: str, other_than: str | None = None) -> str:
         """Return the node that has most of the checkpoint, then that which runs least."""
@@ -286,6 +325,10 @@ class ControllerCore:
     def _announce(self) -> list[Effect]:
         self._announced = self._placement.version
         return [SendMessage(node, self._placement) for node in (self._edge_node, *sorted(self._members))]
+
+
+def _in_step(standby: StandbyPlacement) -> bool:
+    return standby.fresh or standby.in_step
 
 
 def _too_many_events(unit: str) -> str:

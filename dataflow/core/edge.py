@@ -23,6 +23,8 @@ from .messages import (
     Data,
     Ended,
     Message,
+    Pause,
+    Paused,
     Placement,
     Subscribe,
     Subscribed,
@@ -97,14 +99,14 @@ class EdgeCore:
                 if message.version > self._version:
                     self._version = message.version
                     self._exchange.placed(message)
-            case Subscribe() | Subscribed() | Data() | Ended() | Credit() | Ack():
-                effects += self._exchange.received(node, message)
+            case Subscribe() | Subscribed() | Data() | Ended() | Credit() | Ack() | Pause() | Paused():
+                effects += self._exchange.received(now_s, node, message)
             case _:
                 raise AssertionError(f"{type(message).__name__} is not for the edge")
         return effects + list(self._run(now_s))
 
     def disconnected(self, now_s: float, node: str) -> list[Effect]:
-        self._exchange.disconnected(node)
+        self._exchange.disconnected(now_s, node)
         return list(self._run(now_s))
 
     def tick(self, now_s: float) -> list[Effect]:
@@ -116,6 +118,5 @@ class EdgeCore:
             delivered = list(sink.deliver())
             yield from delivered
             if delivered:
-                for stream in sink.inputs:
-                    yield from self._exchange.to_producer(stream, [sink.acknowledge()])
+                yield from self._exchange.acknowledge(sink, sink.acknowledge())
         yield from self._exchange.send_due()

@@ -25,7 +25,7 @@ class SourceUnit:
         self, source: SourceNode, network: Network, technique: Technique, *, buffer_bytes_max: int
     ) -> None:
         self.name = source_unit(source.name)
-        self.incarnation = 1
+        self.incarnation, self.slot = 1, 0
         self._buffer_bytes_max = buffer_bytes_max
         self._output = make_output(source.name, network, technique)
         self.inputs: dict[str, HAInput] = {}
@@ -54,7 +54,7 @@ class SinkUnit:
 
     def __init__(self, sink: SinkNode, *, credit_bytes: int, delivered: int = 0) -> None:
         self.name = sink_unit(sink.name)
-        self.incarnation = 1
+        self.incarnation, self.slot = 1, 0
         self._sink = sink.name
         self._input = HAInput(sink.input, self.name, 1, Position(0, delivered), credit_bytes=credit_bytes)
         self.inputs = {sink.input: self._input}

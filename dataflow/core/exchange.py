@@ -11,8 +11,21 @@ from peacefs.dataflow.techniques.interface import StandbyKind, Technique
 from .effects import Effect, SendMessage
 from .ha_input import HAInput
 from .ha_output import HAOutput
-from .messages import Ack, Credit, Data, Ended, Placement, Subscribe, Subscribed, UnitPlacement, unasked
-from .replicas import awaited, place_of, unit_of
+from .messages import (
+    Ack,
+    Credit,
+    Data,
+    Ended,
+    Pause,
+    Paused,
+    Placement,
+    Subscribe,
+    Subscribed,
+    UnitPlacement,
+    unasked,
+)
+from .pair_reading import PairReading, replicas_of
+from .replicas import awaited, place_of, slot_of, unit_of
 
 
 class Participant(Protocol):
@@ -20,6 +33,8 @@ class Participant(Protocol):
 
     name: str
     incarnation: int
+    #: Its place in a pair; 0 if it has none.
+    slot: int
 
     @property
     def inputs(self) -> Mapping[str, HAInput]: ...
@@ -28,7 +43,7 @@ class Participant(Protocol):
     def outputs(self) -> Mapping[str, HAOutput]: ...
 
 
-ExchangeMessage = Subscribe | Subscribed | Data | Ended | Credit | Ack
+ExchangeMessage = Subscribe | Subscribed | Data | Ended | Credit | Ack | Pause | Paused
 
 
 class Exchange:
@@ -41,29 +56,39 @@ class Exchange:
         self._placement = Placement(0, {})
         # Requests for rows of a unit that has not begun here: the last of each consumer of each stream.
         self._early: dict[tuple[str, str], tuple[str, Subscribe]] = {}
+        # How each input reads from a pair, where both replicas of a producer may be read.
+        self._readings: dict[tuple[str, int, str], PairReading] = {}
 
     def placed(self, placement: Placement) -> None:
         self._placement = placement
         for participant in self.participants.values():
             self._retain(participant)
+        there = {(each.name, each.incarnation) for each in self.participants.values()}
+        self._readings = {key: each for key, each in self._readings.items() if key[:2] in there}
 
-    def received(self, node: str, message: ExchangeMessage) -> Iterator[Effect]:
+    def received(self, now_s: float, node: str, message: ExchangeMessage) -> Iterator[Effect]:
         match message:
             case Subscribe():
                 yield from self._subscribed_to(node, message)
+            case Pause():
+                producer = self.participants.get(self._network.producer(message.stream))
+                paused = None if producer is None else producer.outputs[message.stream].pause(message)
+                if paused is not None:
+                    yield SendMessage(node, paused)
             case Credit() | Ack():
                 producer = self.participants.get(self._network.producer(message.stream))
                 if producer is not None and isinstance(message, Credit):
                     producer.outputs[message.stream].credit(message)
                 elif producer is not None and isinstance(message, Ack):
                     producer.outputs[message.stream].ack(message)
-            case Subscribed() | Data() | Ended():
+            case Subscribed() | Data() | Ended() | Paused():
                 consumer = self.participants.get(unit_of(message.subscription.consumer))
                 if consumer is not None and message.stream in consumer.inputs:
                     source = consumer.inputs[message.stream]
-                    _to_input(source, message, node)
+                    self._to_input(now_s, consumer, source, message, node)
                     if isinstance(message, Subscribed):
-                        yield from self.to_producer(message.stream, source.acknowledged())
+                        for ack in source.acknowledged():
+                            yield from self.acknowledge(consumer, ack)
 
     def begun(self, participant: Participant) -> Iterator[Effect]:
         """Let a unit take part, and answer those that asked for its rows before it was here."""
@@ -98,11 +123,17 @@ class Exchange:
 
     def _retain(self, producer: Participant) -> None:
         """Keep rows for those replicas of consumers that there are, and for no others."""
+        pair = replicas_of(self._placement.units.get(producer.name)) if self._technique.symmetric else []
+        complete = len(pair) > 1 and all(each.in_step for each in pair)
         for output in producer.outputs.values() if self._active else ():
+            own = [each for each in output.destinations if slot_of(each) == producer.slot]
+            output.back(own if complete else ())
             destinations = awaited(output.destinations, self._placement.units, output.incarnations)
             output.buffer.retain_until(self._technique.retention(destinations))
+            if self._technique.symmetric:
+                output.leave(set(output.destinations) - set(destinations))
 
-    def disconnected(self, node: str) -> None:
+    def disconnected(self, now_s: float, node: str) -> None:
         """Learn that the connection to a node broke: what was on its way is lost."""
         self._early = {key: early for key, early in self._early.items() if early[0] != node}
         for participant in self.participants.values():
@@ -111,7 +142,9 @@ class Exchange:
             for stream, source in participant.inputs.items():
                 producer = self._producer(stream)
                 sender = source.sender or (producer.node if producer is not None else None)
-                if sender == node:
+                if self._technique.symmetric:
+                    self._reading(participant, stream).disconnected(now_s, node, producer)
+                elif sender == node:
                     source.disconnected()
 
     def subscribe(self, now_s: float) -> Iterator[Effect]:
@@ -119,6 +152,10 @@ class Exchange:
         for participant in self.participants.values():
             for stream, source in participant.inputs.items():
                 producer = self._producer(stream)
+                if self._technique.symmetric:
+                    reading = self._reading(participant, stream)
+                    yield from reading.subscribe(now_s, producer, self._retry_s)
+                    continue
                 if producer is None or producer.node is None:
                     continue
                 wanted = source.subscribe(
@@ -135,8 +172,19 @@ class Exchange:
                     yield SendMessage(node, message)
             for stream, source in participant.inputs.items():
                 credit = source.credit()
-                if credit is not None:
+                if credit is not None and self._technique.symmetric:
+                    reads = self._reading(participant, stream).node
+                    assert reads is not None, "only a producer that is read from wants credit"
+                    yield SendMessage(reads, credit)
+                elif credit is not None:
                     yield from self.to_producer(stream, [credit])
+
+    def acknowledge(self, consumer: Participant, ack: Ack) -> Iterator[Effect]:
+        """Tell the producer of a stream how far its rows have come."""
+        if self._technique.symmetric:
+            yield from self._reading(consumer, ack.stream).acknowledge(self._producer(ack.stream), ack)
+        else:
+            yield from self.to_producer(ack.stream, [ack])
 
     def to_producer(self, stream: str, messages: Iterable[Credit | Ack]) -> Iterator[Effect]:
         producer = self._producer(stream)
@@ -147,12 +195,30 @@ class Exchange:
     def _producer(self, stream: str) -> UnitPlacement | None:
         return self._placement.units.get(self._network.producer(stream))
 
+    def _reading(self, consumer: Participant, stream: str) -> PairReading:
+        key = (consumer.name, consumer.incarnation, stream)
+        known = self._readings.get(key)
+        if known is None:
+            known = self._readings[key] = PairReading(consumer.inputs[stream], consumer.slot)
+        return known
 
-def _to_input(source: HAInput, message: Subscribed | Data | Ended, node: str) -> None:
-    match message:
-        case Subscribed():
-            source.subscribed(message, node)
-        case Data():
-            source.accept(message)
-        case Ended():
-            source.accept_end(message)
+    def _to_input(
+        self,
+        now_s: float,
+        consumer: Participant,
+        source: HAInput,
+        message: Subscribed | Data | Ended | Paused,
+        node: str,
+    ) -> None:
+        match message:
+            case Subscribed() if self._technique.symmetric:
+                reading = self._reading(consumer, message.stream)
+                reading.subscribed(now_s, message, self._producer(message.stream))
+            case Subscribed():
+                source.subscribed(message, node)
+            case Data():
+                source.accept(message)
+            case Ended():
+                source.accept_end(message)
+            case Paused():
+                self._reading(consumer, message.stream).paused(message)

@@ -14,6 +14,8 @@ from peacefs.protocol.errors import ProtocolViolation
 from .messages import Ack, Credit, Data, Ended, Subscribe, Subscribed, Subscription, is_unasked, producer_of
 from .output_buffer import Level
 
+_PATIENCE_DOUBLED_MAX = 5
+
 
 class HAInput:
     def __init__(
@@ -44,6 +46,8 @@ class HAInput:
         self._asked_s = 0.0
         #: The node that sends, which the placement may not say yet; None while none does.
         self.sender: str | None = None
+        # Attempts that this producer has not answered.
+        self._unanswered = 0
         self._connected = False
         # The subscription of a producer that has sent without being asked.
         self._unasked: Subscription | None = None
@@ -65,18 +69,28 @@ class HAInput:
     # -- the connection -----------------------------------------------------------------------------------
 
     def subscribe(
-        self, now_s: float, producer_incarnation: int, retry_s: float, *, sends_unasked: bool = False
+        self,
+        now_s: float,
+        producer_incarnation: int,
+        retry_s: float,
+        *,
+        sends_unasked: bool = False,
+        of_pair: bool = False,
     ) -> Subscribe | None:
         """Ask for rows, unless this producer was asked and still has time to answer.
 
-        `sends_unasked`: it has taken over, and sends to those that read the stream before.
+        `sends_unasked`: it has taken over, and sends to those that read the stream before. `of_pair`: the stream
+        can be read from two that are equals, of which neither is the later one.
         """
-        if self.ended or producer_incarnation < self._latest_producer:
+        if self.ended or (producer_incarnation < self._latest_producer and not of_pair):
             # A producer that has taken over may be heard of before it is known where it is.
             return None
         same = self._asked_producer == producer_incarnation
-        if same and (self._connected or now_s - self._asked_s < retry_s):
+        # Each attempt takes the place of the one before: of a slow producer the answer would never count.
+        patience_s = retry_s * 2 ** min(self._unanswered, _PATIENCE_DOUBLED_MAX)
+        if same and (self._connected or now_s - self._asked_s < patience_s):
             return None
+        self._unanswered = self._unanswered + 1 if same else 0
         self._waits = sends_unasked and 0 < self._latest_producer < producer_incarnation
         self._latest_producer = max(self._latest_producer, producer_incarnation)
         self._asked_producer, self._asked_s = producer_incarnation, now_s
@@ -89,15 +103,15 @@ class HAInput:
         self._taken_bytes = -sum(batch.bytes for _, batch in self._queue)
         self._limit_bytes = self._credit_bytes + min(self._taken_bytes, 0)
         return Subscribe(
-            self.stream, self._subscription, producer_incarnation, self._received, max(self._limit_bytes, 0)
+            self.stream, self.subscription, producer_incarnation, self._received, max(self._limit_bytes, 0)
         )
 
     def subscribed(self, message: Subscribed, sender: str | None = None) -> None:
         """Learn that rows come, from the node `sender`."""
         if is_unasked(message.subscription):
             self._resumed(message, sender)
-        elif message.subscription == self._subscription and not self._connected:
-            self._connected, self.sender = True, sender
+        elif message.subscription == self.subscription and not self._connected:
+            self._connected, self.sender, self._unanswered = True, sender, 0
             self._received = message.after
             self.lost += message.lost
             if self._replay_until is None:
@@ -124,13 +138,14 @@ class HAInput:
             self._replay_until = message.produced
 
     def disconnected(self) -> None:
-        self._asked_producer, self._connected, self._waits, self.sender = None, False, False, None
+        self._asked_producer, self._connected, self._waits, self._unanswered = None, False, False, 0
+        self.sender = None
 
     # -- rows -----------------------------------------------------------------------------------------------
 
     def accept(self, message: Data) -> bool:
         """Take rows into the queue; rows of another subscription, and those that are here, are left out."""
-        if message.subscription != self._subscription or not self._connected:
+        if message.subscription != self.subscription or not self._connected:
             return False
         lineage, number = self._received
         if message.batch.first > number + 1:
@@ -148,7 +163,7 @@ class HAInput:
         return True
 
     def accept_end(self, message: Ended) -> None:
-        if message.subscription == self._subscription and self._connected:
+        if message.subscription == self.subscription and self._connected:
             self._last = message.last
 
     def next(self, upto: int | None = None) -> Batch | None:
@@ -191,6 +206,11 @@ class HAInput:
         return not self.ended and self._last is not None and not self._queue
 
     @property
+    def reads(self) -> bool:
+        """True if a producer has answered, and may send more."""
+        return self._connected and not self.ended
+
+    @property
     def connected(self) -> bool:
         """True if the producer has answered and sends what there is, or will never send more."""
         return self.ended or self._connected
@@ -208,7 +228,7 @@ class HAInput:
         if not self._connected or limit - self._limit_bytes < self._credit_bytes // 4:
             return None
         self._limit_bytes = limit
-        return Credit(self.stream, self._subscription, limit)
+        return Credit(self.stream, self.subscription, limit)
 
     def acknowledge(self, level: Level, upto: Position) -> Ack:
         self._acknowledged[level] = upto
@@ -226,7 +246,8 @@ class HAInput:
         return sum(batch.bytes for _, batch in self._queue)
 
     @property
-    def _subscription(self) -> Subscription:
+    def subscription(self) -> Subscription:
+        """The last attempt to read, or what a producer sends unasked."""
         if self._unasked is not None:
             return self._unasked
         return Subscription(self._consumer, self._incarnation, self._attempt)

@@ -5,7 +5,7 @@ All logging and replay is here, and operators know nothing of it (SGuard 3).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow as pa
 from peacefs.dataflow.model.batches import OLDEST, Batch, Position
 from peacefs.dataflow.unit_state.interface import NumberedRows
 
-from .messages import Ack, Credit, Data, Ended, Subscribe, Subscribed, Subscription
+from .messages import Ack, Credit, Data, Ended, Pause, Paused, Subscribe, Subscribed, Subscription
 from .output_buffer import Level, Mark, MarkedRanges, OutputBuffer
 
 
@@ -71,6 +71,8 @@ class HAOutput:
         # Rows above this number, and the end, wait until a standby can do what they depend on; None: none wait.
         self._released: int | None = None
         self._end_released = True
+        # Consumers whose rows another replica keeps until they have come: for them it is enough to send a row.
+        self._backed: frozenset[str] = frozenset()
 
     # -- the unit -----------------------------------------------------------------------------------
 
@@ -175,6 +177,23 @@ class HAOutput:
         self._connections[consumer] = _Connection(node, subscription, message.credit_bytes)
         return Subscribed(self.stream, subscription, Position(self.lineage, after), lost, self.buffer.produced)
 
+    def back(self, consumers: Iterable[str]) -> None:
+        """Learn which consumers tell another replica what they have: this one keeps nothing that it has sent."""
+        self._backed = frozenset(consumers)
+
+    def pause(self, message: Pause) -> Paused | None:
+        """Send a consumer nothing more; the answer comes behind what it was sent."""
+        connection = self._connections.get(message.subscription.consumer)
+        if connection is None or connection.subscription != message.subscription:
+            return None
+        del self._connections[message.subscription.consumer]
+        return Paused(self.stream, message.subscription)
+
+    def leave(self, consumers: Iterable[str]) -> None:
+        """Send nothing more to consumers that are taken for dead: rows may have gone that they were not sent."""
+        for consumer in consumers:
+            self._connections.pop(consumer, None)
+
     def resume(self, node: str, subscription: Subscription, credit_bytes: int) -> Subscribed | None:
         """Connect a consumer that read the stream from the primary, without being asked (HA 5.3).
 
@@ -207,6 +226,11 @@ class HAOutput:
         ):
             return
         if message.consumer in self._destinations:
+            if message.incarnation > self._incarnations.get(message.consumer, message.incarnation):
+                # It has begun again elsewhere, and lacks rows that its earlier start had.
+                for level in (Level.RECEIVED, Level.SAFE):
+                    self.buffer.forget(Mark(level, message.consumer), message.upto.number)
+            self._incarnations[message.consumer] = message.incarnation
             # A row that is safe has been received.
             for level in {Level.RECEIVED, message.level}:
                 self.buffer.ack(1, message.upto.number, Mark(level, message.consumer))
@@ -227,7 +251,8 @@ class HAOutput:
                 if batch is None or (self._released is not None and batch.last > self._released):
                     break
                 self.buffer.advance(consumer)
-                self.buffer.ack(batch.first, batch.last, Mark(Level.SENT, consumer))
+                level = Level.RECEIVED if consumer in self._backed else Level.SENT
+                self.buffer.ack(batch.first, batch.last, Mark(level, consumer))
                 connection.sent_bytes += batch.bytes
                 yield connection.node, Data(self.stream, connection.subscription, batch)
             ended = self.ended and self._end_released and not connection.end_sent

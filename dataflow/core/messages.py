@@ -62,6 +62,22 @@ class Subscribed:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Ask the producer to send no more rows."""
+
+    stream: str
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Say, behind all rows that were sent, that no more come."""
+
+    stream: str
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
 class Data:
     stream: str
     subscription: Subscription
@@ -105,6 +121,8 @@ class StandbyPlacement:
     incarnation: int
     #: True if it began with the unit, so that it needs no copy of its state.
     fresh: bool = False
+    #: True once all know that it gets what its primary gets, of techniques whose pairs are symmetric.
+    in_step: bool = False
     #: True once it has a copy, so that it can take over.
     has_copy: bool = False
 
@@ -364,6 +382,8 @@ Message = (
     | TrimOutput
     | StandbyInStep
     | StandbyReady
+    | Pause
+    | Paused
     | EventsHappened
     | EventsKept
     | HistoryWanted

@@ -143,14 +143,14 @@ class NodeCore:
                         self._drop(message.unit)
                 effects += self._load(now_s, self._pairs.received(node, message, self._units.get(message.unit)))
             case _:
-                effects += self._exchange.received(node, message)
+                effects += self._exchange.received(now_s, node, message)
         if later:
             self.has_work = True
             return effects
         return effects + list(self._run(now_s))
 
     def disconnected(self, now_s: float, node: str) -> list[Effect]:
-        self._exchange.disconnected(node)
+        self._exchange.disconnected(now_s, node)
         self._pairs.disconnected(node)
         self._histories.disconnected()
         return list(self._run(now_s))
@@ -334,7 +334,8 @@ class NodeCore:
             unit.follows = False
             self._recovering[name] = (now_s, now_s)
             self._pairs.lead(unit, where)
-            yield from self._exchange.took_over(unit, self._bounds.credit_bytes)
+            if not self._technique.symmetric:
+                yield from self._exchange.took_over(unit, self._bounds.credit_bytes)
         elif half.has_copy:
             if name not in self._loading:
                 self._loading[name] = where.incarnation
@@ -421,7 +422,7 @@ class NodeCore:
                 case Acknowledge(level, upto):
                     for stream, position in upto.items():
                         ack = unit.inputs[stream].acknowledge(level, position)
-                        yield from self._exchange.to_producer(stream, [ack])
+                        yield from self._exchange.acknowledge(unit, ack)
                 case AcknowledgeCovered(level):
                     yield from self._act(unit, [Acknowledge(level, unit.covered)])
 

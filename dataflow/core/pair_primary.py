@@ -24,6 +24,7 @@ from .messages import (
     CopyHeld,
     CopyPiece,
     Determinants,
+    StandbyInStep,
     StandbyPlacement,
     StandbyReady,
     TrimOutput,
@@ -53,8 +54,11 @@ class PrimaryHalf:
     def __init__(self, unit: HAUnit, standby: StandbyPlacement, technique: Technique, *, records: bool) -> None:
         """`records`: events of the unit have to be recorded."""
         self.node, self.incarnation = standby.node, standby.incarnation
-        self._unit = unit
+        self.unit = unit
         self._active = technique.standby is StandbyKind.ACTIVE
+        self._symmetric = technique.symmetric
+        #: True once the controller knows that the standby is in step.
+        self.announced = standby.fresh or standby.in_step
         self._interval_s = technique.standby_interval_s
         self._fresh = standby.fresh
         self._told_ready = False
@@ -86,7 +90,12 @@ class PrimaryHalf:
         if self._wants_copy(now_s):
             self._due_s = now_s + self._interval_s
             yield self._capture()
-        if self._active:
+        if self._symmetric:
+            # Consumers tell both what they have, and the controller tells all that there are two again.
+            if self.in_step and not self.announced:
+                in_step = StandbyInStep(self.unit.name, self.incarnation, self._base)
+                yield SendMessage(CONTROLLER, in_step)
+        elif self._active:
             yield from self._trims()
 
     def send_events(self) -> Iterator[Effect]:
@@ -95,14 +104,14 @@ class PrimaryHalf:
             return
         while self._sent < self._log.last:
             events = self._log.since(self._sent)[: limits.dataflow_determinants_per_message_max]
-            yield self._to_standby(Determinants(self._unit.name, self.incarnation, self._sent + 1, events))
+            yield self._to_standby(Determinants(self.unit.name, self.incarnation, self._sent + 1, events))
             self._sent += len(events)
 
     def acknowledged(self) -> Mapping[str, Position] | None:
         """Return the positions up to which producers need keep nothing for the unit; None: the standby says."""
         if self._active:
-            return self._unit.positions if self.in_step or self._frozen is None else self._frozen
-        return None if self._fresh or self._frozen is not None else self._unit.positions
+            return self.unit.positions if self.in_step or self._frozen is None else self._frozen
+        return None if self._fresh or self._frozen is not None else self.unit.positions
 
     # -- answers --------------------------------------------------------------------------------------------
 
@@ -131,7 +140,7 @@ class PrimaryHalf:
                 self._begin_events()
                 # Even without events: it tells the standby that it may take over.
                 if self._log is not None and self._sent == self._log.last:
-                    yield self._to_standby(Determinants(self._unit.name, self.incarnation, self._sent + 1, ()))
+                    yield self._to_standby(Determinants(self.unit.name, self.incarnation, self._sent + 1, ()))
                 yield from self.send_events()
             if not self._records:
                 yield from self._ready()
@@ -140,14 +149,14 @@ class PrimaryHalf:
         assert self._log is not None
         self._acked = max(self._acked, upto)
         self._log.drop(self._acked)
-        self._unit.release(self._acked)
+        self.unit.release(self._acked)
         yield from self._ready()
 
     def _ready(self) -> Iterator[Effect]:
         """Tell the controller once that the standby can take over."""
         if not self._fresh and not self._told_ready:
             self._told_ready = True
-            yield SendMessage(CONTROLLER, StandbyReady(self._unit.name, self.incarnation))
+            yield SendMessage(CONTROLLER, StandbyReady(self.unit.name, self.incarnation))
 
     def standby_in_step(self, number: int) -> None:
         """Learn that the standby runs, with copy `number`; an earlier one is of no use any more."""
@@ -164,18 +173,18 @@ class PrimaryHalf:
     def _restart(self) -> None:
         """Begin with a whole copy when the next one is due."""
         self._copy, self._base = None, 0
-        self._captured = (None, self._unit.event)
+        self._captured = (None, self.unit.event)
 
     def _wants_copy(self, now_s: float) -> bool:
-        if self._copy is not None or now_s < self._due_s or self._unit.copying:
+        if self._copy is not None or now_s < self._due_s or self.unit.copying:
             return False
         if self._active:
             return not self.in_step and self._base == 0
         progress, event = self._captured
-        return progress != self._unit.progress or self._unit.event - event >= limits.dataflow_determinants_max
+        return progress != self.unit.progress or self.unit.event - event >= limits.dataflow_determinants_max
 
     def _capture(self) -> Effect:
-        unit = self._unit
+        unit = self.unit
         self._captured = (unit.progress, unit.event)
         number, capture = unit.copy(full=self._base == 0, with_rows=self._active)
         self._copy = _Copy(number, self._base, unit.event, unit.positions)
@@ -189,14 +198,14 @@ class PrimaryHalf:
 
     def _begin_events(self) -> None:
         self._sends_events = True
-        self._unit.hold()
+        self.unit.hold()
 
     def _next_piece(self, copy: _Copy) -> Iterator[Effect]:
         if copy.sent < copy.pieces:
             part = copy.data[copy.sent * _PIECE : (copy.sent + 1) * _PIECE]
             yield self._to_standby(
                 CopyPiece(
-                    self._unit.name,
+                    self.unit.name,
                     self.incarnation,
                     copy.number,
                     copy.base,
@@ -210,12 +219,12 @@ class PrimaryHalf:
             copy.sent += 1
 
     def _trims(self) -> Iterator[Effect]:
-        for stream, output in self._unit.outputs.items():
+        for stream, output in self.unit.outputs.items():
             upto = output.buffer.first_held - 1
             if upto > self._trimmed.get(stream, 0):
                 self._trimmed[stream] = upto
-                positions = self._unit.trim_watermarks(stream, upto)
-                yield self._to_standby(TrimOutput(self._unit.name, self.incarnation, stream, upto, positions))
+                positions = self.unit.trim_watermarks(stream, upto)
+                yield self._to_standby(TrimOutput(self.unit.name, self.incarnation, stream, upto, positions))
 
     def _to_standby(self, message: CopyPiece | Determinants | TrimOutput) -> SendMessage:
         return SendMessage(self.node, message)

@@ -80,7 +80,9 @@ class Pairs:
             del self._primaries[unit.name]
             unit.record(None)
             unit.release_all()
-        if standby is not None and unit.name not in self._primaries:
+        if standby is not None and unit.name in self._primaries:
+            self._primaries[unit.name].announced |= standby.in_step
+        elif standby is not None:
             records = self._records[unit.name]
             self._primaries[unit.name] = PrimaryHalf(unit, standby, self._technique, records=records)
 

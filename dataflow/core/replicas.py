@@ -18,6 +18,11 @@ def replica(unit: str, slot: int) -> str:
     return f"{_SECOND}{unit}" if slot else unit
 
 
+def slot_of(consumer: str) -> int:
+    """Return the slot of a consumer that `replica` named; of another one, as a sink, the first."""
+    return int(consumer.startswith(_SECOND))
+
+
 def unit_of(consumer: str) -> str:
     """Return the unit of a consumer that `replica` named; another consumer's name as it is."""
     return consumer.removeprefix(_SECOND)

@@ -63,7 +63,7 @@ class HAUnit:
         requests as the unit's inputs can have made before, under the same incarnation.
         """
         self.name = plan.name
-        self.incarnation = incarnation
+        self.incarnation, self.slot = incarnation, slot
         self._plan = plan
         self._state = state
         self._buffer_bytes_max = buffer_bytes_max

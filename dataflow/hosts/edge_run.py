@@ -40,6 +40,7 @@ from peacefs.dataflow.core.messages import (
     NodeHeartbeat,
     Placement,
     RestartPointReached,
+    StandbyInStep,
     StandbyReady,
     UnitRecovered,
     UnitStopped,
@@ -58,10 +59,12 @@ from .link_traffic import LinkTraffic
 from .links import Links
 from .node_process import EDGE, NodeOrders
 from .query_record import new_record, read_record
+from .row_counts import RowCounts
 from .run_events import (
     CheckpointTaken,
     NodeLost,
     Observer,
+    PairComplete,
     RecoveryMeasured,
     RunEvent,
     StandbyHasCopy,
@@ -79,7 +82,7 @@ class RunOptions:
     A sink of a query that is resumed has an attribute `delivered`, the number of rows that it has taken for good;
     it gets those after. `datanode_of` names the datanode nearby of each node, so that units are recovered where
     their checkpoints are. A technique that gives less than `guarantee` is refused. `traffic` counts the bytes on
-    links.
+    links, and `row_counts` rows by the node that sends them.
     """
 
     resume: bool = False
@@ -87,6 +90,7 @@ class RunOptions:
     observer: Observer | None = None
     guarantee: Recovery | None = None
     traffic: LinkTraffic | None = None
+    row_counts: RowCounts | None = None
 
 
 class Launcher(Protocol):
@@ -166,6 +170,7 @@ class EdgeRun:
             resumed=self._record.checkpoints,
             starts_before=self._record.starts_before,
             standby=technique.standby,
+            pairs=technique.pair_plan(network),
             with_history=[plan.name for plan in network.units if technique.keeps_history(plan)],
         )
         self._announced: Placement | None = None
@@ -298,6 +303,7 @@ class EdgeRun:
                 self._bounds,
                 self._checkpoints,
                 self._options.traffic,
+                self._options.row_counts,
             )
             await asyncio.to_thread(self._launcher.run_node, orders)
             self._tell(NodeLost(name))
@@ -321,6 +327,8 @@ class EdgeRun:
                     self._tell(StandbyHasCopy(unit))
             case UnitStopped():
                 self._perform(self._controller.unit_stopped(message))
+            case StandbyInStep():
+                self._perform(self._controller.standby_in_step(peer, message))
             case UnitRecovered(unit, incarnation, load_us, replay_us):
                 self._tell(RecoveryMeasured(unit, incarnation, load_us / 1e6, replay_us / 1e6))
             case _:
@@ -440,8 +448,12 @@ class EdgeRun:
         for name, where in placement.units.items() if self._technique.standby is not None else ():
             known = before.get(name)
             alone = where.took_over or (known is not None and known.standby is not None)
-            if where.node is not None and where.standby is None and where != known and alone:
-                log.warning("unit %r goes on without a standby: no other node is free", name)
+            standby = where.standby
+            if standby is not None and standby.in_step and (known is None or known.standby != standby):
+                self._tell(PairComplete(name, standby.node))
+            if where.node is not None and standby is None and where != known and alone:
+                why = "until it has caught up" if self._technique.symmetric else "no other node is free"
+                log.warning("unit %r goes on without a standby: %s", name, why)
                 self._tell(StandbyMissing(name))
 
     def _deliver(self, sink: str, rows: pa.RecordBatch) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from peacefs.dataflow.core.messages import Message
 from peacefs.protocol.errors import ProtocolViolation
 
 from .wire import MessageReader, NodeHello, encode
@@ -24,19 +25,32 @@ _HOST = "127.0.0.1"
 _READ_BYTES = 1 << 20
 
 
+class Reader(Protocol):
+    """Bytes of one connection, in any pieces, to messages."""
+
+    def feed(self, data: bytes) -> Iterable[Any]: ...
+
+
 class Links:
     def __init__(
         self,
         name: str,
         token: str,
         schemas: Mapping[str, pa.Schema],
-        received: Callable[[str, Message], None],
+        received: Callable[[str, Any], None],
         broken: Callable[[str], None],
-        sent: Callable[[Message, int], None] | None = None,
+        sent: Callable[[Any, int], None] | None = None,
+        *,
+        encode: Callable[[Any], list[bytes | memoryview]] = encode,
+        new_reader: Callable[[], Reader] | None = None,
     ) -> None:
-        """`sent` is told of each message that was written, and of its bytes."""
+        """`sent` is told of each message that was written, and of its bytes.
+
+        Messages are those of `wire.py` unless `encode` and `new_reader` say otherwise.
+        """
+        self._encode = encode
+        self._new_reader: Callable[[], Reader] = new_reader or partial(MessageReader, schemas)
         self._hello = NodeHello(name, token)
-        self._schemas = schemas
         self._received = received
         self._broken = broken
         self._sent = sent
@@ -51,7 +65,7 @@ class Links:
         host, port = self._server.sockets[0].getsockname()[:2]
         return f"{host}:{port}"
 
-    def send(self, peer: str, address: str, message: Message) -> None:
+    def send(self, peer: str, address: str, message: Any) -> None:
         outgoing = self._outgoing.get(peer)
         if outgoing is None or outgoing.address != address:
             if outgoing is not None:
@@ -75,13 +89,13 @@ class Links:
         try:
             host, _, port = outgoing.address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
-            writer.writelines(encode(self._hello))
+            writer.writelines(self._encode(self._hello))
             # The peer sends nothing here: whatever comes, or an end, means that it is gone.
             gone = asyncio.create_task(reader.read(1))
             gone.add_done_callback(lambda _: outgoing.messages.put_nowait(None))
             try:
                 while (message := await outgoing.messages.get()) is not None:
-                    parts = encode(message)
+                    parts = self._encode(message)
                     writer.writelines(parts)
                     if self._sent is not None:
                         self._sent(message, sum(map(len, parts)))
@@ -102,7 +116,7 @@ class Links:
         assert task is not None
         self._readers.add(task)
         peer: str | None = None
-        messages = MessageReader(self._schemas)
+        messages = self._new_reader()
         try:
             while data := await reader.read(_READ_BYTES):
                 for message in messages.feed(data):
@@ -129,5 +143,5 @@ class _Outgoing:
     def __init__(self, address: str) -> None:
         self.address = address
         #: None at the end of the connection.
-        self.messages: asyncio.Queue[Message | None] = asyncio.Queue()
+        self.messages: asyncio.Queue[Any] = asyncio.Queue()
         self.task: asyncio.Task[None]

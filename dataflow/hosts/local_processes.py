@@ -12,12 +12,15 @@ import cloudpickle
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol import limits
 
 from .checkpoint_store import UnitCheckpoints
 from .edge_run import EdgeRun, RunOptions
 from .interface import Sink, Source
 from .node_process import NodeOrders
+from .ring_node import RingOrders
+from .ring_run import RingRun
 
 
 class LocalProcesses:
@@ -49,8 +52,19 @@ class LocalProcesses:
         sources: Mapping[str, Source],
         sinks: Mapping[str, Sink],
         options: RunOptions | None = None,
-    ) -> EdgeRun:
+    ) -> EdgeRun | RingRun:
         self._launcher = _Processes()
+        if isinstance(technique, PeerRing):
+            return RingRun(
+                network,
+                technique,
+                sources,
+                sinks,
+                nodes=self._nodes,
+                launcher=self._launcher,
+                bounds=self._bounds,
+                options=options,
+            )
         return EdgeRun(
             network,
             technique,
@@ -78,11 +92,11 @@ class _Processes:
     def pids(self) -> Mapping[str, int]:
         return {name: process.pid for name, process in dict(self._running).items()}
 
-    def run_node(self, orders: NodeOrders) -> None:
+    def run_node(self, orders: NodeOrders | RingOrders) -> None:
         with self._lock:
             if self._closed:
                 return
-            process = subprocess.Popen([sys.executable, "-m", NodeOrders.__module__], stdin=subprocess.PIPE)
+            process = subprocess.Popen([sys.executable, "-m", type(orders).__module__], stdin=subprocess.PIPE)
             self._running[orders.name] = process
         assert process.stdin is not None
         try:

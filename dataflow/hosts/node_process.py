@@ -27,7 +27,7 @@ from peacefs.dataflow.core.effects import (
     SendMessage,
     StoreCheckpoint,
 )
-from peacefs.dataflow.core.messages import CONTROLLER, CheckpointCost, Message, Placement
+from peacefs.dataflow.core.messages import CONTROLLER, CheckpointCost, Data, Message, Placement
 from peacefs.dataflow.core.node import Bounds, NodeCore
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
@@ -44,6 +44,7 @@ from peacefs.state.warm import warm
 from .checkpoint_store import UnitCheckpoints
 from .link_traffic import LinkTraffic
 from .links import Links
+from .row_counts import RowCounts
 from .unit_states import UnitStates
 
 EDGE = "edge"
@@ -64,6 +65,8 @@ class NodeOrders:
     checkpoints: UnitCheckpoints
     #: The count of the bytes that it sends, if anybody wants to know.
     traffic: LinkTraffic | None = None
+    #: The count of the rows that it sends.
+    row_counts: RowCounts | None = None
 
 
 class NodeProcess:
@@ -80,6 +83,7 @@ class NodeProcess:
             orders.technique,
             threads=ThreadPoolExecutor(len(orders.network.units), thread_name_prefix="unit log"),
         )
+        self._count_rows = None if orders.row_counts is None else orders.row_counts.counter(orders.name)
         self._tasks: set[asyncio.Task[None]] = set()
         self._core: NodeCore
         self._works = False
@@ -124,6 +128,12 @@ class NodeProcess:
 
     def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
+            if (
+                self._count_rows is not None
+                and isinstance(effect, SendMessage)
+                and isinstance(effect.message, Data)
+            ):
+                self._count_rows(effect.message.stream, effect.message.batch.rows.num_rows)
             match effect:
                 case SendMessage(to, message) if to == self._orders.name:
                     asyncio.get_running_loop().call_soon(self._received, to, message)

@@ -30,6 +30,8 @@ class Outcome:
     copied_bytes_max: int = 0
     #: Units that began again and have caught up.
     recoveries: int = 0
+    #: Units whose new standby came in step with them, in their order, and at which step, of symmetric pairs.
+    caught_up: list[tuple[int, str]] = field(default_factory=list)
     #: The most bytes that any output of a node held, and that a source held.
     held_bytes_max: int = 0
     source_held_bytes_max: int = 0

@@ -49,6 +49,30 @@ class StandbyHasCopy:
     unit: str
 
 
-RunEvent = NodeLost | UnitsPlaced | CheckpointTaken | RecoveryMeasured | StandbyMissing | StandbyHasCopy
+@dataclass(frozen=True, slots=True)
+class RingChanged:
+    """A ring has other members, or its members have other tokens."""
+
+    ring: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PairComplete:
+    """A pair that had lost a half has two again, which both send rows."""
+
+    unit: str
+    node: str
+
+
+RunEvent = (
+    NodeLost
+    | UnitsPlaced
+    | CheckpointTaken
+    | RecoveryMeasured
+    | StandbyMissing
+    | RingChanged
+    | PairComplete
+    | StandbyHasCopy
+)
 #: Called with the time (`time.monotonic`) and the event, from the host's thread; it must not take long.
 Observer = Callable[[float, RunEvent], None]

@@ -42,6 +42,7 @@ from peacefs.dataflow.core.messages import (
     Message,
     NodeHeartbeat,
     RestartPointReached,
+    StandbyInStep,
     StandbyReady,
     UnitRecovered,
     UnitStopped,
@@ -66,7 +67,8 @@ from .recovery_clock import RecoveryClock
 from .unit_states import UnitStates
 
 EDGE = "edge"
-_STATE_BYTES = 1 << 28
+#: States of a test are small, and each is begun and given up often: a node's death gives up all of its own.
+_STATE_BYTES = 1 << 20
 
 
 @dataclass
@@ -139,6 +141,7 @@ class SeededRun:
             edge_node=EDGE,
             nodes_wanted=nodes,
             standby=technique.standby,
+            pairs=technique.pair_plan(network),
             with_history=[plan.name for plan in network.units if technique.keeps_history(plan)],
         )
         self._nodes: dict[str, _Host] = {}
@@ -224,7 +227,13 @@ class SeededRun:
             return
         self._starts[name] = self._starts.get(name, 0) + 1
         states = UnitStates(
-            self._checkpoints, self._bounds, self._network, self._technique, clock=lambda: self._now_s
+            self._checkpoints,
+            self._bounds,
+            self._network,
+            self._technique,
+            clock=lambda: self._now_s,
+            # Memory ahead of clones saves time, which is virtual here.
+            reserve=False,
         )
         core = NodeCore(
             name, f"{name}/{self._starts[name]}", self._network, self._technique, states.new, self._bounds
@@ -398,6 +407,11 @@ class SeededRun:
                 return []
             case UnitStopped():
                 return self._controller.unit_stopped(message)
+            case StandbyInStep(unit):
+                effects = self._controller.standby_in_step(sender, message)
+                if effects:
+                    self.outcome.caught_up.append((self.outcome.steps, unit))
+                return effects
             case UnitRecovered():
                 self.outcome.recoveries += 1
                 return []

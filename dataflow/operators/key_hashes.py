@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.protocol.errors import InvalidQuery
 from peacefs.state.kernels.texts import hash_texts
+from peacefs.state.structures.arrays import changeable
 
 from .interface import Rows
 
@@ -58,7 +59,7 @@ def _hashed(column: pa.Array) -> Hashes:
         ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
         octets = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
         hashes = np.empty((len(texts), 2), np.int64)
-        hash_texts(octets, ends, _SECRET, hashes)
+        hash_texts(changeable(octets), changeable(ends), _SECRET, hashes)
         words = hashes[:, 0].copy().view(np.uint64)
     return words if nulls is None else np.where(nulls, _NULL, words)
 

@@ -108,6 +108,18 @@ class Network:
         return tuple(ordered)
 
     @cached_property
+    def levels(self) -> tuple[tuple[str, ...], ...]:
+        """The names of units by stages: none feeds another of the same level, or one before it."""
+        level_of: dict[str, int] = {}
+        for plan in self.units:
+            feeders = (self._unit_of[stream] for stream in plan.inputs if stream in self._unit_of)
+            level_of[plan.name] = max((level_of[feeder] + 1 for feeder in feeders), default=0)
+        return tuple(
+            tuple(name for name, level in level_of.items() if level == wanted)
+            for wanted in range(max(level_of.values(), default=-1) + 1)
+        )
+
+    @cached_property
     def units_behind_chance(self) -> frozenset[str]:
         """The arbitrary units, and those that read what came of their output: another run gives other rows."""
         found: set[str] = set()

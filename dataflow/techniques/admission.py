@@ -14,6 +14,7 @@ from peacefs.protocol.errors import InvalidQuery
 from .active_standby import ActiveStandby
 from .amnesia import Amnesia
 from .cec import CEC
+from .flux import Flux
 from .interface import Technique
 from .passive_standby import PassiveStandby
 from .sguard import SGuard
@@ -24,6 +25,7 @@ ALTERNATIVES: Mapping[str, Callable[[], Technique]] = {
     "SGuard(interval_s=1)": lambda: SGuard(interval_s=1),
     "CEC()": CEC,
     "ActiveStandby()": ActiveStandby,
+    "Flux()": Flux,
     "PassiveStandby()": PassiveStandby,
     "SGuard(interval_s=1, precise=False)": lambda: SGuard(interval_s=1, precise=False),
     "UpstreamBackup(precise=True)": lambda: UpstreamBackup(precise=True),

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import Level, Mark
+from peacefs.dataflow.core.pair_plan import PairPlan
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network, UnitPlan
@@ -97,6 +98,8 @@ class Technique(ABC):
     tolerates_gaps: ClassVar[bool] = False
     #: The standby that each unit has on a second node.
     standby: ClassVar[StandbyKind | None] = None
+    #: True if both nodes of a pair send rows, each to the consumers in its own slot, and none is above the other.
+    symmetric: ClassVar[bool] = False
     #: So often a standby is told of what it has to know.
     standby_interval_s: float = 0.0
     #: True if units note which of their input rows their state depends on, and retain output as long as others'
@@ -110,6 +113,10 @@ class Technique(ABC):
     def records_events(self, unit: OperatorClass) -> bool:
         """Return whether a unit of this class records its events for its standby (HA 6)."""
         return False
+
+    def pair_plan(self, network: Network) -> PairPlan | None:
+        """Return how the controller places pairs and brings lost ones back; None if it does as it likes."""
+        return None
 
     def keeps_events(self, plan: UnitPlan) -> bool:
         """Return whether the controller keeps a unit's events, for whatever node repeats them (HA 6)."""

@@ -33,7 +33,8 @@ def simulate(
             metavar="SCENARIO",
             show_default=False,
             help="figure10, staggered, slow-node, mixed, large or nic-bound; of recovery "
-            "techniques ha-table6, ha-table7, ha-table8, ha-figure6 or ha-figure7.",
+            "techniques ha-table6, ha-table7, ha-table8, ha-figure6 or ha-figure7; of rings of many "
+            "nodes peer-ring.",
         ),
     ],
     seeds: Annotated[

@@ -207,3 +207,21 @@ def test_decisions_that_another_leader_took_back_are_taken_back_here() -> None:
 
 async def _commit(context: OperationContext, mode: Mode) -> None:
     await context.commit(lambda tx: tx.decide("dn-1", AdminDecision(mode, None)))
+
+
+def test_answer_read_before_a_coordinator_was_stopped_for_long_is_not_given() -> None:
+    """Others have led meanwhile, and changed what it says; what was changed here the journal has fenced."""
+    clock = Clock()
+    leadership = Leadership(clock, A)
+    leadership.begin(5)
+    leadership.confirmed(clock.now_s)
+    door = Door(leadership, clock, clock.sleep, leader_lives=_lives)
+
+    async def answer() -> str:
+        clock.now_s += leader_lease_s
+        return "what was so before"
+
+    with pytest.raises(ServiceUnready):
+        asyncio.run(door.answered(answer, is_read=True))
+    leadership.confirmed(clock.now_s)
+    assert asyncio.run(door.answered(answer, is_read=False)) == "what was so before"

@@ -10,11 +10,13 @@ import pyarrow as pa
 import pytest
 from simulation.seeds import seeds
 from support.dataflows import SAMPLES, SCHEMA, Sample, input_rows
+from support.random_failures import random_failures
+from support.steps import steps
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.comparison import compare_outputs
-from peacefs.dataflow.hosts.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
+from peacefs.dataflow.hosts.seeded import Failure, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.amnesia import Amnesia
@@ -119,14 +121,14 @@ def expected_of(sample: Sample, seed: int = 1) -> Outcome:
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_cec_is_precise_after_a_failure_at_any_step(name: str) -> None:
-    """Each node is killed before each step: of a commit, a check, a trim, a load, a replay."""
+    """Each node is killed before a step: of a commit, a check, a trim, a load, a replay."""
     sample = QUERIES[name]()
     expected = expected_of(sample)
     assert expected.checkpoints_stored > 3
     assert cec().promises(sample.network.operator_class) is Recovery.PRECISE
     for unit, node in expected.places:
         # The other unit has no windows.
-        for step in range(0, expected.steps, 1 if unit == sample.windowed else 5):
+        for step in steps(expected.steps, every=4 if unit == sample.windowed else 15):
             observed = play(sample, cec(), Kill(step, node))
             found = compare_outputs(expected.rows("out"), observed.rows("out"), subject=sample.subject)
             assert found is Recovery.PRECISE, f"{node} killed before step {step}"
@@ -135,7 +137,7 @@ def test_cec_is_precise_after_a_failure_at_any_step(name: str) -> None:
 def test_cec_is_precise_for_units_without_windows() -> None:
     sample = SAMPLES[OperatorClass.REPEATABLE]()
     expected = expected_of(sample)
-    for step in range(0, expected.steps, 2):
+    for step in steps(expected.steps, every=5):
         observed = play(sample, cec(), Kill(step, "node-2"))
         assert observed.rows("out") == expected.rows("out"), f"killed before step {step}"
 
@@ -165,7 +167,7 @@ def test_cec_is_precise_after_a_crash_in_the_middle_of_a_recovery(name: str) -> 
     expected = expected_of(sample)
     (lost,) = [node for unit, node in expected.places if unit == sample.windowed]
     first = expected.steps // 2
-    for after in range(1, 90, 2):
+    for after in steps(90, every=7, begin=1):
         observed = play(
             sample, cec(), Kill(first, lost), *(Kill(first + after, n) for n in ("node-1", "node-2") if n != lost)
         )
@@ -178,19 +180,7 @@ def test_cec_is_precise_whatever_fails(seed: int) -> None:
     chance = random.Random(seed)
     sample = QUERIES[chance.choice(list(QUERIES))]()
     expected = expected_of(sample, seed)
-    nodes = ["node-1", "node-2", "node-3"]
-    failures: list[Failure] = []
-    for _ in range(chance.randint(1, 4)):
-        step = chance.randrange(expected.steps * 2)
-        failures.append(
-            chance.choice(
-                [
-                    Kill(step, chance.choice(nodes), back_after_s=chance.uniform(0.01, 2)),
-                    Hang(step, chance.choice(nodes), for_s=chance.uniform(0.01, 3)),
-                    CutLink(step, tuple(chance.sample([*nodes, "edge"], 2))),  # type: ignore[arg-type]
-                ]
-            )
-        )
+    failures = random_failures(chance, expected.steps)
     choice = chance.choice(
         [
             OpenOnly(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from simulation.seeds import seeds
 from support.dataflows import SAMPLES, Sample, repeatable
+from support.steps import steps
 
 from peacefs.dataflow import Query
 from peacefs.dataflow.comparison import compare_outputs
@@ -31,8 +32,8 @@ def test_checkpoint_that_is_told_not_now_comes_back(network: OperatorClass) -> N
     calm = play(sample, not_now=0.5)
     assert calm.checkpoints_cancelled > 0
     assert calm.checkpoints_stored > 1
-    for step in range(0, calm.steps, 3):
-        for node in ("node-1", "node-2"):
+    for first, node in enumerate(("node-1", "node-2")):
+        for step in steps(calm.steps, every=7, offset=3 * first):
             observed = play(sample, Kill(step, node), not_now=0.5)
             assert observed.rows("out") == expected.rows("out"), (step, node)
 
@@ -42,8 +43,8 @@ def test_checkpoint_survives_a_crash_at_each_of_its_steps(store_s: float) -> Non
     """Taken, stored, recorded, acknowledged, producers trimmed: a crash of either node between any two steps."""
     sample = SAMPLES[OperatorClass.DETERMINISTIC]()
     expected = play(sample, store_s=store_s)
-    for step in range(0, expected.steps, 2):
-        for node in ("node-1", "node-2"):
+    for first, node in enumerate(("node-1", "node-2")):
+        for step in steps(expected.steps, every=5, offset=2 * first):
             observed = play(sample, Kill(step, node, back_after_s=0.1), store_s=store_s)
             found = compare_outputs(expected.rows("out"), observed.rows("out"), subject=sample.subject)
             assert found is Recovery.PRECISE, (step, node)
@@ -55,7 +56,7 @@ def test_recovery_survives_a_crash_at_any_of_its_steps(seed: int) -> None:
     sample = SAMPLES[_NOT_ARBITRARY[seed % len(_NOT_ARBITRARY)]]()
     expected = play(sample, seed=seed)
     first = expected.steps // 2
-    for second in range(first, first + 60, 3):
+    for second in (first + after for after in steps(60, every=7)):
         killed = [Kill(first, "node-1", back_after_s=0.3), Kill(second, "node-2", back_after_s=0.3)]
         observed = play(sample, *killed, seed=seed)
         assert observed.rows("out") == expected.rows("out"), second
@@ -67,7 +68,7 @@ def test_recovery_is_reported_when_the_unit_has_caught_up() -> None:
     expected = play(sample, rows_every_s=1.0)
     assert expected.recoveries == 0
     (node,) = {node for unit, node in expected.places if unit == "second"}
-    for step in range(expected.steps // 4, expected.steps // 2, 3):
+    for step in steps(expected.steps // 2, every=25, begin=expected.steps // 4):
         assert play(sample, Kill(step, node), rows_every_s=1.0).recoveries == 1, step
 
 
@@ -143,5 +144,5 @@ def test_unit_with_a_function_of_its_own_state_is_precise() -> None:
     expected = play(own)
     counts = [row[2] for row in expected.rows("out") if row[0] == "a"]
     assert counts == list(range(len(counts)))
-    for step in range(0, expected.steps, 4):
+    for step in steps(expected.steps, every=9):
         assert play(own, Kill(step, "node-1")).rows("out") == expected.rows("out"), step

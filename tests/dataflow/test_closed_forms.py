@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import statistics
+
 import pytest
 
 from peacefs.dataflow import closed_forms
@@ -73,3 +76,40 @@ def test_longer_intervals_cost_less_and_recover_later() -> None:
     ):
         assert recovery(often) < recovery(seldom)
         assert bandwidth(often) > bandwidth(seldom)
+
+
+def _lifetime_s(pairs: list[tuple[int, int]], nodes: int, mttf_s: float, repair_s: float, seed: int) -> float:
+    """Let nodes fail at random times and be repaired, until both of a pair are gone."""
+    chance = random.Random(seed)
+    back_s = [0.0] * nodes
+    fails_s = [chance.expovariate(1 / mttf_s) for _ in range(nodes)]
+    others = {node: [pair[pair[0] == node] for pair in pairs if node in pair] for node in range(nodes)}
+    while True:
+        node = min(range(nodes), key=lambda each: fails_s[each])
+        now_s = fails_s[node]
+        if any(back_s[other] > now_s for other in others[node]):
+            return now_s
+        back_s[node] = now_s + repair_s
+        fails_s[node] = back_s[node] + chance.expovariate(1 / mttf_s)
+
+
+@pytest.mark.parametrize(("nodes", "chained"), [(2, False), (8, False), (8, True), (32, True)])
+def test_mttf_of_partition_pairs_is_twice_what_is_played(nodes: int, chained: bool) -> None:
+    """Flux's formula counts the failures of one of a pair; played, either may be the first."""
+    mttf_s, repair_s = 1000.0, 5.0
+    around = [(node, (node + 1) % nodes) for node in range(0, nodes, 1 if chained else 2)]
+    played = statistics.mean(_lifetime_s(around, nodes, mttf_s, repair_s, seed) for seed in range(300))
+    said = closed_forms.partition_pairs_mttf_s(nodes, mttf_s, repair_s, chained=chained)
+    assert played == pytest.approx(said / 2, rel=0.2)
+
+
+def test_mttf_of_cluster_pairs_falls_with_the_square_of_nodes() -> None:
+    """Flux 4.2: quadratically, and by N / 2 more if nodes are repaired one by one; of partition pairs linearly."""
+    day, minute = 86_400.0, 60.0
+    at = {nodes: closed_forms.cluster_pairs_mttf_s(nodes, 100 * day, minute) for nodes in (2, 20, 200)}
+    assert at[2] == closed_forms.pair_mttf_s(100 * day, minute)
+    assert at[20] / at[200] == pytest.approx(100)
+    one_by_one = closed_forms.cluster_pairs_mttf_s(20, 100 * day, minute, all_at_once=False)
+    assert at[20] / one_by_one == pytest.approx(10)
+    parts = [closed_forms.partition_pairs_mttf_s(nodes, 100 * day, minute) for nodes in (2, 20, 200)]
+    assert parts[0] == at[2] and parts[1] / parts[2] == pytest.approx(10)

@@ -1,19 +1,19 @@
 """HA's Table 2, written by hand: the worst that a failure does under each technique to a network of each class.
 
-A node is killed before a step of a seeded run, a run for each step, and the judge of recovery says what came out.
-By default a run is played for every ninth step, of several nodes in turn; PEACEFS_STEPS=all plays all of
-them, for each node, PEACEFS_STEPS=3 every third, and PEACEFS_SEEDS=n the first n seeds.
+A node is killed before a step of a seeded run, and the judge of recovery says what came out. By default a run is
+played for some of the steps (`support.steps`), of several nodes in turn; PEACEFS_STEPS=all plays all of them, for
+each node, and PEACEFS_SEEDS=n the first n seeds.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pytest
 from simulation.seeds import seeds
 from support.judged_networks import JUDGED_NETWORKS, JudgedNetwork
+from support.steps import steps
 
 from peacefs.dataflow.hosts.failures import Kill
 from peacefs.dataflow.hosts.outcome import Outcome
@@ -132,7 +132,7 @@ def play(judged: JudgedNetwork, line: Line, seed: int, *failures: Kill) -> Outco
 
 def kills_of(nodes: list[str], count: int) -> list[Kill]:
     """Return a kill of each node before each step, or, of some of the steps, of the nodes in turn."""
-    wanted = os.environ.get("PEACEFS_STEPS", "9")
-    if wanted == "all":
-        return [Kill(step, node) for step in range(count) for node in nodes]
-    return [Kill(step, nodes[at % len(nodes)]) for at, step in enumerate(range(0, count, int(wanted)))]
+    chosen = steps(count, every=13)
+    if chosen.step == 1:
+        return [Kill(step, node) for step in chosen for node in nodes]
+    return [Kill(step, nodes[at % len(nodes)]) for at, step in enumerate(chosen)]

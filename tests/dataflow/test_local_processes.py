@@ -95,12 +95,12 @@ def test_process_that_is_killed_is_made_up_for_from_peacefs(shared_cluster: Loca
 @pytest.mark.cluster
 def test_processes_end_with_the_run(tmp_path: Path) -> None:
     pids: list[int] = []
-    Played(
-        repeatable(),
-        DirectoryCheckpoints(tmp_path),
-        in_the_middle=lambda played: pids.extend(played.host.pids().values()),
-    )
-    assert len(pids) == 2
+
+    def note(played: Played) -> None:
+        wait_until(lambda: len(played.host.pids()) == 2, "both nodes")
+        pids.extend(played.host.pids().values())
+
+    Played(repeatable(), DirectoryCheckpoints(tmp_path), in_the_middle=note)
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

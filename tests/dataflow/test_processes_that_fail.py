@@ -34,7 +34,7 @@ from peacefs.protocol.errors import InvalidQuery, StartupError
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 #: For how long processes fail at random; longer when the environment says so.
-_ORDEAL_S = float(os.environ.get("PEACEFS_DATAFLOW_ORDEAL_S", "8"))
+_ORDEAL_S = float(os.environ.get("PEACEFS_DATAFLOW_ORDEAL_S", "5"))
 _ORDEAL_SEED = int(os.environ.get("PEACEFS_DATAFLOW_ORDEAL_SEED", "1"))
 _EVERY_S = 0.02
 _TESTS = Path(__file__).parent.parent

@@ -1,4 +1,4 @@
-"""A failure at every step of a run: what comes out is what the technique promises."""
+"""A failure at any step of a run: what comes out is what the technique promises."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import random
 import pytest
 from simulation.seeds import seeds
 from support.dataflows import SAMPLES, SCHEMA, Sample, input_rows, repeatable
+from support.random_failures import random_failures
+from support.steps import steps
 
 from peacefs.dataflow import Query
 from peacefs.dataflow.comparison import compare_outputs
 from peacefs.dataflow.core.node import Bounds
-from peacefs.dataflow.hosts.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
+from peacefs.dataflow.hosts.seeded import Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.interface import Technique
@@ -46,13 +48,13 @@ def node_of(expected: Outcome, unit: str) -> str:
 
 @pytest.mark.parametrize("network", _NOT_ARBITRARY, ids=str)
 def test_sguard_is_precise_after_a_failure_at_any_step(network: OperatorClass) -> None:
-    """Each node is killed before each step of the run, and the output is the same row for row."""
+    """Each node is killed before a step of the run, and the output is the same row for row."""
     sample = SAMPLES[network]()
     expected = play(sample, sguard())
     assert expected.checkpoints_stored > 2
     assert sguard().promises(sample.network.operator_class) is Recovery.PRECISE
-    for node in {node for _, node in expected.places}:
-        for step in range(expected.steps):
+    for first, node in enumerate(sorted({node for _, node in expected.places})):
+        for step in steps(expected.steps, every=5, offset=2 * first):
             observed = play(sample, sguard(), Kill(step, node))
             assert observed.rows("out") == expected.rows("out"), f"{node} killed before step {step}"
 
@@ -73,7 +75,7 @@ def test_sguard_without_precision_recovers_as_passive_standby(network: OperatorC
     expected = play(sample, sguard(precise=False))
     assert sguard(precise=False).promises(sample.network.operator_class) is promised
     seen = set()
-    for step in range(0, expected.steps, 3):
+    for step in steps(expected.steps, every=7):
         observed = play(sample, sguard(precise=False), Kill(step, node_of(expected, sample.unit)))
         seen.add(verdict(sample, expected, observed))
     assert max(seen, key=_WORSE.index) is promised, "nothing that is worse than promised"
@@ -85,7 +87,7 @@ def test_amnesia_leaves_a_gap(network: OperatorClass) -> None:
     expected = play(sample, Amnesia())
     verdicts = [
         verdict(sample, expected, play(sample, Amnesia(), Kill(step, node_of(expected, "second"))))
-        for step in range(0, expected.steps, 7)
+        for step in steps(expected.steps, every=14)
     ]
     assert Recovery.GAP in verdicts
     assert Recovery.REPEATING not in verdicts
@@ -105,19 +107,7 @@ def test_sguard_is_precise_whatever_fails(seed: int) -> None:
     chance = random.Random(seed)
     sample = SAMPLES[chance.choice(_NOT_ARBITRARY)]()
     expected = play(sample, sguard(), seed=seed)
-    nodes = ["node-1", "node-2", "node-3"]
-    failures: list[Failure] = []
-    for _ in range(chance.randint(1, 4)):
-        step = chance.randrange(expected.steps * 2)
-        failures.append(
-            chance.choice(
-                [
-                    Kill(step, chance.choice(nodes), back_after_s=chance.uniform(0.01, 2)),
-                    Hang(step, chance.choice(nodes), for_s=chance.uniform(0.01, 3)),
-                    CutLink(step, tuple(chance.sample([*nodes, "edge"], 2))),  # type: ignore[arg-type]
-                ]
-            )
-        )
+    failures = random_failures(chance, expected.steps)
     observed = play(sample, sguard(), *failures, seed=seed)
     assert observed.rows("out") == expected.rows("out"), failures
 
@@ -126,7 +116,7 @@ def test_node_that_hung_is_fenced_when_it_comes_back() -> None:
     """It is taken for dead; what it says when it goes on is not listened to."""
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
     expected = play(sample, sguard())
-    for step in range(20, expected.steps, 5):
+    for step in steps(expected.steps, every=11, begin=20):
         observed = play(sample, sguard(), Hang(step, node_of(expected, "second"), for_s=1.2))
         assert observed.rows("out") == expected.rows("out"), step
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from simulation.seeds import seeds
 from support.dataflows import SAMPLES, SCHEMA, Row, Sample
+from support.steps import steps
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
@@ -68,17 +69,18 @@ def verdict(network: OperatorClass, expected: Outcome, observed: Outcome, seed: 
 def test_standby_is_precise_after_a_failure_at_any_step(
     technique: Callable[[], StandbyTechnique], network: OperatorClass
 ) -> None:
-    """Before each step a node is killed, with primaries and standbys; a union goes on as it was begun."""
+    """Before a step a node is killed, with primaries and standbys; a union goes on as it was begun."""
     expected = play(network, technique())
     assert verdict(network, expected, expected) is Recovery.PRECISE
     assert technique().promises(network) is Recovery.PRECISE
-    recovered = 0
+    recovered = played = 0
     for first, node in enumerate(_NODES):
-        for step in range(first, expected.steps, len(_NODES)):
+        for step in steps(expected.steps, every=11, offset=4 * first):
             observed = play(network, technique(), Kill(step, node))
             assert verdict(network, expected, observed) is Recovery.PRECISE, f"{node} killed before step {step}"
             recovered += observed.recoveries
-    assert recovered > expected.steps / 3, "many failures were those of a primary"
+            played += 1
+    assert recovered > played / 3, "many failures were those of a primary"
 
 
 @pytest.mark.parametrize("network", OperatorClass, ids=str)
@@ -93,7 +95,7 @@ def test_standby_without_precision_gives_the_row_of_the_table(
     (node,) = [node for unit, node in expected.primaries if unit == sample_of(network).unit]
     seen = {
         verdict(network, expected, play(network, technique(precise=False), Kill(step, node)))
-        for step in range(0, expected.steps, 3)
+        for step in steps(expected.steps, every=9)
     }
     assert max(seen, key=_WORSE.index) is promised, "nothing that is worse than promised"
 
@@ -196,7 +198,7 @@ def test_node_that_hung_is_fenced_when_its_standby_has_taken_over(
 ) -> None:
     for network in (OperatorClass.CONVERGENT_CAPABLE, OperatorClass.ARBITRARY):
         expected = play(network, technique())
-        for step in range(20, expected.steps, 6):
+        for step in steps(expected.steps, every=13, begin=20):
             observed = play(network, technique(), Hang(step, _NODES[step % 3], for_s=1.2))
             assert verdict(network, expected, observed) is Recovery.PRECISE, step
 
@@ -263,8 +265,8 @@ def test_what_chance_and_time_did_is_done_again(technique: Callable[[], StandbyT
 
     expected = run()
     assert 10 < len(expected.rows("drawn")) < 40
-    for step in range(0, expected.steps, 4):
-        observed = run(Kill(step, _NODES[step // 4 % 3]))
+    for step in steps(expected.steps, every=10):
+        observed = run(Kill(step, _NODES[step % 3]))
         drawn, windows = observed.rows("drawn"), observed.rows("out")
         assert [row[0] for row in drawn] == [f"row {at + 1}" for at in range(len(drawn))], step
         values = [row[2] for row in drawn]

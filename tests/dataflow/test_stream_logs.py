@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -416,3 +418,14 @@ def test_log_in_peacefs_is_taken_over_from_a_writer_that_is_still_there(files: P
         with pytest.raises(LeaseError):
             old_logs.commit()
         assert rows_of(LogReader(after, "s").read()) == rows_of(written[:5])
+
+
+def test_log_is_read_and_written_without_operators_and_kernels() -> None:
+    """Spark starts a Python process for each step of a source or a sink: importing them takes half of it."""
+    modules = ("log_place", "log_reader", "stream_log")
+    code = (
+        f"import sys, {', '.join(f'peacefs.dataflow.logs.{each}' for each in modules)};"
+        "print({'numba', 'pyarrow.acero', 'peacefs.dataflow.query', 'peacefs.state'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=180)
+    assert done.stdout == "set()\n"

@@ -1,12 +1,10 @@
 """Upstream backup: a unit that begins empty, and the rows that its producers have kept for it.
 
-`test_ha_table_two.py` has its rows of HA's Table 2. Here a run is played for every twelfth step; PEACEFS_STEPS=all
-plays all of them.
+`test_ha_table_two.py` has its rows of HA's Table 2.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from functools import cache
 
@@ -14,19 +12,19 @@ import pyarrow as pa
 import pytest
 from simulation.seeds import seeds
 from support.dataflows import input_rows, repeatable
+from support.random_failures import random_failures
+from support.steps import steps
 from support.upstream_samples import CONVERGING, disordered_rows
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.node import Bounds
-from peacefs.dataflow.hosts.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
+from peacefs.dataflow.hosts.seeded import Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 from peacefs.protocol.errors import QueryFailed
 
-#: A run is played for so many steps each; 1 plays all of them.
-_EVERY_STEP = int(os.environ.get("PEACEFS_STEPS", "12").replace("all", "1"))
 Rows = dict[str, list[pa.RecordBatch]]
 
 
@@ -62,7 +60,7 @@ def test_upstream_backup_is_precise_after_a_failure_at_any_step(name: str) -> No
     network, rows, expected = converging(name)
     assert backup().promises(network.operator_class) is Recovery.PRECISE
     for at, node in enumerate(sorted({node for _, node in expected.places})):
-        for step in range(at * _EVERY_STEP // 3, expected.steps, _EVERY_STEP):
+        for step in steps(expected.steps, every=25, offset=8 * at):
             observed = play(network, rows, Kill(step, node))
             assert observed.rows("out") == expected.rows("out"), f"{node} killed before step {step}"
 
@@ -72,19 +70,7 @@ def test_upstream_backup_is_precise_whatever_fails(seed: int) -> None:
     """Several failures of any kind, of neighbours too, and those during a recovery among them."""
     chance = random.Random(seed)
     network, rows, expected = converging(chance.choice(sorted(CONVERGING)))
-    nodes = ["node-1", "node-2", "node-3"]
-    failures: list[Failure] = []
-    for _ in range(chance.randint(1, 4)):
-        step = chance.randrange(expected.steps * 2)
-        failures.append(
-            chance.choice(
-                [
-                    Kill(step, chance.choice(nodes), back_after_s=chance.uniform(0.01, 2)),
-                    Hang(step, chance.choice(nodes), for_s=chance.uniform(0.01, 3)),
-                    CutLink(step, tuple(chance.sample([*nodes, "edge"], 2))),  # type: ignore[arg-type]
-                ]
-            )
-        )
+    failures = random_failures(chance, expected.steps)
     observed = play(network, rows, *failures, seed=seed)
     assert observed.rows("out") == expected.rows("out"), failures
 
@@ -95,7 +81,7 @@ def test_upstream_backup_is_precise_whatever_fails(seed: int) -> None:
 @pytest.mark.parametrize("precise", [True, False])
 def test_neighbours_that_die_together_lose_nothing(precise: bool) -> None:
     network, rows, expected = converging("sliding window")
-    for step in range(0, expected.steps, 5):
+    for step in steps(expected.steps, every=17):
         dead = [Kill(step, node_of(expected, unit)) for unit in ("first", "second")]
         observed = play(network, rows, *dead, technique=backup(precise=precise))
         if precise:

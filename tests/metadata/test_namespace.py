@@ -149,6 +149,18 @@ def test_a_listing_is_in_byte_order_and_paged_by_name(space: Space) -> None:
     assert space.list_page("/d", "\U0010ffff").entries == []
 
 
+def test_names_behind_a_page_are_counted_no_further_than_asked(space: Space) -> None:
+    for name in "abcd":
+        space.create(f"/d/{name}", 3)
+    place = space.locate("/d")
+
+    def remaining(after: str, remaining_max: int) -> int:
+        return namespace.list_page(place.reader, place.path, after, 1, remaining_max=remaining_max).remaining
+
+    assert [remaining("", most) for most in (1, 2, 1000)] == [1, 2, 3]
+    assert [remaining(after, 1) for after in ("b", "c", "d")] == [1, 0, 0], "whether more follows is known"
+
+
 def test_a_file_lists_itself_without_a_name(space: Space) -> None:
     space.create("/d/f", 5)
     assert space.list_page("/d/f").entries == [space.status("/d/f")]

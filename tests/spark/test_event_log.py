@@ -12,7 +12,8 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,13 @@ from peacefs.spark_connector.java import find_java, java_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
-#: A driver with a session for each kind of log in turn; with jobs until it is killed, or three of each.
+#: A driver with a session for each kind of log in turn: the first ends after three jobs, the second goes on.
 JOB = """
 import sys, time
 from pyspark.sql import SparkSession
 
-logs, kinds, ends = sys.argv[1:]
-for rolling in kinds.split(","):
+logs, first, second = sys.argv[1:]
+for rolling, ends in ((first, True), (second, False)):
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
@@ -45,7 +46,7 @@ for rolling in kinds.split(","):
     )
     print("application", spark.sparkContext.applicationId, flush=True)
     number = 0
-    while ends != "true" or number < 3:
+    while not ends or number < 3:
         assert spark.range(1000).repartition(2).count() == 1000
         number += 1
         print("job", number, flush=True)
@@ -53,6 +54,9 @@ for rolling in kinds.split(","):
     spark.stop()
     print("stopped", rolling, flush=True)
 """
+
+
+_OTHER = {"true": "false", "false": "true"}
 
 
 @pytest.fixture(scope="module")
@@ -148,22 +152,53 @@ def is_completed(history: str, application: str) -> bool:
     return bool(listed) and all(attempt["completed"] for attempt in listed[0]["attempts"])
 
 
+@dataclass
+class Driver:
+    """A driver whose second session has begun: the application of the first, which has ended, and its own."""
+
+    started: Started
+    ended: str
+    application: str
+
+
+@pytest.fixture(scope="module")
+def drivers(
+    cluster: LocalCluster, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Driver]]:
+    """The driver that goes on with a log of a kind, after one of the other kind; the first who asks starts it."""
+    made: dict[str, Started] = {}
+
+    def driver(rolling: str) -> Driver:
+        if rolling not in made:
+            kinds = (_OTHER[rolling], rolling)
+            command = [sys.executable, "-P", "-c", JOB, f"{cluster.webhdfs_uri}/logs", *kinds]
+            made[rolling] = Started(command, environment, tmp_path_factory.mktemp("driver") / "output")
+        started = made[rolling]
+        started.said(r"stopped (\w+)")
+        return Driver(
+            started, started.said(r"application (\S+)"), started.said(r"stopped \w+\n(?s:.*)application (\S+)")
+        )
+
+    yield driver
+    for started in made.values():
+        started.kill()
+
+
 @pytest.mark.parametrize("rolling", ["true", "false"], ids=["rolling", "single"])
 @pytest.mark.timeout(400)
 def test_event_log_is_read_while_it_grows_and_after_its_driver_was_killed(
-    cluster: LocalCluster, environment: dict[str, str], history: str, tmp_path: Path, rolling: str
+    cluster: LocalCluster, drivers: Callable[[str], Driver], history: str, rolling: str
 ) -> None:
-    command = [sys.executable, "-P", "-c", JOB, f"{cluster.webhdfs_uri}/logs", rolling, "false"]
-    driver = Started(command, environment, tmp_path / "output")
+    driver = drivers(rolling)
     try:
-        application = driver.said(r"application (\S+)")
+        application = driver.application
         wait_until(lambda: jobs(history, application) >= 2, "the log cannot be read while it grows")
         before = jobs(history, application)
         wait_until(lambda: jobs(history, application) > before, "the log does not grow")
         assert not is_completed(history, application)
     finally:
-        driver.kill()
-    written = int(driver.last_said(r"job (\d+)"))
+        driver.started.kill()
+    written = int(driver.started.last_said(r"job (\d+)"))
     # Spark's own queue may not have heard of the last job.
     wait_until(lambda: jobs(history, application) >= written - 1, "the log has not survived its driver")
     with PeaceFileSystem(cluster.http_address) as files:
@@ -172,27 +207,12 @@ def test_event_log_is_read_while_it_grows_and_after_its_driver_was_killed(
         assert any(name.endswith(".inprogress") for name in names), names
 
 
-@pytest.fixture(scope="module")
-def ended(
-    cluster: LocalCluster, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, str]:
-    """The applications of a driver that has ended, by the kind of their logs."""
-    command = [sys.executable, "-P", "-c", JOB, f"{cluster.webhdfs_uri}/logs", "true,false", "true"]
-    driver = Started(command, environment, tmp_path_factory.mktemp("ended") / "output")
-    try:
-        rolling = driver.said(r"application (\S+)")
-        driver.said(r"(stopped false)")
-        return {"true": rolling, "false": driver.last_said(r"application (\S+)")}
-    finally:
-        driver.kill()
-
-
 @pytest.mark.parametrize("rolling", ["true", "false"], ids=["rolling", "single"])
 @pytest.mark.timeout(400)
 def test_event_log_of_a_driver_that_ends_is_complete(
-    cluster: LocalCluster, history: str, ended: dict[str, str], rolling: str
+    cluster: LocalCluster, history: str, drivers: Callable[[str], Driver], rolling: str
 ) -> None:
-    application = ended[rolling]
+    application = drivers(_OTHER[rolling]).ended
     wait_until(lambda: is_completed(history, application), "the log does not end")
     assert jobs(history, application) == 3
     with PeaceFileSystem(cluster.http_address) as files:

@@ -17,24 +17,29 @@ from peacefs.spark_connector.session import OAuth2Client, as_dict, credential_se
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
+#: A session for each way to show who one is. Hadoop would keep the first one's file system for the second.
 JOB = """
 import os, sys
 from pyspark.sql import SparkSession
 from peacefs.spark_connector.session import OAuth2Client, configure
 
-address, kind = sys.argv[1:]
-client = OAuth2Client(os.environ["CLIENT"], os.environ["SECRET"]) if kind == "client" else None
-spark = configure(SparkSession.builder.master("local[2]"), address, client=client).config(
-    "spark.ui.enabled", "false").getOrCreate()
-target = address.replace("http", "webhdfs") + f"/user/etl/{kind}"
-spark.range(1000).repartition(4).write.mode("overwrite").parquet(target)
-spark.range(1000, 1500).write.mode("append").parquet(target)
-print("sum", spark.read.parquet(target).agg({"id": "sum"}).first()[0])
-secrets = [os.environ["SECRET"], os.environ["PEACEFS_TOKEN"]]
-shown = spark.sparkContext._jsc.sc().conf().toDebugString()
-assert "dfs.webhdfs.oauth2.client.id" in shown
-assert not any(secret in shown for secret in secrets)
-spark.stop()
+address = sys.argv[1]
+for kind in ("client", "token"):
+    client = OAuth2Client(os.environ["CLIENT"], os.environ["SECRET"]) if kind == "client" else None
+    spark = configure(SparkSession.builder.master("local[2]"), address, client=client).config(
+        "spark.ui.enabled", "false").getOrCreate()
+    target = address.replace("http", "webhdfs") + f"/user/etl/{kind}"
+    spark.range(1000).repartition(4).write.mode("overwrite").parquet(target)
+    spark.range(1000, 1500).write.mode("append").parquet(target)
+    print("sum", spark.read.parquet(target).agg({"id": "sum"}).first()[0])
+    secrets = [os.environ["SECRET"], os.environ["PEACEFS_TOKEN"]]
+    shown = spark.sparkContext._jsc.sc().conf().toDebugString()
+    provider = spark.sparkContext.getConf().get("spark.hadoop.dfs.webhdfs.oauth2.access.token.provider")
+    assert "dfs.webhdfs.oauth2.client.id" in shown
+    assert ("CredentialBased" in provider) is (kind == "client"), provider
+    assert not any(secret in shown for secret in secrets)
+    spark.sparkContext._jvm.org.apache.hadoop.fs.FileSystem.closeAll()
+    spark.stop()
 """
 
 
@@ -47,16 +52,15 @@ def test_batch_is_written_and_read_as_the_tokens_user(tmp_path: Path) -> None:
             token = administration.create("etl", 3600).token
         said = {"CLIENT": client.id, "SECRET": client.secret, "PEACEFS_TOKEN": token}
         environment = os.environ | java_environment(find_java(), tmp_path / "java") | said
-        for kind in ("client", "token"):
-            done = subprocess.run(
-                [sys.executable, "-P", "-c", JOB, cluster.http_address, kind],
-                env=environment | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
-                capture_output=True,
-                text=True,
-            )
-            assert done.returncode == 0, done.stderr[-5000:]
-            assert f"sum {sum(range(1500))}" in done.stdout
-            assert client.secret not in done.stderr and token not in done.stderr
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", JOB, cluster.http_address],
+            env=environment | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr[-5000:]
+        assert done.stdout.count(f"sum {sum(range(1500))}") == 2
+        assert client.secret not in done.stderr and token not in done.stderr
         with PeaceFileSystem(cluster.http_address, token=token) as files:
             written = [each for kind in ("client", "token") for each in files.list(f"/user/etl/{kind}")]
             assert len(written) > 4

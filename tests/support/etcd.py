@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import ssl
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from support.killable_process import KillableProcess
 from support.waiting import wait_until
 
 from peacefs.client.local_cluster.etcd_process import find_etcd
@@ -30,7 +30,7 @@ def etcd_binary() -> str:
     return str(found)
 
 
-class EtcdMember:
+class EtcdMember(KillableProcess):
     """One member; `kill`, `pause` and `go_on` are what happens to it."""
 
     def __init__(
@@ -50,7 +50,6 @@ class EtcdMember:
         self.peer_url = f"http://127.0.0.1:{peer_port}"
         self._binary = binary
         self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, cluster: str) -> None:
         arguments = [self._binary, "--name", self.name, "--data-dir", str(self._directory / self.name)]
@@ -100,20 +99,6 @@ class EtcdMember:
         assert answer.is_success, answer.text
         said: dict[str, Any] = answer.json()
         return said
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def pause(self) -> None:
-        assert self._process is not None
-        os.kill(self._process.pid, signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        assert self._process is not None
-        os.kill(self._process.pid, signal.SIGCONT)
 
 
 class EtcdMembers:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import httpx
 from support.etcd import EtcdMembers, etcd_members, free_ports
+from support.killable_process import KillableProcess
 from support.services import ROOT
 from support.waiting import PATIENCE_S, wait_until
 
@@ -21,31 +20,16 @@ from peacefs.client.local_cluster.member_process import PEACEFS
 _AGAIN = ("StandbyException", "RetriableException", "SafeModeException")
 
 
-class Service:
+class Service(KillableProcess):
     """A process of peacefs that can be started again with the same arguments."""
 
     def __init__(self, log: Path, *arguments: str) -> None:
         self._log = log
         self._arguments = arguments
-        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen([*PEACEFS, *self._arguments], cwd=ROOT, stdout=log, stderr=log)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def pause(self) -> None:
-        assert self._process is not None
-        os.kill(self._process.pid, signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        assert self._process is not None
-        os.kill(self._process.pid, signal.SIGCONT)
 
     def exit_status(self) -> int | None:
         assert self._process is not None

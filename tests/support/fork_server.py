@@ -30,8 +30,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _EVERYWHERE = ("peacefs.start", "peacefs.command", "encodings.idna")
-#: The modules of each role, and with `.*` all modules of a package. A coordinator that had imported a datanode
-#: would show the metrics of both. What is imported late and by few (Spark, Arrow, NumPy) is left to them.
+#: The modules of each role, and with `.*` all modules of a package; what follows a colon is called. A coordinator
+#: that had imported a datanode would show the metrics of both. What is imported late and by few (Spark, Arrow,
+#: NumPy) is left to them; all nodes of dataflows need Arrow and the kernels of paged state.
 PREPARED = {
     "coordinator": (
         *_EVERYWHERE,
@@ -48,7 +49,19 @@ PREPARED = {
         "peacefs.client.command_line.*",
         "peacefs.client.local_cluster.*",
     ),
+    # A node begins with a call of each kernel, which finds them loaded.
+    "node": (
+        "encodings.idna",
+        "peacefs.dataflow.hosts.links",
+        "peacefs.dataflow.hosts.peace_checkpoints",
+        "peacefs.dataflow.hosts.unit_states",
+        "peacefs.dataflow.techniques.*",
+        "pyarrow.acero",
+        "peacefs.state.warm:warm",
+    ),
 }
+#: The programs that a fork may run besides `peacefs`, with their role.
+MODULES = {"peacefs.dataflow.hosts.node_process": "node"}
 REQUEST_BYTES_MAX = 1 << 17
 DESCRIPTORS_MAX = 64
 READY = b"ready"
@@ -107,7 +120,10 @@ class _Clone:
 
 def import_all(names: tuple[str, ...]) -> None:
     for name in names:
-        package = importlib.import_module(name.removesuffix(".*"))
+        module, _, function = name.removesuffix(".*").partition(":")
+        package = importlib.import_module(module)
+        if function:
+            getattr(package, function)()
         if name.endswith(".*"):
             for each in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
                 importlib.import_module(each.name)

@@ -1,9 +1,10 @@
 """Spread tests over parallel workers (`pytest -n`): a file stays together, and JVMs do not crowd each other out.
 
 A file's tests share fixtures, so that one worker runs them all. Half of the workers begin with the files that
-start Spark or a JVM, which take longest; the other half begins with the files that start clusters. Whoever has no
-work of its own kind left helps with the other. Lists of files only decide what begins when: a file that nobody
-entered here is run all the same.
+start Spark or a JVM, which take longest; the other half begins with those that start clusters or play failures.
+Whoever has no work of its own kind left helps with the other, and the many short files come last, so that all
+workers end at about the same time. Lists of files only decide what begins when: a file that nobody entered here is
+run all the same.
 """
 
 from __future__ import annotations
@@ -26,17 +27,32 @@ SESSION_FILES = (
     "tests/spark/test_coordinator_restart.py",
     "tests/spark/test_failed_logins.py",
     "tests/spark/test_query_reporter.py",
+    "tests/spark/test_stream_logs.py",
 )
+#: A test among them that has drivers of its own, and takes long.
+_APART = "tests/spark/test_stream_logs.py::test_stream_rows_are_there_once_when_dataflow_and_spark_are_killed"
 #: Tests that start Java, the longest first.
 JVM = (
-    "tests/spark/test_killed_queries.py",
+    "tests/spark/test_stream_logs.py",
     SESSION,
+    "tests/spark/test_supervision.py",
+    "tests/spark/test_killed_queries.py",
+    "tests/spark/test_dataflow_demo.py",
     "tests/spark/test_demo.py",
     "tests/spark/",
     "tests/webhdfs/test_stock_hadoop",
 )
 #: The other workers begin with these, so that no long file is left for the end.
-LONG = ("tests/services/", "tests/client/", "tests/simulation/", "tests/authentication/", "tests/webhdfs/")
+LONG = (
+    "tests/services/test_failover.py",
+    "tests/services/",
+    "tests/dataflow/",
+    "tests/client/",
+    "tests/test_decisions.py",
+    "tests/simulation/",
+    "tests/authentication/",
+    "tests/webhdfs/",
+)
 
 
 class Spread(LoadScopeScheduling):  # type: ignore[misc]
@@ -48,6 +64,8 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid == _APART:
+            return nodeid
         file = nodeid.partition("::")[0]
         return SESSION if file.startswith(SESSION_FILES) else file
 
@@ -63,11 +81,11 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def _rank(unit: str, own: tuple[str, ...], others: tuple[str, ...]) -> int:
-    """The place of a unit in the line of a worker: its own kind, what nobody begins with, the other kind."""
+    """The place of a unit in the line of a worker: its own kind, the other kind, what nobody begins with."""
     for place, beginning in enumerate(own):
         if unit.startswith(beginning):
             return place
     for place, beginning in enumerate(others):
         if unit.startswith(beginning):
-            return len(own) + 1 + place
-    return len(own)
+            return len(own) + place
+    return len(own) + len(others)

@@ -32,12 +32,14 @@ _READ_LATE = (
     *("HOME", "PATH", "PWD", "TMPDIR"),
 )
 _FILE_NAMES = (str, os.PathLike)
+#: Threads that NumPy and Arrow begin when they are imported would be missing in what is forked.
+_NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 _Popen = subprocess.Popen
 
 
 def program_of(command: Any) -> fork_server.Program | None:
-    """Return the program of a command that runs `peacefs` by this interpreter; None for any other."""
+    """Return the program of a command that runs `peacefs` or a node by this interpreter; None for any other."""
     if isinstance(command, (str, bytes)) or not all(isinstance(word, _FILE_NAMES) for word in command):
         return None
     words = [os.fspath(word) for word in command]
@@ -46,13 +48,16 @@ def program_of(command: Any) -> fork_server.Program | None:
     if words[:1] != [sys.executable]:
         return None
     options = words[1:2] == ["-P"]
-    if words[1 + options : 3 + options] != ["-m", "peacefs"]:
+    option, module = [*words[1 + options : 3 + options], None, None][:2]
+    if option != "-m" or module not in ("peacefs", *fork_server.MODULES):
         return None
-    return fork_server.Program("peacefs", ["-m", *words[3 + options :]], options)
+    return fork_server.Program(module, ["-m", *words[3 + options :]], options)
 
 
 def role_of(program: fork_server.Program) -> str:
     """Return which fork server has imported what a program will."""
+    if program.module in fork_server.MODULES:
+        return fork_server.MODULES[program.module]
     chosen = program.arguments[1] if len(program.arguments) > 1 else ""
     return chosen if chosen in fork_server.PREPARED else "command"
 
@@ -75,7 +80,7 @@ class ForkServer:
             self.process = _Popen(
                 [sys.executable, "-P", str(_SERVER), role, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
-                env=surroundings.environment,
+                env=surroundings.environment | _NO_THREADS,
                 cwd=surroundings.directory,
                 pass_fds=[theirs.fileno()],
             )
@@ -173,6 +178,11 @@ def _server(role: str) -> ForkServer | None:
     if role not in _servers and _surroundings and threading.current_thread() is threading.main_thread():
         _servers[role] = ForkServer(role, _surroundings)
     return _servers.get(role)
+
+
+def begin(role: str) -> None:
+    """Have a fork server ready for starts by other threads, which cannot begin it. For the main thread."""
+    _server(role)
 
 
 @contextlib.contextmanager

@@ -378,6 +378,7 @@ def test_a_listing_that_fails_in_the_middle_does_not_look_whole(names, monkeypat
     page = names.served.run(names.files.names.list_page("/", "x", None, 1))
 
     async def failing(path, user, start_after, limit, *, remaining_max):
+        assert remaining_max == 1, "a page before the next need not count them all"
         if start_after is not None:
             raise FileNotFoundError
         return type(page)(page.entries * 1000, 5)

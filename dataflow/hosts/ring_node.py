@@ -1,0 +1,222 @@
+"""A node of a ring as a process of its own, which finds its orders on standard input.
+
+It ends when standard input does, or when the connection to the edge breaks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import cloudpickle
+
+from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.ring.effects import LeaveRing, RingEffect, SendTo, Serialise
+from peacefs.dataflow.ring.messages import EDGE, Checkpoint, RingMessage
+from peacefs.dataflow.ring.program import plan_of, reducing, tables
+from peacefs.dataflow.ring.reducer import ReducerCore
+from peacefs.dataflow.techniques.peer_ring import PeerRing
+from peacefs.protocol import limits
+from peacefs.protocol.errors import PeacefsError
+from peacefs.state import PageManager
+from peacefs.state.warm import warm
+
+from .links import Links
+from .ring_wire import BeginNode, HostMessage, NodeFailed, NodeFigures, NodeStarted, RingMessageReader, encode
+
+log = logging.getLogger("peacefs.dataflow")
+
+
+@dataclass(frozen=True)
+class RingOrders:
+    """Orders for a node of a ring, given when its process starts."""
+
+    name: str
+    token: str
+    edge_address: str
+    network: Network
+    technique: PeerRing
+    bounds: Bounds
+
+
+class RingNode:
+    def __init__(self, orders: RingOrders) -> None:
+        self._orders = orders
+        self._addresses = {EDGE: orders.edge_address}
+        self._links = Links(
+            orders.name,
+            orders.token,
+            {},
+            self._received,
+            self._broken,
+            encode=encode,
+            new_reader=RingMessageReader,
+        )
+        self._plan = plan_of(orders.network)
+        self._core: ReducerCore | None = None
+        # Messages of nodes that have begun already.
+        self._early: list[tuple[str, RingMessage]] = []
+        self._ended = asyncio.Event()
+        self._works = False
+        self._worked_s = self._busy = 0.0
+        self._checkpoint_bytes = 0
+        self._checkpoint_share = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Run the node until it has no place, or the program that started it is gone."""
+        await asyncio.to_thread(warm)
+        address = await self._links.listen()
+        self._links.send(EDGE, self._orders.edge_address, NodeStarted(self._orders.name, address))
+        told_s = ticked_s = time.monotonic()
+        try:
+            while not self._ended.is_set():
+                now_s = time.monotonic()
+                if self._core is not None:
+                    self._busy = min(1.0, self._worked_s / max(now_s - ticked_s, 1e-6))
+                    self._worked_s, ticked_s = 0.0, now_s
+                    self._perform(self._core.tick(now_s, busy=self._busy))
+                    if now_s >= told_s + limits.ring_figures_s:
+                        told_s = now_s
+                        self._links.send(EDGE, self._orders.edge_address, self._figures(self._core))
+                await asyncio.sleep(limits.dataflow_tick_s)
+        finally:
+            await self._links.close()
+
+    # -- events ---------------------------------------------------------------------------------------
+
+    def _received(self, peer: str, message: HostMessage) -> None:
+        if isinstance(message, BeginNode):
+            self._begin(message)
+        elif self._core is None:
+            self._early.append((peer, message))  # type: ignore[arg-type]
+        else:
+            self._perform(self._core.received(time.monotonic(), peer, message))  # type: ignore[arg-type]
+
+    def _begin(self, message: BeginNode) -> None:
+        pages = PageManager(
+            page_bytes=self._orders.bounds.page_bytes, memory_bytes_max=self._orders.bounds.state_bytes_max
+        )
+        self._core = ReducerCore(
+            time.monotonic(),
+            self._orders.name,
+            message.members,
+            tuple(self._plan.mappers),
+            reducing(self._plan),
+            tables(self._plan, pages),
+            self._orders.technique.settings,
+            begins=message.begins,
+        )
+        early, self._early = self._early, []
+        for peer, each in early:
+            self._received(peer, each)
+
+    def _broken(self, peer: str) -> None:
+        if peer == EDGE:
+            self._ended.set()
+        elif self._core is not None:
+            self._perform(self._core.disconnected(time.monotonic(), peer))
+
+    def _work(self) -> None:
+        self._works = False
+        assert self._core is not None
+        begun_s = time.monotonic()
+        try:
+            effects = self._core.work(begun_s, limits.ring_work_rows)
+        except PeacefsError as error:
+            self._links.send(EDGE, self._orders.edge_address, NodeFailed(error.message))
+            return
+        self._worked_s += time.monotonic() - begun_s
+        self._perform(effects)
+
+    # -- effects --------------------------------------------------------------------------------------
+
+    def _perform(self, effects: Iterable[RingEffect]) -> None:
+        assert self._core is not None
+        for effect in effects:
+            match effect:
+                case SendTo(to, message):
+                    self._send(to, message)
+                case Serialise():
+                    task = asyncio.create_task(self._serialise(effect))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+                case LeaveRing(reason):
+                    log.warning("%s", reason)
+                    self._ended.set()
+                case _:
+                    raise AssertionError(f"{type(effect).__name__} is not for a node")
+        if self._core.has_work and not self._works:
+            self._works = True
+            asyncio.get_running_loop().call_soon(self._work)
+
+    def _send(self, to: str, message: RingMessage) -> None:
+        assert self._core is not None
+        address = self._addresses.get(to) or self._core.address_of(to)
+        if address:
+            self._addresses[to] = address
+            if isinstance(message, Checkpoint):
+                self._checkpoint_bytes += sum(map(len, message.entries))
+            self._links.send(to, address, message)
+
+    async def _serialise(self, wanted: Serialise) -> None:
+        """Make the bytes of a checkpoint on another thread, while the node goes on."""
+        assert self._core is not None
+        fragment = next((each for each in self._core.fragments() if each.interval == wanted.interval), None)
+        try:
+            changes = await asyncio.to_thread(wanted.changes) if wanted.changes is not None else ()
+            everything = await asyncio.to_thread(wanted.everything) if wanted.everything is not None else ()
+        except Exception as error:  # of a fragment that was cut into two meanwhile
+            log.info("a checkpoint was not made: %s", error)
+            self._perform(self._core.not_serialised(time.monotonic(), wanted.interval, wanted.number))
+            return
+        changed = 0 if fragment is None else fragment.table.changed_keys
+        self._perform(self._core.serialised(time.monotonic(), wanted.interval, wanted.number, changes, everything))
+        if fragment is not None and wanted.changes is not None and fragment.table.known_keys:
+            self._checkpoint_share = changed / fragment.table.known_keys
+
+    def _figures(self, core: ReducerCore) -> NodeFigures:
+        fragments = list(core.fragments())
+        return NodeFigures(
+            time.process_time(),
+            core.processed_rows,
+            core.replayed_rows,
+            core.queue_rows,
+            sum(each.backup.held_bytes for each in fragments),
+            sum(each.table.known_keys for each in fragments if each.primary),
+            self._checkpoint_bytes,
+            self._checkpoint_share,
+            sum(each.primary for each in fragments),
+        )
+
+
+def main() -> None:
+    orders: RingOrders = cloudpickle.load(sys.stdin.buffer)
+
+    async def until_input_ends() -> None:
+        node = asyncio.create_task(RingNode(orders).run())
+        orphaned = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.read))
+        done, _ = await asyncio.wait({node, orphaned}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    try:
+        asyncio.run(until_input_ends())
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+        # The thread that reads standard input would hold an ordinary exit.
+        os._exit(1)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

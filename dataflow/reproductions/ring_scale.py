@@ -1,0 +1,92 @@
+"""Peer rings of many nodes in virtual time: how long recovery takes and what it sends, by nodes and failures.
+
+The cores are those that run for real. Nodes that die at once are spread over the ring, so that nothing is lost.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from peacefs.dataflow.hosts.seeded_ring import KillSet, SeededRing
+from peacefs.dataflow.ring.hashed_rows import HashedRows
+from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
+from peacefs.dataflow.ring.settings import RingSettings
+
+#: (nodes, failures at once) that are played.
+CASES = ((12, 1), (12, 3), (12, 6), (100, 1), (100, 6), (300, 1), (300, 6), (1000, 1), (1000, 3))
+_KEYS_PER_NODE = 4
+_SETTLE_S = 1.2
+_WATCH_S = 2.5
+
+
+@dataclass(frozen=True)
+class ScaleRow:
+    """The means over some runs of one number of nodes and of failures."""
+
+    nodes: int
+    failures: int
+    r: int
+    #: From the deaths until the last interval has an owner again that has replayed what it had to.
+    recovery_s: float
+    #: Messages that say who is gone, over all nodes, for each failure, and copies of state for new neighbours.
+    news_per_failure: float
+    copies_per_failure: float
+    lost: int
+
+
+def run_scale(
+    cases: Iterable[tuple[int, int]] = CASES, *, r: int = 1, seeds: Sequence[int] = (1,)
+) -> list[ScaleRow]:
+    return [
+        _mean(nodes, failures, r, [_run(nodes, failures, r, seed) for seed in seeds]) for nodes, failures in cases
+    ]
+
+
+def _mean(nodes: int, failures: int, r: int, runs: Sequence[tuple[float, int, int, int]]) -> ScaleRow:
+    recovery_s, news, copies, lost = (sum(column) / len(runs) for column in zip(*runs, strict=True))
+    return ScaleRow(nodes, failures, r, recovery_s, news / failures, copies / failures, round(lost * len(runs)))
+
+
+def _run(nodes: int, failures: int, r: int, seed: int) -> tuple[float, int, int, int]:
+    chance = random.Random(f"{nodes} {failures} {r} {seed}")
+    settings = RingSettings(r=r, checkpoint_s=0.5, beat_s=0.2, silence_s=1.0, suspect_s=0.5, balances=False)
+    words = list(range(_KEYS_PER_NODE * nodes))
+    batches = {"mapper-1": [_batch(words) for _ in range(40)]}
+    ring = SeededRing(settings, batches, _count, DictTable, seed=seed, nodes=nodes, batch_every_s=0.1, tick_s=0.2)
+    order = ring.edge.view.ring
+    first = chance.randrange(nodes)
+    dead = tuple(order[(first + at * nodes // failures) % nodes] for at in range(failures))
+    intervals = [arc.interval for name in dead for arc in ring.edge.view.arcs_of(name) if arc.owner == name]
+    before, died_s, recovered_s = (0, 0), 0.0, 0.0
+    begun = False
+
+    def until() -> bool:
+        nonlocal before, died_s, recovered_s, begun
+        if not begun:
+            if ring.now_s >= _SETTLE_S:
+                begun, died_s = True, ring.now_s
+                before = (ring.outcome.news, ring.outcome.copies)
+                ring.happen(KillSet(0, dead))
+            return False
+        if not recovered_s and ring.outcome.steps % 16 == 0 and ring.owned(intervals):
+            recovered_s = ring.now_s
+        return bool(recovered_s) and ring.now_s > died_s + _WATCH_S
+
+    outcome = ring.run(until=until)
+    assert recovered_s, "the ring has not recovered"
+    return recovered_s - died_s, outcome.news - before[0], outcome.copies - before[1], len(outcome.losses)
+
+
+def _batch(words: list[int]) -> HashedRows:
+    return HashedRows.sort(places_of(words), pa.record_batch({"word": pa.array(words, pa.int64())}))
+
+
+def _count(table: KeyedTable, rows: HashedRows) -> Iterable[pa.RecordBatch]:
+    assert isinstance(table, DictTable)
+    for word in rows.rows.column("word").to_pylist():
+        table.put(word, table.get(word, 0) + 1)
+    return ()

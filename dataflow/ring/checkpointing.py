@@ -1,0 +1,213 @@
+"""Incremental, asynchronous checkpoints of fragments, from the owner to the neighbours (SMR V-C, V-D).
+
+Of each checkpoint it is said what it contains (its coverage) and on what it is based. A holder takes it if it has
+at least the base, and asks for everything if not; the owner waits for nobody.
+"""
+
+from __future__ import annotations
+
+from .coverage import contains
+from .effects import Serialise
+from .fragment import Fragment, RunningCut
+from .messages import Checkpoint, CopyRefused, CopyWanted, Established, KeptTuples
+from .node_context import NodeContext
+from .tokens import Interval
+from .tuple_backup import Piece
+
+
+class Checkpointing:
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+        self._numbers = 0
+        # Mappers of which it was said that their clocks are behind.
+        self._late: set[str] = set()
+        # The change of the ring for which it was said that a fragment is established.
+        self._said: dict[Interval, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+    # -- the owner ---------------------------------------------------------------------------------------
+
+    def cut_due(self, now_s: float) -> None:
+        """Begin checkpoints of fragments that are due."""
+        for fragment in self._context.fragments:
+            if not fragment.primary or fragment.waits_for or fragment.cut is not None:
+                continue
+            others = [each for each in self._context.holders(fragment.interval) if each != self._context.name]
+            lacking = frozenset(each for each in others if each not in fragment.based)
+            due = now_s >= fragment.cut_s + self._context.settings.checkpoint_s
+            changed = fragment.coverage != fragment.base
+            if not others or fragment.wide_results or not (lacking or fragment.wants_cut or (due and changed)):
+                continue
+            self._cut(now_s, fragment, lacking, full_only=len(lacking) == len(others))
+
+    def _cut(self, now_s: float, fragment: Fragment, lacking: frozenset[str], *, full_only: bool) -> None:
+        self._numbers += 1
+        fragment.table.cut()
+        fragment.cut_s, fragment.wants_cut = now_s, False
+        fragment.cut = RunningCut(
+            self._numbers,
+            dict(fragment.base),
+            dict(fragment.coverage),
+            fragment.stamp_us,
+            tuple(fragment.results),
+            lacking,
+        )
+        self._context.effects.append(
+            Serialise(
+                fragment.interval,
+                self._numbers,
+                None if full_only else fragment.table.changes,
+                fragment.table.everything if lacking else None,
+            )
+        )
+
+    def serialised(
+        self, interval: Interval, number: int, changes: tuple[bytes, ...], everything: tuple[bytes, ...]
+    ) -> None:
+        """Send a checkpoint to all holders, and have its changes merged into the master state."""
+        fragment = self._context.fragments.at(interval)
+        if fragment is None or fragment.cut is None or fragment.cut.number != number:
+            return
+        cut, fragment.cut = fragment.cut, None
+        for holder in self._context.holders(interval):
+            if holder == self._context.name:
+                continue
+            full = holder in cut.full_for
+            if not full and holder not in fragment.based:
+                continue
+            fragment.based.add(holder)
+            self._context.send(
+                holder,
+                Checkpoint(
+                    interval,
+                    number,
+                    None if full else cut.base,
+                    cut.coverage,
+                    cut.stamp_us,
+                    cut.results,
+                    everything if full else changes,
+                ),
+            )
+        fragment.table.merge()
+        fragment.base = cut.coverage
+
+    def not_serialised(self, interval: Interval, number: int) -> None:
+        """Give up a checkpoint that could not be made; the next one has its changes."""
+        fragment = self._context.fragments.at(interval)
+        if fragment is not None and fragment.cut is not None and fragment.cut.number == number:
+            fragment.give_up_cut()
+
+    # -- the other holders -------------------------------------------------------------------------------
+
+    def received(self, sender: str, checkpoint: Checkpoint) -> None:
+        for fragment in self._context.fragments.cut_around(checkpoint.interval):
+            if fragment.primary and not fragment.waits_for:
+                continue
+            if not self._take(fragment, checkpoint):
+                if not contains(fragment.coverage, checkpoint.coverage):
+                    self._context.send(sender, CopyWanted(fragment.interval))
+                continue
+            fragment.fresh = fragment.fresh or checkpoint.interval == fragment.interval
+            if not fragment.primary:
+                self._evict(fragment, checkpoint)
+
+    def _take(self, fragment: Fragment, checkpoint: Checkpoint) -> bool:
+        """Put a checkpoint into a fragment, if it goes together with what is there."""
+        full = checkpoint.base is None
+        if fragment.has_state:
+            if not contains(checkpoint.coverage, fragment.coverage):
+                return False
+            if not full and not contains(fragment.coverage, checkpoint.base or {}):
+                return False
+        elif not full:
+            return False
+        fragment.table.take(checkpoint.entries, fragment.interval, anew=full)
+        if fragment.waits_for:
+            # Tuples of a copy that came before come again with this one.
+            fragment.backup.drop_until(fragment.begins)
+        fragment.has_state = True
+        fragment.coverage = dict(checkpoint.coverage)
+        fragment.stamp_us = max(fragment.stamp_us, checkpoint.stamp_us)
+        fragment.results = [each for each in checkpoint.results if each.interval.overlaps(fragment.interval)]
+        return True
+
+    def _evict(self, fragment: Fragment, checkpoint: Checkpoint) -> None:
+        settings = self._context.settings
+        if settings.exactly_once:
+            fragment.backup.evict_covered(fragment.coverage)
+            return
+        before_us = checkpoint.stamp_us - 2 * int(settings.latency_s * 1_000_000)
+        for mapper in fragment.backup.evict_before(before_us, fragment.coverage):
+            if mapper not in self._late:
+                self._late.add(mapper)
+                self._context.say(
+                    f"the clock of mapper {mapper!r} is behind by more than latency_s={settings.latency_s}: its "
+                    "tuples are kept until a checkpoint has them; set the clock, or raise latency_s"
+                )
+
+    def report_established(self) -> None:
+        """Tell those whom the ring's changes wait for which fragments this node could own by now."""
+        for fragment in self._context.fragments:
+            arc = self._context.view.arc_at(fragment.interval.low)
+            if arc.now == arc.next:
+                self._said.pop(fragment.interval, None)
+                continue
+            if self._said.get(fragment.interval) == (arc.now, arc.next) or not self.ready(fragment):
+                continue
+            self._said[fragment.interval] = (arc.now, arc.next)
+            for name in arc.holders:
+                if name != self._context.name:
+                    self._context.send(name, Established(fragment.interval, arc.now, arc.next))
+
+    def ready(self, fragment: Fragment) -> bool:
+        """Return whether this node could own a fragment, with results of just it."""
+        return fragment.fresh and not fragment.wide_results and fragment.complete(self._context.mappers)
+
+    # -- copies ------------------------------------------------------------------------------------------
+
+    def copy_wanted(self, sender: str, wanted: CopyWanted) -> None:
+        for fragment in self._context.fragments.cut_around(wanted.interval):
+            if not wanted.as_owner:
+                fragment.based.discard(sender)
+            elif fragment.complete(self._context.mappers) and not fragment.primary:
+                self._give_copy(sender, fragment)
+            else:
+                self._context.send(sender, CopyRefused(fragment.interval))
+        for gap in self._context.fragments.gaps(wanted.interval) if wanted.as_owner else ():
+            self._context.send(sender, CopyRefused(gap))
+
+    def _give_copy(self, owner: str, fragment: Fragment) -> None:
+        """Send an owner all that this node has of a fragment: its state, and the tuples since."""
+        self._context.send(
+            owner,
+            Checkpoint(
+                fragment.interval,
+                0,
+                None,
+                dict(fragment.coverage),
+                fragment.stamp_us,
+                tuple(fragment.results),
+                fragment.table.everything(),
+            ),
+        )
+        pieces = [each for each in fragment.backup.pieces() if each.number > fragment.coverage.get(each.mapper, 0)]
+        for piece in pieces:
+            self._context.send(
+                owner,
+                KeptTuples(fragment.interval, piece.mapper, piece.number, piece.stamp_us, piece.rows),
+            )
+        for mapper, upto in fragment.upto.items():
+            self._context.send(owner, KeptTuples(fragment.interval, mapper, upto, last=True))
+
+    def kept_tuples(self, kept: KeptTuples) -> None:
+        """Put in what lies between the copied state and what came here by itself."""
+        for fragment in self._context.fragments.cut_around(kept.interval):
+            if not fragment.waits_for or not fragment.has_state:
+                continue
+            begins = fragment.begins.get(kept.mapper)
+            if kept.last:
+                if begins is None or kept.number >= begins:
+                    fragment.begins[kept.mapper] = min(fragment.coverage.get(kept.mapper, 0), begins or 0)
+                    fragment.upto[kept.mapper] = max(fragment.upto.get(kept.mapper, 0), kept.number)
+            elif kept.rows is not None and (begins is None or kept.number <= begins):
+                piece = Piece(kept.mapper, kept.number, kept.stamp_us, kept.rows.between(fragment.interval))
+                fragment.backup.add(piece)

@@ -1,0 +1,138 @@
+"""The edge of a ring: mappers and the sink, in the program that started the query.
+
+The sink knows for each place of the ring up to which batch of each mapper it has results, so that none counts
+twice, whoever sends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from .coverage import RingCoverage
+from .effects import AllDelivered, DeliverRows, LossFound, RingEffect, Say, SendTo
+from .hashed_rows import HashedRows
+from .mapper import MapperCore
+from .messages import Lost, News, Observed, Results, ResultsTaken, RingMessage, Tuples, TuplesHeld
+from .settings import RingSettings
+from .tokens import WHOLE
+from .view import Member, RingView
+
+
+class EdgeOfRing:
+    def __init__(self, members: Iterable[Member], mappers: Iterable[str], settings: RingSettings) -> None:
+        self.view = RingView(settings.r, members)
+        self.mappers = {name: MapperCore(name, self.view, settings) for name in mappers}
+        self._settings = settings
+        self._covered = RingCoverage()
+        self._begins_at = self.view.revision
+        self._told: dict[str, int] = {}
+        self._done = False
+        # Nodes to which the connection broke, and of which nothing was heard since.
+        self._broken: set[str] = set()
+        #: Results that came again, and were left out.
+        self.repeated = 0
+
+    # -- sources -----------------------------------------------------------------------------------------
+
+    def has_room(self, mapper: str) -> bool:
+        return self.mappers[mapper].has_room
+
+    def offer(self, now_us: int, mapper: str, rows: HashedRows) -> list[RingEffect]:
+        return list(self._sent(self.mappers[mapper].offer(now_us, rows)))
+
+    def end(self, mapper: str) -> list[RingEffect]:
+        return [*self._sent(self.mappers[mapper].end()), *self._look_for_end()]
+
+    def tick(self) -> list[RingEffect]:
+        return [effect for mapper in self.mappers.values() for effect in self._sent(mapper.progress())]
+
+    # -- nodes -------------------------------------------------------------------------------------------
+
+    def received(self, sender: str, message: RingMessage) -> list[RingEffect]:
+        self._broken.discard(sender)
+        if self.view.is_gone(sender) and not isinstance(message, Results):
+            return [SendTo(sender, News((self.view.members[sender],)))]
+        match message:
+            case News(members):
+                if self.view.merge(members, sender):
+                    for mapper in self.mappers.values():
+                        mapper.assign()
+                    return self.tick()
+            case TuplesHeld(mapper, serial):
+                self.mappers[mapper].held(sender, serial)
+            case Results():
+                return [*self._take(message), *self._reply(sender, message.serial), *self._look_for_end()]
+            case Lost(interval, reason):
+                return [LossFound(interval, reason)]
+            case Observed(text):
+                return [Say(text)]
+            case _:
+                raise AssertionError(f"{type(message).__name__} is not for the edge")
+        return []
+
+    def progress(self, mapper: str) -> tuple[int, int]:
+        """Return the number of a mapper's last batch, and of the last of which all results are here."""
+        return self.mappers[mapper].number, self._covered.lowest(mapper)
+
+    def joined(self, member: Member) -> list[RingEffect]:
+        """Take in a spare that has started, and tell the ring of it."""
+        self.view.merge([member])
+        return [effect for name in self.view.members for effect in self._tell(name)]
+
+    def disconnected(self, node: str) -> list[RingEffect]:
+        self._told.pop(node, None)
+        self._broken.add(node)
+        for mapper in self.mappers.values():
+            mapper.disconnected(node)
+        if self._broken.issuperset(self.view.ring) and not self._done:
+            return [
+                LossFound(
+                    WHOLE, "no node of the ring is left, and nobody has its state: raise r, or start more nodes"
+                )
+            ]
+        return []
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    def _sent(self, messages: Iterator[tuple[str, Tuples]]) -> Iterator[RingEffect]:
+        for node, message in messages:
+            yield from self._tell(node)
+            yield SendTo(node, message)
+
+    def _tell(self, node: str) -> Iterator[RingEffect]:
+        told = self._told.get(node, self._begins_at)
+        if told < self.view.revision and not self.view.is_gone(node):
+            self._told[node] = self.view.revision
+            news = self.view.since(told, node)
+            if news:
+                yield SendTo(node, News(news))
+
+    def _take(self, message: Results) -> Iterator[RingEffect]:
+        result = message.result
+        lowest, highest = self._covered.span(result.mapper, result.interval)
+        if self._settings.exactly_once and result.number <= highest:
+            self.repeated += 1
+            if result.number > lowest:
+                # Never without a loss before: whoever owns a part now sent results of just that part first.
+                reason = (
+                    f"results {lowest + 1} to {result.number} of mapper {result.mapper!r} came for a part alone"
+                )
+                yield LossFound(result.interval, reason)
+            return
+        if result.after > lowest and self._settings.exactly_once:
+            reason = f"results {lowest + 1} to {result.after} of mapper {result.mapper!r} did not come"
+            yield LossFound(result.interval, reason)
+        self._covered.raise_to(result.mapper, result.interval, result.number)
+        for rows in result.rows:
+            yield DeliverRows(rows)
+
+    def _reply(self, sender: str, serial: int) -> Iterator[RingEffect]:
+        yield from self._tell(sender)
+        yield SendTo(sender, ResultsTaken(serial))
+
+    def _look_for_end(self) -> Iterator[RingEffect]:
+        if self._done or not all(mapper.ended for mapper in self.mappers.values()):
+            return
+        if self._covered.complete({name: mapper.number for name, mapper in self.mappers.items()}):
+            self._done = True
+            yield AllDelivered()

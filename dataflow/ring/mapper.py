@@ -1,0 +1,185 @@
+"""A mapper: it numbers its batches, and sends each tuple to the owner of its key and to r neighbours (SMR V-B).
+
+It keeps a batch until all of them have it, and sends it again to those that come in their place.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .hashed_rows import NO_ROWS, HashedRows
+from .messages import Tuples
+from .settings import RingSettings
+from .tokens import Interval
+from .view import RingView
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    number: int
+    stamp_us: int
+    rows: HashedRows
+
+
+@dataclass(slots=True)
+class _Feed:
+    """The part of the ring that a node gets, between two neighbouring places."""
+
+    node: str
+    interval: Interval
+    #: The number up to which the node was told of everything, and up to which it has that.
+    told: int
+    held: int
+
+
+class MapperCore:
+    def __init__(self, name: str, view: RingView, settings: RingSettings) -> None:
+        self.name = name
+        self._view = view
+        self._settings = settings
+        self._batches: deque[_Sent] = deque()
+        self.held_bytes = 0
+        #: The number of the last batch.
+        self.number = 0
+        self.ended = False
+        self._stamp_us = 0
+        self._feeds: dict[str, list[_Feed]] = {}
+        self._serials: dict[str, int] = {}
+        # Messages that a node has not acknowledged: serial, number, and the feeds that they were for.
+        self._sent: dict[str, deque[tuple[int, int, list[_Feed]]]] = {}
+        #: Bytes of tuples that were sent, over all nodes.
+        self.sent_bytes = 0
+        self.assign()
+
+    @property
+    def has_room(self) -> bool:
+        return self.held_bytes < self._settings.mapper_bytes_max
+
+    def offer(self, now_us: int, rows: HashedRows) -> Iterator[tuple[str, Tuples]]:
+        """Take a batch, and yield what is to be sent to which node."""
+        assert not self.ended
+        self.number += 1
+        self._stamp_us = max(self._stamp_us, now_us)
+        self._batches.append(_Sent(self.number, self._stamp_us, rows))
+        self.held_bytes += rows.bytes
+        for node in self._feeds:
+            yield from self._due(node)
+
+    def end(self) -> Iterator[tuple[str, Tuples]]:
+        self.ended = True
+        return self.progress()
+
+    def progress(self) -> Iterator[tuple[str, Tuples]]:
+        """Tell nodes of batches that had nothing for them, and send what is due again."""
+        for node, feeds in self._feeds.items():
+            yield from self._due(node)
+            behind = {feed.told for feed in feeds if feed.told < self.number}
+            for told in sorted(behind):
+                yield node, self._message(node, [feed for feed in feeds if feed.told == told], self.number, None)
+
+    def held(self, node: str, serial: int) -> None:
+        """Learn that a node has the messages up to this one."""
+        sent = self._sent.get(node, deque())
+        while sent and sent[0][0] <= serial:
+            _, number, feeds = sent.popleft()
+            for feed in feeds:
+                feed.held = max(feed.held, number)
+        self._release()
+
+    def disconnected(self, node: str) -> None:
+        """Learn that what was on its way to a node is lost."""
+        self._sent.pop(node, None)
+        for feed in self._feeds.get(node, ()):
+            feed.told = feed.held
+
+    def assign(self) -> None:
+        """Feed those whom the ring names by now; who is new gets what is still here."""
+        before, self._feeds = self._feeds, {}
+        first = self._batches[0].number - 1 if self._batches else self.number
+        for arc in self._view.arcs:
+            for node in arc.holders:
+                old = [feed for feed in before.get(node, ()) if feed.interval.overlaps(arc.interval)]
+                covers = sum(
+                    min(feed.interval.high, arc.interval.high) - max(feed.interval.low, arc.interval.low)
+                    for feed in old
+                )
+                if covers == arc.interval.high - arc.interval.low:
+                    told, held = min(feed.told for feed in old), min(feed.held for feed in old)
+                else:
+                    told = held = first
+                self._feeds.setdefault(node, []).append(_Feed(node, arc.interval, told, held))
+        self._carry_over(before)
+        self._release()
+
+    def _carry_over(self, before: dict[str, list[_Feed]]) -> None:
+        """Let acknowledgements of what was sent count for the feeds that there are now."""
+        for node, sent in list(self._sent.items()):
+            now = self._feeds.get(node, [])
+            if node not in self._feeds:
+                del self._sent[node]
+                continue
+            self._sent[node] = deque(
+                (
+                    serial,
+                    number,
+                    [
+                        feed
+                        for feed in now
+                        if any(old.interval.contains(feed.interval) for old in feeds)
+                        or _covered(feed.interval, [old.interval for old in feeds])
+                    ],
+                )
+                for serial, number, feeds in sent
+            )
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    def _due(self, node: str) -> Iterator[tuple[str, Tuples]]:
+        """Yield the batches that a node was not told of, those that have something for it."""
+        feeds = self._feeds[node]
+        for told in sorted({feed.told for feed in feeds}):
+            group = [feed for feed in feeds if feed.told == told]
+            begin = told + 1 - self._batches[0].number if self._batches else 0
+            for at in range(max(begin, 0), len(self._batches)):
+                batch = self._batches[at]
+                rows = HashedRows.join([batch.rows.between(span) for span in _spans(group)])
+                if len(rows):
+                    yield node, self._message(node, group, batch.number, batch, rows)
+
+    def _message(
+        self, node: str, feeds: list[_Feed], number: int, batch: _Sent | None, rows: HashedRows | None = None
+    ) -> Tuples:
+        after = feeds[0].told
+        if rows is None:
+            rows = NO_ROWS
+        serial = self._serials[node] = self._serials.get(node, 0) + 1
+        for feed in feeds:
+            feed.told = number
+        self._sent.setdefault(node, deque()).append((serial, number, feeds))
+        self.sent_bytes += rows.bytes
+        stamp_us = self._stamp_us if batch is None else batch.stamp_us
+        return Tuples(self.name, serial, after, number, stamp_us, tuple(_spans(feeds)), rows)
+
+    def _release(self) -> None:
+        """Drop the batches that all have."""
+        held = min((feed.held for feeds in self._feeds.values() for feed in feeds), default=0)
+        while self._batches and self._batches[0].number <= held:
+            self.held_bytes -= self._batches.popleft().rows.bytes
+
+
+def _spans(feeds: list[_Feed]) -> list[Interval]:
+    """Return the intervals of feeds, those that touch as one, in order."""
+    spans: list[Interval] = []
+    for feed in sorted(feeds, key=lambda each: each.interval.low):
+        if spans and spans[-1].high == feed.interval.low:
+            spans[-1] = Interval(spans[-1].low, feed.interval.high)
+        else:
+            spans.append(feed.interval)
+    return spans
+
+
+def _covered(interval: Interval, parts: list[Interval]) -> bool:
+    inside = sum(max(0, min(part.high, interval.high) - max(part.low, interval.low)) for part in parts)
+    return inside == interval.high - interval.low

@@ -1,0 +1,78 @@
+"""Detection of failures by neighbours, without anybody in the middle (SMR VII).
+
+Each node hears from the r before it, which send their beats to those that would take over. Of a neighbour that
+is silent the next one before it is looked at, until one is alive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .messages import Beat
+from .node_context import NodeContext
+from .view import Phase
+
+
+class Monitor:
+    def __init__(self, context: NodeContext, now_s: float) -> None:
+        self._context = context
+        self._heard_s: dict[str, float] = {}
+        # Neighbours to which the connection broke: they have less time to be heard of again.
+        self._broken: set[str] = set()
+        self._ticked_s = now_s
+        self._beaten_s = float("-inf")
+
+    def heard(self, now_s: float, name: str) -> None:
+        self._heard_s[name] = now_s
+        self._broken.discard(name)
+
+    def disconnected(self, name: str) -> None:
+        self._broken.add(name)
+
+    def beat(self, now_s: float) -> None:
+        """Let the neighbours that would take over know that this node is alive."""
+        settings = self._context.settings
+        if now_s < self._beaten_s + settings.beat_s:
+            return
+        self._beaten_s = now_s
+        for name in self._context.view.neighbours_after(self._context.name, max(settings.r, 1)):
+            self._context.send(name, Beat())
+
+    def find_dead(self, now_s: float) -> list[str]:
+        """Note that neighbours are gone that were silent for too long; return them."""
+        settings, view = self._context.settings, self._context.view
+        hung = now_s - self._ticked_s > settings.silence_s / 2
+        self._ticked_s = now_s
+        before = view.neighbours_before(self._context.name, max(settings.r, 1))
+        watched = [*before, *self._joining()]
+        if hung:
+            # This node did nothing for a while itself, and may not have heard what there was to hear.
+            self._heard_s = dict.fromkeys(watched, now_s)
+        for name in watched:
+            self._heard_s.setdefault(name, now_s)
+        dead = [name for name in self._joining() if self._silent(now_s, name)]
+        for name in before:
+            if not self._silent(now_s, name):
+                break
+            dead.append(name)
+        for name in dead:
+            view.merge([replace(view.members[name], gone=True)])
+            del self._heard_s[name]
+        self._heard_s = {name: heard for name, heard in self._heard_s.items() if name in watched}
+        return dead
+
+    def _silent(self, now_s: float, name: str) -> bool:
+        settings = self._context.settings
+        limit_s = settings.suspect_s if name in self._broken else settings.silence_s
+        return now_s - self._heard_s[name] >= limit_s
+
+    def _joining(self) -> list[str]:
+        """Return those that join right before this node."""
+        view = self._context.view
+        return [
+            member.name
+            for member in view.members.values()
+            if member.phase is Phase.JOINING
+            and not member.gone
+            and view.neighbours_after(member.name, 1) == [self._context.name]
+        ]

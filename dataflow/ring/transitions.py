@@ -1,0 +1,128 @@
+"""Changes of the ring while it runs: a node moves, joins or leaves (SMR VI, Figures 10 to 12).
+
+All three go the same way. The member says what it is about to do; from then on those that will hold its tuples
+get them, and owners send them the state. When all have what they need the member says that it is done, with one
+change of its entry. If it dies before, nothing has changed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from peacefs.dataflow.core.number_ranges import NumberRanges
+
+from .checkpointing import Checkpointing
+from .messages import Established
+from .node_context import NodeContext
+from .tokens import RING
+from .view import Arc, Member, Phase
+
+
+class Transitions:
+    def __init__(self, context: NodeContext, checkpointing: Checkpointing) -> None:
+        self._context = context
+        self._checkpointing = checkpointing
+        self._reports: dict[tuple[str, tuple[str, ...], tuple[str, ...]], NumberRanges] = defaultdict(NumberRanges)
+
+    # -- beginnings --------------------------------------------------------------------------------------
+
+    def move(self, token: int) -> None:
+        self._change(moves_to=self._free(token))
+
+    def join(self, token: int) -> None:
+        self._change(phase=Phase.JOINING, token=self._free(token))
+
+    def leave(self) -> None:
+        self._change(phase=Phase.LEAVING)
+
+    @property
+    def possible(self) -> bool:
+        """Return whether this node may begin a change: neither it nor a neighbour is about one."""
+        return not self._context.me.in_transition and not self._others_nearby()
+
+    def withdraw(self) -> None:
+        """Give a change up, as if it had not begun."""
+        me = self._context.me
+        if me.phase is Phase.JOINING:
+            self._change(phase=Phase.SPARE, token=None)
+        else:
+            self._change(phase=Phase.LIVE, moves_to=None)
+
+    # -- ends --------------------------------------------------------------------------------------------
+
+    def established(self, name: str, report: Established) -> None:
+        ranges = self._reports[name, report.now, report.next]
+        ranges.add(report.interval.low + 1, report.interval.high)
+
+    def finish(self) -> bool:
+        """Do what was begun, if all have what they need by now; return whether the ring has changed."""
+        me = self._context.me
+        if not me.in_transition:
+            return False
+        if me.phase is Phase.LEAVING and all(
+            self._context.view.members[name].phase is Phase.LEAVING for name in self._context.view.ring
+        ):
+            # Those that were to have its state died meanwhile.
+            self.withdraw()
+            return True
+        rivals = self._others_nearby()
+        if rivals:
+            if min(rivals) < me.name:
+                self.withdraw()
+                return True
+            return False
+        arcs = [arc for arc in self._context.view.arcs_of(me.name) if arc.now != arc.next]
+        if not all(self._has_all(arc) for arc in arcs):
+            return False
+        self._reports.clear()
+        if me.phase is Phase.LEAVING:
+            self._context.view.merge([replace(me, gone=True)])
+        elif me.phase is Phase.JOINING:
+            self._change(phase=Phase.LIVE)
+        else:
+            assert me.moves_to is not None
+            passed = self._context.view.passed(me.name, me.moves_to)
+            given_up = [replace(each, token=None, version=each.version + 1) for each in passed]
+            moved = replace(me, token=me.moves_to, moves_to=None, version=me.version + 1)
+            self._context.view.merge([moved, *given_up])
+            self._context.tell_all()
+        return True
+
+    def _has_all(self, arc: Arc) -> bool:
+        for name in arc.next:
+            if name == self._context.name:
+                here = self._context.fragments.within(arc.interval)
+                gaps = self._context.fragments.gaps(arc.interval)
+                if gaps or not all(self._checkpointing.ready(each) for each in here):
+                    return False
+            elif name != arc.owner:
+                ranges = self._reports.get((name, arc.now, arc.next))
+                if ranges is None or not ranges.covers(arc.interval.low + 1, arc.interval.high):
+                    return False
+        return True
+
+    def _others_nearby(self) -> list[str]:
+        """Return members near this one that are about a change themselves."""
+        view, name = self._context.view, self._context.name
+        reach = self._context.settings.r + 2
+        near = {*view.neighbours_before(name, reach), *view.neighbours_after(name, reach)}
+        return [
+            other.name
+            for other in view.members.values()
+            if other.in_transition
+            and other.name != name
+            and (other.name in near or near & set(view.neighbours_after(other.name, 1)))
+        ]
+
+    def _free(self, token: int) -> int:
+        """Return a token, or the next one that nobody has."""
+        taken = {each.token for each in self._context.view.members.values()}
+        while token in taken:
+            token = (token + 1) % RING
+        return token
+
+    def _change(self, **changes: object) -> None:
+        me: Member = replace(self._context.me, version=self._context.me.version + 1, **changes)  # type: ignore[arg-type]
+        self._context.view.merge([me])
+        self._context.tell_all()

@@ -1,0 +1,310 @@
+"""A node's view of the ring: its members, whose interval is whose, and who holds what.
+
+Views are merged member by member: the higher version counts, and who is gone stays gone. So it does not matter in
+which order news come, or how often, and nobody has to agree on anything. Whoever is gone keeps its place: its
+interval belongs to the next live member clockwise, which is the neighbour that has its state and tuples (SMR
+VII). A place is given up when its heir moves past it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import lru_cache
+
+from .tokens import RING, Interval, distance, halfway
+
+
+class Phase(IntEnum):
+    #: It runs, and has no token.
+    SPARE = 0
+    #: It gets state and tuples of the interval that it will have.
+    JOINING = 1
+    LIVE = 2
+    #: Others get the state and tuples of its interval.
+    LEAVING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    name: str
+    rack: str = ""
+    address: str = ""
+    phase: Phase = Phase.SPARE
+    #: None for a spare, and of one that is gone when another has moved past it.
+    token: int | None = None
+    #: The token that it will have when all holders of its new interval have what they need.
+    moves_to: int | None = None
+    #: Raised by the member with each change of what is above; of one that is gone, by its heir.
+    version: int = 0
+    #: Dead or left: for good, whatever it says later.
+    gone: bool = False
+
+    def merged(self, other: Member) -> Member:
+        newer = max(self, other, key=lambda each: (each.version, each.token is not None, each.token or 0))
+        return replace(newer, gone=self.gone or other.gone)
+
+    @property
+    def on_ring(self) -> bool:
+        return self.token is not None and self.phase in (Phase.LIVE, Phase.LEAVING)
+
+    @property
+    def in_transition(self) -> bool:
+        changes = self.phase in (Phase.JOINING, Phase.LEAVING) or self.moves_to is not None
+        return changes and not self.gone
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """The part of the ring between two neighbouring places, and its holders: the owner first, then r others."""
+
+    interval: Interval
+    #: Holders as the ring is, and as it will be when all changes that are under way are done.
+    now: tuple[str, ...]
+    next: tuple[str, ...]
+
+    @property
+    def owner(self) -> str | None:
+        return self.now[0] if self.now else None
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """All that get its tuples and checkpoints."""
+        return self.now if self.now == self.next else tuple(dict.fromkeys(self.now + self.next))
+
+
+class RingView:
+    def __init__(self, r: int, members: Iterable[Member] = ()) -> None:
+        self.r = r
+        self._members: dict[str, Member] = {}
+        #: Raised with each change.
+        self.revision = 0
+        self._changed: dict[str, tuple[int, str]] = {}
+        self._arcs: _Table | None = None
+        self._ring: list[str] | None = None
+        self.merge(members)
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        return self._members
+
+    def merge(self, members: Iterable[Member], source: str = "") -> bool:
+        """Learn of members from someone. Return whether anything was new."""
+        changed = []
+        for member in members:
+            known = self._members.get(member.name)
+            merged = member if known is None else known.merged(member)
+            if merged != known:
+                changed.append(merged)
+        if changed:
+            self.revision += 1
+            self._arcs = self._ring = None
+            for member in changed:
+                self._members[member.name] = member
+                self._changed[member.name] = (self.revision, source)
+        return bool(changed)
+
+    def since(self, revision: int, peer: str) -> tuple[Member, ...]:
+        """Return the members that changed after a revision, but for news that came from the peer itself."""
+        if revision >= self.revision:
+            return ()
+        return tuple(
+            self._members[name]
+            for name, (changed, source) in self._changed.items()
+            if changed > revision and source != peer
+        )
+
+    # -- members -----------------------------------------------------------------------------------------
+
+    def is_gone(self, name: str) -> bool:
+        member = self._members.get(name)
+        return member is not None and member.gone
+
+    @property
+    def spares(self) -> list[Member]:
+        return [each for each in self._members.values() if each.phase is Phase.SPARE and not each.gone]
+
+    @property
+    def ring(self) -> list[str]:
+        """The members on the ring that are not gone, clockwise."""
+        if self._ring is None:
+            entries = sorted(
+                (each.token or 0, each.name) for each in self._members.values() if each.on_ring and not each.gone
+            )
+            self._ring = [name for _, name in entries]
+        return self._ring
+
+    def neighbours_after(self, name: str, count: int) -> list[str]:
+        """Return so many live members clockwise of one, nearest first."""
+        return self._neighbours(name, count, 1)
+
+    def neighbours_before(self, name: str, count: int) -> list[str]:
+        """Return so many live members counter-clockwise of one, nearest first."""
+        return self._neighbours(name, count, -1)
+
+    def _neighbours(self, name: str, count: int, step: int) -> list[str]:
+        ring = self.ring
+        member = self._members.get(name)
+        if member is None or not ring:
+            return []
+        if name in ring:
+            at = ring.index(name)
+            return [ring[(at + step * k) % len(ring)] for k in range(1, min(count, len(ring) - 1) + 1)]
+        if member.token is None:
+            return []
+        tokens = [self._members[each].token or 0 for each in ring]
+        at = bisect_left(tokens, member.token)
+        first = at if step > 0 else at - 1
+        return [ring[(first + step * k) % len(ring)] for k in range(min(count, len(ring)))]
+
+    # -- intervals ---------------------------------------------------------------------------------------
+
+    @property
+    def arcs(self) -> Sequence[Arc]:
+        """All arcs, in order of their places."""
+        return self._places.arcs
+
+    def arcs_of(self, name: str) -> Sequence[Arc]:
+        """The arcs of which a member is a holder, now or next."""
+        return self._places.held_by.get(name, ())
+
+    def arc_at(self, place: int) -> Arc:
+        """Return the arc in which a place is."""
+        return self._places.arcs[bisect_right(self._places.lows, place) - 1]
+
+    def arcs_within(self, interval: Interval) -> Sequence[Arc]:
+        """Return the arcs that begin in an interval."""
+        lows = self._places.lows
+        return self._places.arcs[bisect_left(lows, interval.low) : bisect_left(lows, interval.high)]
+
+    def places_within(self, interval: Interval) -> Sequence[int]:
+        """Return the places at which arcs begin inside of an interval."""
+        lows = self._places.lows
+        return lows[bisect_right(lows, interval.low) : bisect_left(lows, interval.high)]
+
+    @property
+    def _places(self) -> _Table:
+        if self._arcs is None:
+            # What does not matter for places is left out, so that views share a table.
+            placed = sorted(
+                (each.token, each.name, each.phase, each.moves_to, each.gone)
+                for each in self._members.values()
+                if each.token is not None
+            )
+            self._arcs = _table(tuple(placed), self.r)
+        return self._arcs
+
+    def begin_of(self, name: str) -> int:
+        """Return where the interval of a live member begins: at its token, or that of one gone that it follows."""
+        begin = self._members[name].token
+        assert begin is not None
+        entries = sorted(
+            (each.token, each.name, each.gone)
+            for each in self._members.values()
+            if each.on_ring and each.token is not None
+        )
+        at = entries.index((begin, name, self._members[name].gone))
+        for k in range(1, len(entries)):
+            token, _, gone = entries[at - k]
+            if not gone:
+                break
+            begin = token
+        return begin
+
+    def middle_of(self, name: str) -> int | None:
+        """Return the middle of a live member's own arc; None if it is not on the ring."""
+        member = self._members.get(name)
+        if member is None or not member.on_ring or member.gone or member.token is None:
+            return None
+        ends = [each.token for each in self._members.values() if each.token is not None and each.on_ring]
+        return halfway(member.token, min(ends, key=lambda token: distance(member.token or 0, token) or RING))
+
+    def passed(self, name: str, token: int) -> list[Member]:
+        """Return those who are gone and whose places a member passes when it moves to a token."""
+        own = self._members[name].token
+        assert own is not None
+        return [
+            each
+            for each in self._members.values()
+            if each.gone
+            and each.on_ring
+            and each.token is not None
+            and 0 < distance(token, each.token) < distance(token, own)
+        ]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """All arcs of a ring, and those of each holder. Views that say the same share it."""
+
+    arcs: tuple[Arc, ...]
+    lows: tuple[int, ...]
+    held_by: Mapping[str, tuple[Arc, ...]]
+
+
+#: Token, name, phase, the token that it moves to, and whether it is gone.
+_Placed = tuple[int, str, Phase, int | None, bool]
+
+
+@lru_cache(maxsize=128)
+def _table(members: tuple[_Placed, ...], r: int) -> _Table:
+    now: list[tuple[int, str, bool]] = []
+    following: list[tuple[int, str, bool]] = []
+    places = {0}
+    on_ring = (Phase.LIVE, Phase.LEAVING)
+    moving = [
+        (token, moves_to)
+        for token, _, phase, moves_to, gone in members
+        if phase in on_ring and not gone and moves_to is not None
+    ]
+    for token, name, phase, moves_to, gone in members:
+        if phase in on_ring:
+            now.append((token, name, not gone))
+            places.add(token)
+            if not gone and phase is Phase.LEAVING:
+                following.append((token, name, False))
+            elif not gone and moves_to is not None:
+                following.append((moves_to, name, True))
+            elif not gone or not any(_passes(*mover, token) for mover in moving):
+                following.append((token, name, not gone))
+        elif phase is Phase.JOINING and not gone:
+            following.append((token, name, True))
+            places.add(token)
+        if moves_to is not None:
+            places.add(moves_to)
+    ring_now, ring_next = _Places(now, r), _Places(following, r)
+    changes = sorted(now) != sorted(following)
+    ends = sorted(places)
+    arcs = []
+    held_by: dict[str, list[Arc]] = {}
+    for low, high in zip(ends, [*ends[1:], RING], strict=True):
+        holders = ring_now.holders(low)
+        arcs.append(Arc(Interval(low, high), holders, ring_next.holders(low) if changes else holders))
+        for name in arcs[-1].holders:
+            held_by.setdefault(name, []).append(arcs[-1])
+    return _Table(tuple(arcs), tuple(ends), {name: tuple(held) for name, held in held_by.items()})
+
+
+class _Places:
+    """Members by place, and for each place the next live ones."""
+
+    def __init__(self, entries: list[tuple[int, str, bool]], r: int) -> None:
+        entries.sort()
+        self._tokens = [token for token, _, _ in entries]
+        self._live = [at for at, (_, _, alive) in enumerate(entries) if alive]
+        self._names = [name for _, name, _ in entries]
+        self._count = min(r + 1, len(self._live))
+
+    def holders(self, place: int) -> tuple[str, ...]:
+        if not self._live:
+            return ()
+        at = (bisect_right(self._tokens, place) - 1) % len(self._tokens)
+        first = bisect_left(self._live, at)
+        return tuple(self._names[self._live[(first + k) % len(self._live)]] for k in range(self._count))
+
+
+def _passes(begin: int, end: int, token: int) -> bool:
+    """Return whether a member that moves from one token back to another passes a third one."""
+    return 0 < distance(end, token) < distance(end, begin)

@@ -1,0 +1,96 @@
+"""The peer ring: reducers keep each other's tuples and state, and take over from each other (SMR V to VII)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
+from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.ring.program import plan_of
+from peacefs.dataflow.ring.settings import RingSettings
+from peacefs.protocol.errors import InvalidQuery
+from peacefs.protocol.limits import (
+    ring_checkpoint_s,
+    ring_latency_s,
+    ring_neighbours_max,
+    ring_silence_s,
+    ring_suspect_s,
+)
+
+from .interface import Guard, Technique
+
+
+class PeerRing(Technique):
+    """`PeerRing()` outlives the loss of any nodes but of two neighbours at once.
+
+    r              neighbours that keep a copy of each tuple and of the state: so many neighbours may die at once
+    exactly_once   False: a take-over may count tuples again, as in the paper
+    checkpoint_s   state goes to the neighbours so often
+    latency_s      at least once: what clocks of mappers may differ by, and how long a tuple may be on its way
+    spares         nodes that wait off the ring until others have too much to do
+    balances       nodes relieve each other, and take spares, by themselves; `shrinks`: and leave
+    rack_of        the rack of each node ("node-1", ...), so that neighbours are in different ones
+    silence_s      a neighbour that was silent for so long is dead; one whose process dies is missed at once
+    """
+
+    name: ClassVar[str] = "peer-ring"
+
+    def __init__(
+        self,
+        r: int = 1,
+        *,
+        exactly_once: bool = True,
+        checkpoint_s: float = ring_checkpoint_s,
+        latency_s: float = ring_latency_s,
+        spares: int = 0,
+        balances: bool = True,
+        shrinks: bool = False,
+        rack_of: Mapping[str, str] | None = None,
+        silence_s: float = ring_silence_s,
+    ) -> None:
+        if not 0 <= r <= ring_neighbours_max:
+            raise InvalidQuery(f"PeerRing(r={r}): r is a number of neighbours, from 0 to {ring_neighbours_max}")
+        times = {"checkpoint_s": checkpoint_s, "latency_s": latency_s, "silence_s": silence_s}
+        for name, value in times.items():
+            if value <= 0:
+                raise InvalidQuery(f"PeerRing({name}={value}): it has to be above 0")
+        self.spares = spares
+        self.rack_of = dict(rack_of or {})
+        self.settings = RingSettings(
+            r=r,
+            exactly_once=exactly_once,
+            checkpoint_s=checkpoint_s,
+            latency_s=latency_s,
+            silence_s=silence_s,
+            suspect_s=min(ring_suspect_s, silence_s),
+            balances=balances,
+            shrinks=shrinks,
+        )
+
+    def check(self, network: Network) -> None:
+        plan_of(network)
+
+    def check_nodes(self, nodes: int) -> None:
+        r = self.settings.r
+        if nodes - self.spares < r + 1:
+            raise InvalidQuery(
+                f"PeerRing(r={r}) keeps each tuple on {r + 1} nodes, and the ring has {nodes - self.spares}: "
+                f"start {r + 1 + self.spares} nodes or more, or choose a smaller r"
+            )
+
+    def promises(self, network: OperatorClass) -> Recovery:
+        """Each tuple counts once; but mappers' tuples may count in another order than without a failure."""
+        if self.settings.r == 0:
+            return Recovery.GAP
+        return Recovery.DIVERGENT
+
+    def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
+        return frozenset({PRODUCED, *(Mark(Level.RECEIVED, destination) for destination in destinations)})
+
+    def lineage(self, incarnation: int) -> int:
+        return 0
+
+    def guard(self, unit: str, now_s: float) -> Guard:
+        return Guard()

@@ -1,0 +1,28 @@
+"""A process that a test starts, kills, pauses and starts again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+
+class KillableProcess:
+    """`_process` is set by what starts it; it may have ended by itself."""
+
+    _process: subprocess.Popen[bytes] | None = None
+
+    def kill(self) -> None:
+        """End it by SIGKILL, if it was started; it can be started again."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGCONT)

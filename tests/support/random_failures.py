@@ -1,0 +1,23 @@
+"""Draw failures of every kind for a seeded run."""
+
+from __future__ import annotations
+
+import random
+
+from peacefs.dataflow.hosts.failures import CutLink, Failure, Hang, Kill
+
+NODES = ("node-1", "node-2", "node-3")
+
+
+def random_failures(chance: random.Random, count: int) -> list[Failure]:
+    """Return up to four, before steps of a run of `count` or after its end, those during a recovery among them."""
+    failures: list[Failure] = []
+    for _ in range(chance.randint(1, 4)):
+        step = chance.randrange(count * 2)
+        # All three are drawn, so that a seed means the same run whichever is chosen.
+        killed = Kill(step, chance.choice(NODES), back_after_s=chance.uniform(0.01, 2))
+        hung = Hang(step, chance.choice(NODES), for_s=chance.uniform(0.01, 3))
+        one, other = chance.sample([*NODES, "edge"], 2)
+        drawn: list[Failure] = [killed, hung, CutLink(step, (one, other))]
+        failures.append(chance.choice(drawn))
+    return failures

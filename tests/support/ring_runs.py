@@ -1,0 +1,73 @@
+"""Runs of peer rings under a seed: words are counted, and every word has to count once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from peacefs.dataflow.hosts.seeded_ring import RingOutcome, SeededRing
+from peacefs.dataflow.ring.hashed_rows import HashedRows
+from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
+from peacefs.dataflow.ring.settings import RingSettings
+
+WORDS = 48
+
+
+def batches_of(
+    seed: int, *, mappers: int = 2, batches: int = 12, rows: int = 10, words: int = WORDS
+) -> dict[str, list[HashedRows]]:
+    chance = random.Random(seed)
+    return {
+        f"mapper-{mapper}": [hashed([chance.randrange(words) for _ in range(rows)]) for _ in range(batches)]
+        for mapper in range(1, mappers + 1)
+    }
+
+
+def hashed(words: list[int]) -> HashedRows:
+    return HashedRows.sort(places_of(words), pa.record_batch({"word": pa.array(words, pa.int64())}))
+
+
+def count(table: KeyedTable, rows: HashedRows) -> Iterable[pa.RecordBatch]:
+    """Count words in the state, and put out by how much each count has risen."""
+    assert isinstance(table, DictTable)
+    words = rows.rows.column("word").to_pylist()
+    for word in words:
+        table.put(word, table.get(word, 0) + 1)
+    return [pa.record_batch({"word": pa.array(words, pa.int64())})]
+
+
+def expected(batches: dict[str, list[HashedRows]]) -> Counter[int]:
+    return Counter(
+        word for given in batches.values() for batch in given for word in batch.rows.column("word").to_pylist()
+    )
+
+
+def counted(ring: SeededRing) -> Counter[int]:
+    """Return the counts in the states of the intervals' owners. No key is in two."""
+    found: Counter[int] = Counter()
+    for tables in ring.owners().values():
+        for table in tables:
+            items: dict[int, Any] = table.items()  # type: ignore[attr-defined]
+            assert not found.keys() & items.keys(), "two nodes own the same word"
+            found.update(items)
+    return found
+
+
+def delivered(outcome: RingOutcome) -> Counter[int]:
+    return Counter(word for rows in outcome.rows for word in rows.column("word").to_pylist())
+
+
+def ring_of(seed: int, batches: dict[str, list[HashedRows]], *, r: int = 1, **options: Any) -> SeededRing:
+    settings = options.pop("settings", None) or RingSettings(
+        r=r,
+        checkpoint_s=0.15,
+        silence_s=0.4,
+        suspect_s=0.1,
+        balances=False,
+        exactly_once=options.pop("exactly_once", True),
+    )
+    return SeededRing(settings, batches, count, DictTable, seed=seed, **options)
