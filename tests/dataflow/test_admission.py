@@ -49,7 +49,7 @@ def counting() -> Network:
             Recovery.PRECISE,
             r"^upstream-backup gives convergent recovery of query 'first', which is convergent-capable by "
             r"'aggregate-1', and precise is asked for: use SGuard\(interval_s=1\), CEC\(\), ActiveStandby\(\), "
-            r"PassiveStandby\(\), UpstreamBackup\(precise=True\), or guarantee=Recovery\.CONVERGENT$",
+            r"Flux\(\), PassiveStandby\(\), UpstreamBackup\(precise=True\), or guarantee=Recovery\.CONVERGENT$",
         ),
         (
             OperatorClass.DETERMINISTIC,
