@@ -1,4 +1,4 @@
-"""The coordinator as a process: opens the metadata, wires the parts, serves HTTP and the datanodes' links."""
+"""The coordinator as a service: wires the parts, serves HTTP and the datanodes' links. Begun by `process`."""
 
 from __future__ import annotations
 
@@ -8,43 +8,33 @@ import logging
 import os
 import random
 import secrets
-import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-import uvloop
 from fastapi import FastAPI
 
-from peacefs.protocol import private_files
 from peacefs.protocol.asgi import App
-from peacefs.protocol.errors import BadRequest, InvalidTopology, StartupError
+from peacefs.protocol.errors import BadRequest, StartupError
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import (
     bearer_token_min_s,
     checkpoint_look_timeout_s,
     commit_record_interval_s,
     proof_nonce_bytes,
-    thread_switch_interval_s,
 )
 from peacefs.protocol.messages import Trust
 from peacefs.protocol.secret import (
-    find_secret_file,
     is_loopback,
-    read_again,
-    read_or_make_secrets,
-    read_secrets,
-    require_secret_for,
 )
 from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
 from peacefs.protocol.service.loop_watchdog import LoopWatchdog
-from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event, when_told_to_reload
-from peacefs.protocol.service.tls import TlsIdentity, describe_tls, require_tls_for
+from peacefs.protocol.service.process import stop_event, when_told_to_reload
+from peacefs.protocol.service.tls import TlsIdentity, describe_tls
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.cluster_status import FailoverStatus
 from peacefs.topology.loader import load_topology
@@ -74,7 +64,7 @@ from .api.rest.tokens import no_token_routes, token_routes
 from .api.webhdfs import WebHdfs
 from .assembly import Assembly, Settings, Surroundings
 from .authentication.proxy_users import ProxyRule, ProxyUsers
-from .authentication.proxy_users_file import read_proxy_users, reload_proxy_users
+from .authentication.proxy_users_file import reload_proxy_users
 from .authentication.service import WhoIsWho, who_is_who
 from .background.runner import TaskRunner, nothing_is_garbage
 from .failover.door import HttpDoor
@@ -85,7 +75,7 @@ from .journal.port import Member
 from .metadata.engines import ENGINE
 from .metadata.epochs import Begun
 from .metadata.group_commit import GroupCommit
-from .metadata.store import Metadata, MetadataFault, MetadataFull, Touched, Transaction
+from .metadata.store import Metadata, MetadataFault, Touched, Transaction
 from .metadata.token_records import TOKEN_TABLES
 from .metrics import (
     commit_seconds,
@@ -109,84 +99,11 @@ from .side_process.checkpoint_inspector import CheckpointInspector
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")
 
-SECRET_NAME = "cluster.secret"
 #: The local address for each address that stands for all of a machine's.
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 _NAMES_ARE_BELIEVED = Trust()
 _EXIT_AFTER_DISK_FAULT = 74  # EX_IOERR
 _EXIT_AFTER_FAILED_WORK = 70  # EX_SOFTWARE
-
-
-def run(options: CoordinatorOptions) -> None:
-    """Serves until it is told to stop. Raises StartupError when it cannot start."""
-    log_to_stderr()
-    raise_open_files_limit()
-    sys.setswitchinterval(thread_switch_interval_s)
-    secret_file = find_secret_file(options.secret_file)
-    require_secret_for(options.host, secret_file)
-    addresses = [options.host, options.advertise or options.host]
-    require_tls_for(addresses, options.tls, no_tls=options.no_tls)
-    tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
-    described = _described_network(options.topology)
-    rules = read_proxy_users(options.proxy_users)
-    _make_directory(options.directory)
-    failover = _failover_of(options)
-    metadata: Metadata | None = None
-    kept = options.directory / SECRET_NAME
-    if failover is None:
-        metadata = ENGINE.open(options.directory, owner=getpass.getuser())
-    try:
-        signer = Signer(*(read_secrets(secret_file) if secret_file else read_or_make_secrets(kept)))
-        if metadata is None:
-            assert failover is not None
-            metadata = failover.join(ENGINE, options.directory, getpass.getuser(), signer, tls)
-        reload = partial(read_again, signer, secret_file or kept)
-        uvloop.run(_serve(options, metadata, signer, described, rules, tls, reload, failover))
-    except (MetadataFull, MetadataFault) as fault:
-        raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
-    finally:
-        if metadata is not None:
-            metadata.close()
-        if failover is not None:
-            failover.close()
-
-
-def _failover_of(options: CoordinatorOptions) -> FailoverProcess | None:
-    """Raises StartupError."""
-    if options.journal is None:
-        return None
-    host = options.advertise or options.host
-    me = Member(f"{host}:{options.port}", f"{host}:{options.node_port}")
-    return FailoverProcess(options.journal, me, no_tls=options.no_tls)
-
-
-async def _serve(
-    options: CoordinatorOptions,
-    metadata: Metadata,
-    signer: Signer,
-    described: Topology | None,
-    rules: Mapping[str, ProxyRule],
-    tls: TlsIdentity | None,
-    reload: Callable[[], None],
-    failover: FailoverProcess | None,
-) -> None:
-    """On the event loop, to which all parts belong from their beginning."""
-    await Coordinator(options, metadata, signer, described, rules, tls, failover).serve(reload)
-
-
-def _described_network(file: Path | None) -> Topology | None:
-    try:
-        return load_topology(file) if file is not None else None
-    except InvalidTopology as mistake:
-        raise StartupError(f"the topology cannot be used: {mistake.message}") from None
-
-
-def _make_directory(directory: Path) -> None:
-    try:
-        private_files.make_directory(directory)
-        private_files.mend(directory, lambda entry: entry.name.startswith((ENGINE.file_prefix, SECRET_NAME)))
-    except OSError as error:
-        raise StartupError(f"cannot use {directory} for the metadata: {error.strerror}") from None
 
 
 class Coordinator:

@@ -23,15 +23,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ["PEACEFS_CONFIG"] = ""
 
 # A JVM of a test runs for seconds: the optimising compiler would take more processor time than it saves, and
-# Spark's classes need no verification each time. Nor does it pay to compile each plan: Spark interprets them.
-_JVM = (
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:CICompilerCount=1 -XX:+UseSerialGC"
-    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
+# Spark's classes need no verification each time. Nor does a second compiler pay, or a small young generation.
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
-    f"{_JVM} -Xmn300m -Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
-    f' "-Dspark.executor.extraJavaOptions={_JVM}"',
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:CICompilerCount=1 -XX:+UseSerialGC -Xmn300m"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 # Another JVM makes up the command line of each: it runs for a moment.
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")

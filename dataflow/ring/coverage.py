@@ -5,6 +5,7 @@ Mappers number their batches, and each interval gets its part of them in their o
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 
 from .tokens import RING, Interval
@@ -25,19 +26,23 @@ class RingCoverage:
 
     def span(self, mapper: str, interval: Interval) -> tuple[int, int]:
         """Return the lowest and the highest number that the places of an interval have."""
-        numbers = [number for part, number in self._of(mapper) if part.overlaps(interval)]
+        parts, begin, end = self._within(mapper, interval)
+        numbers = [number for _, number in parts[begin:end]]
         return min(numbers), max(numbers)
 
     def raise_to(self, mapper: str, interval: Interval, number: int) -> None:
         """Note that an interval has all batches up to a number."""
+        parts, begin, end = self._within(mapper, interval)
+        # Neighbours are looked at as well, so that what has the same number becomes one part.
+        begin, end = max(begin - 1, 0), min(end + 1, len(parts))
         made: list[tuple[Interval, int]] = []
-        for part, had in self._of(mapper):
+        for part, had in parts[begin:end]:
             for piece, value in _cut(part, interval, had, number):
-                if made and made[-1][1] == value and made[-1][0].high == piece.low:
+                if made and made[-1][1] == value:
                     made[-1] = (Interval(made[-1][0].low, piece.high), value)
                 else:
                     made.append((piece, value))
-        self._parts[mapper] = made
+        parts[begin:end] = made
 
     def lowest(self, mapper: str) -> int:
         """Return the number up to which the whole ring has all batches of a mapper."""
@@ -46,6 +51,12 @@ class RingCoverage:
     def complete(self, lasts: Coverage) -> bool:
         """Return whether every place has everything up to the last batch of each mapper."""
         return all(number >= last for mapper, last in lasts.items() for _, number in self._of(mapper))
+
+    def _within(self, mapper: str, interval: Interval) -> tuple[list[tuple[Interval, int]], int, int]:
+        """Return the parts of a mapper, and which of them an interval overlaps."""
+        parts = self._of(mapper)
+        begin = bisect_right(parts, interval.low, key=lambda part: part[0].low) - 1
+        return parts, begin, bisect_left(parts, interval.high, key=lambda part: part[0].low)
 
     def _of(self, mapper: str) -> list[tuple[Interval, int]]:
         return self._parts.setdefault(mapper, [(Interval(0, RING), 0)])

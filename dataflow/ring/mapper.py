@@ -72,7 +72,8 @@ class MapperCore:
         return self.progress()
 
     def progress(self) -> Iterator[tuple[str, Tuples]]:
-        """Tell nodes of batches that had nothing for them, and send what is due again."""
+        """Tell nodes of batches that had nothing for them, send what is due again, and drop what all have."""
+        self._release()
         for node, feeds in self._feeds.items():
             yield from self._due(node)
             behind = {feed.told for feed in feeds if feed.told < self.number}
@@ -86,7 +87,6 @@ class MapperCore:
             _, number, feeds = sent.popleft()
             for feed in feeds:
                 feed.held = max(feed.held, number)
-        self._release()
 
     def disconnected(self, node: str) -> None:
         """Learn that what was on its way to a node is lost."""

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from .messages import Beat
 from .node_context import NodeContext
-from .view import Phase
 
 
 class Monitor:
@@ -70,9 +69,5 @@ class Monitor:
         """Return those that join right before this node."""
         view = self._context.view
         return [
-            member.name
-            for member in view.members.values()
-            if member.phase is Phase.JOINING
-            and not member.gone
-            and view.neighbours_after(member.name, 1) == [self._context.name]
+            member.name for member in view.joining if view.neighbours_after(member.name, 1) == [self._context.name]
         ]

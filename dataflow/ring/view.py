@@ -84,6 +84,8 @@ class RingView:
         self._changed: dict[str, tuple[int, str]] = {}
         self._arcs: _Table | None = None
         self._ring: list[str] | None = None
+        self._at: dict[str, int] = {}
+        self._joining: list[Member] | None = None
         self.merge(members)
 
     @property
@@ -100,7 +102,7 @@ class RingView:
                 changed.append(merged)
         if changed:
             self.revision += 1
-            self._arcs = self._ring = None
+            self._arcs = self._ring = self._joining = None
             for member in changed:
                 self._members[member.name] = member
                 self._changed[member.name] = (self.revision, source)
@@ -123,6 +125,14 @@ class RingView:
         return member is not None and member.gone
 
     @property
+    def joining(self) -> list[Member]:
+        """The members that are about to join."""
+        if self._joining is None:
+            members = self._members.values()
+            self._joining = [each for each in members if each.phase is Phase.JOINING and not each.gone]
+        return self._joining
+
+    @property
     def spares(self) -> list[Member]:
         return [each for each in self._members.values() if each.phase is Phase.SPARE and not each.gone]
 
@@ -134,6 +144,7 @@ class RingView:
                 (each.token or 0, each.name) for each in self._members.values() if each.on_ring and not each.gone
             )
             self._ring = [name for _, name in entries]
+            self._at = {name: at for at, name in enumerate(self._ring)}
         return self._ring
 
     def neighbours_after(self, name: str, count: int) -> list[str]:
@@ -149,8 +160,8 @@ class RingView:
         member = self._members.get(name)
         if member is None or not ring:
             return []
-        if name in ring:
-            at = ring.index(name)
+        at = self._at.get(name)
+        if at is not None:
             return [ring[(at + step * k) % len(ring)] for k in range(1, min(count, len(ring) - 1) + 1)]
         if member.token is None:
             return []

@@ -221,7 +221,7 @@ def run_coordinator(
         raise typer.BadParameter("it has to be given", param_hint="--dir")
     from peacefs.coordinator.journal.address import JournalOptions
     from peacefs.coordinator.options import CoordinatorOptions
-    from peacefs.coordinator.service import run
+    from peacefs.coordinator.process import run
 
     run(
         CoordinatorOptions(

@@ -21,13 +21,13 @@ pytestmark = pytest.mark.cluster
 #: A coordinator to which one request is one too many.
 _CROWDED = """
 import functools, pathlib, sys
-from peacefs.coordinator import service
+from peacefs.coordinator import process, service
 from peacefs.coordinator.metadata.group_commit import GroupCommit
 from peacefs.coordinator.options import CoordinatorOptions
 
 service.GroupCommit = functools.partial(GroupCommit, queue_max=0)
 directory, ready_fd = pathlib.Path(sys.argv[1]), int(sys.argv[2])
-service.run(
+process.run(
     CoordinatorOptions(directory, port=0, node_port=0, ready_fd=ready_fd, trash_minutes=1)
 )
 """
@@ -36,14 +36,14 @@ service.run(
 _FORGETFUL = """
 import pathlib, sys
 from peacefs.coordinator.namespace import operations as namespace
-from peacefs.coordinator import service
+from peacefs.coordinator import process
 from peacefs.coordinator.options import CoordinatorOptions
 
 def chunk_page(reader, after, limit):
     raise OSError("the page is gone")
 
 namespace.chunk_page = chunk_page
-service.run(CoordinatorOptions(pathlib.Path(sys.argv[1]), port=0, node_port=0))
+process.run(CoordinatorOptions(pathlib.Path(sys.argv[1]), port=0, node_port=0))
 """
 
 

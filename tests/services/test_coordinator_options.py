@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from peacefs.command import application
-from peacefs.coordinator import service
+from peacefs.coordinator import process
 from peacefs.coordinator.options import CoordinatorOptions
 
 
@@ -14,7 +14,7 @@ from peacefs.coordinator.options import CoordinatorOptions
 def started(monkeypatch: pytest.MonkeyPatch) -> list[CoordinatorOptions]:
     """The options of the coordinators that would have been started."""
     options: list[CoordinatorOptions] = []
-    monkeypatch.setattr(service, "run", options.append)
+    monkeypatch.setattr(process, "run", options.append)
     return options
 
 

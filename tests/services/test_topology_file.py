@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from peacefs.command import application
 from peacefs.coordinator.options import CoordinatorOptions
-from peacefs.coordinator.service import run
+from peacefs.coordinator.process import run
 from peacefs.protocol.errors import StartupError
 
 _TIMEOUT_S = 180

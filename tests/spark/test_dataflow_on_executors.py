@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.dataflows import SAMPLES
@@ -21,26 +23,59 @@ from peacefs.spark_connector.java import find_java, java_environment
 _TESTS = Path(__file__).parent.parent
 
 
+class Ordeal:
+    """A Spark with two executors, of which a dataflow under each technique loses one; Spark starts another."""
+
+    def __init__(self, directory: Path) -> None:
+        environment = {
+            **os.environ,
+            **java_environment(find_java(), directory),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(_TESTS),
+        }
+        self._log = directory / "log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "support.executors_ordeal", str(directory)],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def play(self, technique: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{technique}\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                said: dict[str, Any] = json.loads(line)
+                return said
+        raise AssertionError(self._log.read_text()[-4000:])
+
+    def close(self) -> None:
+        with self._process as process:
+            try:
+                process.communicate(timeout=60)
+            finally:
+                process.kill()
+
+
+@pytest.fixture(scope="module")
+def ordeal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ordeal]:
+    ordeal = Ordeal(tmp_path_factory.mktemp("ordeal"))
+    yield ordeal
+    ordeal.close()
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("technique", ["sguard", "upstream-backup", "active-standby", "passive-standby", "cec"])
-def test_executor_that_is_killed_is_made_up_for(technique: str, tmp_path: Path) -> None:
-    environment = {
-        **os.environ,
-        **java_environment(find_java(), tmp_path),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(_TESTS),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "support.executors_ordeal", str(tmp_path), technique],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=380,
-    )
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
+def test_executor_that_is_killed_is_made_up_for(technique: str, ordeal: Ordeal) -> None:
+    said = ordeal.play(technique)
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
     expected = SeededRun(sample.network, SGuard(interval_s=1), sample.rows(1), seed=1).run().rows("out")
     assert said["rows"] == [[*map(str, row)] for row in expected]

@@ -1,6 +1,9 @@
-"""A dataflow on Spark's executors, one of which is killed in the middle. Run as a program, since a process has one
-Spark context: `python -m support.executors_ordeal DIRECTORY TECHNIQUE`; prints the output's rows as JSON, and the
-sessions in which the killed unit ran before and after."""
+"""A dataflow on Spark's executors, one of which is killed in the middle.
+
+It is a program, since a process has one Spark context: `python -m support.executors_ordeal DIRECTORY`. For each
+technique that is named in a line of its standard input it runs the dataflow on the same executors, and prints a
+line of JSON: the rows of the output, and the sessions in which the killed unit ran before and after.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyspark
@@ -95,19 +99,10 @@ def is_prepared(run: EdgeRun, technique: Technique, checkpoints: DirectoryCheckp
     return not technique.takes_checkpoints or run.checkpoint_of("second") is not None
 
 
-def main(directory: Path, technique: Technique) -> None:
+def play(spark: SparkSession, technique: Technique, directory: Path) -> dict[str, Any]:
     places = directory / "places"
-    places.mkdir()
+    places.mkdir(parents=True)
     checkpoints = DirectoryCheckpoints(directory / "checkpoints")
-    os.environ["SPARK_HOME"] = str(spark_home(directory))
-    spark = (
-        SparkSession.builder.master("local-cluster[2,1,512]")
-        .config("spark.executor.memory", "512m")
-        .config("spark.task.maxFailures", "1000")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
     batches = input_rows(1, batches=8, size=4)
     begun = threading.Event()
     rows: list[list[str]] = []
@@ -137,9 +132,24 @@ def main(directory: Path, technique: Technique) -> None:
     with host.start(network(places), technique, {"in": feed()}, {"out": take}) as run:
         begun.set()
         run.wait(_PATIENCE_S)
+    return {"rows": rows, "sessions": sessions}
+
+
+def main(directory: Path) -> None:
+    os.environ["SPARK_HOME"] = str(spark_home(directory))
+    spark = (
+        SparkSession.builder.master("local-cluster[2,1,512]")
+        .config("spark.executor.memory", "512m")
+        .config("spark.task.maxFailures", "1000")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    for line in sys.stdin:
+        name = line.strip()
+        print(json.dumps(play(spark, TECHNIQUES[name](), directory / name)), flush=True)
     spark.stop()
-    print(json.dumps({"rows": rows, "sessions": sessions}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), TECHNIQUES[sys.argv[2]]())
+    main(Path(sys.argv[1]))

@@ -36,7 +36,7 @@ _EVERYWHERE = ("peacefs.start", "peacefs.command", "encodings.idna")
 PREPARED = {
     "coordinator": (
         *_EVERYWHERE,
-        "peacefs.coordinator.service",
+        "peacefs.coordinator.process",
         "peacefs.coordinator.metadata.sqlite.*",
         # Modules that uvicorn and FastAPI import when they are first used.
         "fastapi_offline",
