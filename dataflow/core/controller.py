@@ -25,6 +25,7 @@ from .messages import (
     RestartPointRecorded,
     StandbyInStep,
     StandbyPlacement,
+    StandbyReady,
     UnitPlacement,
     UnitStopped,
 )
@@ -222,6 +223,17 @@ class ControllerCore:
             return []
         self._change(message.unit, replace(where, standby=replace(standby, in_step=True)))
         return self._announce()
+
+    def standby_ready(self, message: StandbyReady) -> bool:
+        """Learn that a standby can take over. False if it is the unit's no longer."""
+        where = self._placement.units[message.unit]
+        standby = where.standby
+        if standby is None or standby.incarnation != message.standby:
+            return False
+        # Nobody has to be told.
+        ready = replace(where, standby=replace(standby, has_copy=True))
+        self._placement = replace(self._placement, units={**self._placement.units, message.unit: ready})
+        return True
 
     def replicas_at(self, unit: str, nodes: Mapping[str, int]) -> None:
         """Learn how many bytes of a unit's checkpoint each node has nearby: it is recovered where most are."""

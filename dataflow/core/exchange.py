@@ -85,7 +85,7 @@ class Exchange:
                 consumer = self.participants.get(unit_of(message.subscription.consumer))
                 if consumer is not None and message.stream in consumer.inputs:
                     source = consumer.inputs[message.stream]
-                    self._to_input(now_s, consumer, source, message)
+                    self._to_input(now_s, consumer, source, message, node)
                     if isinstance(message, Subscribed):
                         for ack in source.acknowledged():
                             yield from self.acknowledge(consumer, ack)
@@ -141,9 +141,10 @@ class Exchange:
                 output.disconnect(node)
             for stream, source in participant.inputs.items():
                 producer = self._producer(stream)
+                sender = source.sender or (producer.node if producer is not None else None)
                 if self._technique.symmetric:
                     self._reading(participant, stream).disconnected(now_s, node, producer)
-                elif producer is not None and producer.node == node:
+                elif sender == node:
                     source.disconnected()
 
     def subscribe(self, now_s: float) -> Iterator[Effect]:
@@ -202,14 +203,19 @@ class Exchange:
         return known
 
     def _to_input(
-        self, now_s: float, consumer: Participant, source: HAInput, message: Subscribed | Data | Ended | Paused
+        self,
+        now_s: float,
+        consumer: Participant,
+        source: HAInput,
+        message: Subscribed | Data | Ended | Paused,
+        node: str,
     ) -> None:
         match message:
             case Subscribed() if self._technique.symmetric:
                 reading = self._reading(consumer, message.stream)
                 reading.subscribed(now_s, message, self._producer(message.stream))
             case Subscribed():
-                source.subscribed(message)
+                source.subscribed(message, node)
             case Data():
                 source.accept(message)
             case Ended():

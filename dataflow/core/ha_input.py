@@ -44,6 +44,8 @@ class HAInput:
         # The latest start of the producer that is known; 0 before the first.
         self._latest_producer = 0
         self._asked_s = 0.0
+        #: The node that sends, which the placement may not say yet; None while none does.
+        self.sender: str | None = None
         # Attempts that this producer has not answered.
         self._unanswered = 0
         self._connected = False
@@ -91,7 +93,8 @@ class HAInput:
         self._unanswered = self._unanswered + 1 if same else 0
         self._waits = sends_unasked and 0 < self._latest_producer < producer_incarnation
         self._latest_producer = max(self._latest_producer, producer_incarnation)
-        self._asked_producer, self._asked_s, self._connected = producer_incarnation, now_s, False
+        self._asked_producer, self._asked_s = producer_incarnation, now_s
+        self._connected, self.sender = False, None
         if self._waits:
             return None
         self._unasked = None
@@ -103,17 +106,18 @@ class HAInput:
             self.stream, self.subscription, producer_incarnation, self._received, max(self._limit_bytes, 0)
         )
 
-    def subscribed(self, message: Subscribed) -> None:
+    def subscribed(self, message: Subscribed, sender: str | None = None) -> None:
+        """Learn that rows come, from the node `sender`."""
         if is_unasked(message.subscription):
-            self._resumed(message)
+            self._resumed(message, sender)
         elif message.subscription == self.subscription and not self._connected:
-            self._connected, self._unanswered = True, 0
+            self._connected, self.sender, self._unanswered = True, sender, 0
             self._received = message.after
             self.lost += message.lost
             if self._replay_until is None:
                 self._replay_until = message.produced
 
-    def _resumed(self, message: Subscribed) -> None:
+    def _resumed(self, message: Subscribed, sender: str | None) -> None:
         """Go on with a producer that has taken over and sends what this consumer may lack, some of it again."""
         producer = producer_of(message.subscription)
         if self.ended or message.subscription.incarnation != self._incarnation or not self._latest_producer:
@@ -121,7 +125,7 @@ class HAInput:
         if producer < self._latest_producer or (producer == self._latest_producer and not self._waits):
             # It was asked, and its answer is what counts.
             return
-        self._waits = False
+        self._waits, self.sender = False, sender
         self._latest_producer = self._asked_producer = producer
         self._connected, self._unasked = True, message.subscription
         self._last = None
@@ -135,6 +139,7 @@ class HAInput:
 
     def disconnected(self) -> None:
         self._asked_producer, self._connected, self._waits, self._unanswered = None, False, False, 0
+        self.sender = None
 
     # -- rows -----------------------------------------------------------------------------------------------
 

@@ -123,6 +123,12 @@ class StandbyPlacement:
     fresh: bool = False
     #: True once all know that it gets what its primary gets, of techniques whose pairs are symmetric.
     in_step: bool = False
+    #: True once it has a copy, so that it can take over.
+    has_copy: bool = False
+
+    @property
+    def ready(self) -> bool:
+        return self.fresh or self.has_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +309,14 @@ class StandbyInStep:
 
 
 @dataclass(frozen=True, slots=True)
+class StandbyReady:
+    """A standby that did not begin with its unit can take over: it has a copy, and the events since."""
+
+    unit: str
+    standby: int
+
+
+@dataclass(frozen=True, slots=True)
 class EventsHappened:
     """Events of a unit, which the controller is to keep before output that depends on them leaves."""
 
@@ -367,6 +381,7 @@ Message = (
     | DeterminantsHeld
     | TrimOutput
     | StandbyInStep
+    | StandbyReady
     | Pause
     | Paused
     | EventsHappened

@@ -50,6 +50,7 @@ from .messages import (
     RestartPointReached,
     RestartPointRecorded,
     StandbyInStep,
+    StandbyReady,
     TrimOutput,
     UnitPlacement,
     UnitRecovered,
@@ -133,7 +134,7 @@ class NodeCore:
                     effects += self._begin(now_s, message.unit)
             case NodeHeartbeat() | CheckpointStored() | RestartPointReached() | UnitStopped() | UnitRecovered():
                 raise AssertionError(f"{type(message).__name__} is for the controller")
-            case EventsHappened() | HistoryWanted():
+            case EventsHappened() | HistoryWanted() | StandbyReady():
                 raise AssertionError(f"{type(message).__name__} is for the controller")
             case CopyPiece() | CopyHeld() | Determinants() | DeterminantsHeld() | TrimOutput() | StandbyInStep():
                 if self._pairs.begins_anew(message):

@@ -19,7 +19,16 @@ from peacefs.protocol.errors import PeacefsError
 
 from .determinants import EventLog
 from .effects import CopyState, Effect, SendMessage
-from .messages import CONTROLLER, CopyHeld, CopyPiece, Determinants, StandbyInStep, StandbyPlacement, TrimOutput
+from .messages import (
+    CONTROLLER,
+    CopyHeld,
+    CopyPiece,
+    Determinants,
+    StandbyInStep,
+    StandbyPlacement,
+    StandbyReady,
+    TrimOutput,
+)
 from .unit import HAUnit
 
 _PIECE = limits.dataflow_copy_piece_bytes
@@ -52,6 +61,7 @@ class PrimaryHalf:
         self.announced = standby.fresh or standby.in_step
         self._interval_s = technique.standby_interval_s
         self._fresh = standby.fresh
+        self._told_ready = False
         #: True once an active standby gets what the unit gets.
         self.in_step = standby.fresh and self._active
         self._copy: _Copy | None = None
@@ -132,12 +142,21 @@ class PrimaryHalf:
                 if self._log is not None and self._sent == self._log.last:
                     yield self._to_standby(Determinants(self.unit.name, self.incarnation, self._sent + 1, ()))
                 yield from self.send_events()
+            if not self._records:
+                yield from self._ready()
 
-    def determinants_held(self, upto: int) -> None:
+    def determinants_held(self, upto: int) -> Iterator[Effect]:
         assert self._log is not None
         self._acked = max(self._acked, upto)
         self._log.drop(self._acked)
         self.unit.release(self._acked)
+        yield from self._ready()
+
+    def _ready(self) -> Iterator[Effect]:
+        """Tell the controller once that the standby can take over."""
+        if not self._fresh and not self._told_ready:
+            self._told_ready = True
+            yield SendMessage(CONTROLLER, StandbyReady(self.unit.name, self.incarnation))
 
     def standby_in_step(self, number: int) -> None:
         """Learn that the standby runs, with copy `number`; an earlier one is of no use any more."""

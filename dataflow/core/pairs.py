@@ -119,7 +119,7 @@ class Pairs:
                 if isinstance(message, CopyHeld):
                     yield from half.held(message)
                 elif isinstance(message, DeterminantsHeld):
-                    half.determinants_held(message.upto)
+                    yield from half.determinants_held(message.upto)
                 else:
                     half.standby_in_step(message.number)
 

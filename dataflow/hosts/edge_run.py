@@ -41,6 +41,7 @@ from peacefs.dataflow.core.messages import (
     Placement,
     RestartPointReached,
     StandbyInStep,
+    StandbyReady,
     UnitRecovered,
     UnitStopped,
 )
@@ -66,6 +67,7 @@ from .run_events import (
     PairComplete,
     RecoveryMeasured,
     RunEvent,
+    StandbyHasCopy,
     StandbyMissing,
     UnitsPlaced,
 )
@@ -201,6 +203,11 @@ class EdgeRun:
         standby = self._controller.placement.units[unit].standby
         return None if standby is None else standby.node
 
+    def survives_loss_of(self, unit: str) -> bool:
+        """Return whether a unit's standby can take over: it began with the unit, or has a copy of its state."""
+        standby = self._controller.placement.units[unit].standby
+        return standby is not None and standby.ready
+
     def session_of(self, unit: str) -> str | None:
         """Return the session of the node where a unit runs, as its launcher named it."""
         node = self.place_of(unit)
@@ -315,6 +322,9 @@ class EdgeRun:
                 self._perform(self._controller.events_happened(peer, message))
             case HistoryWanted():
                 self._perform(self._controller.history_wanted(peer, message))
+            case StandbyReady(unit):
+                if self._controller.standby_ready(message):
+                    self._tell(StandbyHasCopy(unit))
             case UnitStopped():
                 self._perform(self._controller.unit_stopped(message))
             case StandbyInStep():

@@ -43,6 +43,13 @@ class StandbyMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class StandbyHasCopy:
+    """A new standby of a unit has a copy of its state, and can take over from now on."""
+
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
 class RingChanged:
     """A ring has other members, or its members have other tokens."""
 
@@ -58,7 +65,14 @@ class PairComplete:
 
 
 RunEvent = (
-    NodeLost | UnitsPlaced | CheckpointTaken | RecoveryMeasured | StandbyMissing | RingChanged | PairComplete
+    NodeLost
+    | UnitsPlaced
+    | CheckpointTaken
+    | RecoveryMeasured
+    | StandbyMissing
+    | RingChanged
+    | PairComplete
+    | StandbyHasCopy
 )
 #: Called with the time (`time.monotonic`) and the event, from the host's thread; it must not take long.
 Observer = Callable[[float, RunEvent], None]

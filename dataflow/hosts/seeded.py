@@ -43,6 +43,7 @@ from peacefs.dataflow.core.messages import (
     NodeHeartbeat,
     RestartPointReached,
     StandbyInStep,
+    StandbyReady,
     UnitRecovered,
     UnitStopped,
     sequence_of,
@@ -401,6 +402,9 @@ class SeededRun:
                 return self._controller.events_happened(sender, message)
             case HistoryWanted():
                 return self._controller.history_wanted(sender, message)
+            case StandbyReady():
+                self._controller.standby_ready(message)
+                return []
             case UnitStopped():
                 return self._controller.unit_stopped(message)
             case StandbyInStep(unit):

@@ -43,6 +43,7 @@ from peacefs.dataflow.core.messages import (
     RestartPointReached,
     RestartPointRecorded,
     StandbyInStep,
+    StandbyReady,
     Subscribe,
     Subscribed,
     Subscription,
@@ -102,6 +103,7 @@ _KINDS: tuple[type[Any], ...] = (
     EventsKept,
     HistoryWanted,
     HistoryPart,
+    StandbyReady,
 )
 #: Messages with bytes that stand where others have rows.
 _WITH_DATA = (CopyPiece, RestartPointReached, HistoryPart)

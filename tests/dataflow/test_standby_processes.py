@@ -96,9 +96,7 @@ def twice(played: Played) -> None:
     """The primary dies, and later the one that took over, which has a standby of its own by then."""
     for _ in range(2):
         node = played.node_of("second")
-        wait_until(lambda: played.run.standby_of("second") is not None, "a standby")
-        # A new standby begins with a copy, which takes a moment, and longer on a busy machine.
-        time.sleep(2.0)
+        wait_until(lambda: played.run.survives_loss_of("second"), "a standby with a copy")
         played.kill(node)
         wait_until(lambda node=node: played.node_of("second") != node, "another node")  # type: ignore[misc]
         wait_until(lambda node=node: node in played.host.pids(), "the node again")  # type: ignore[misc]
