@@ -1,4 +1,4 @@
-"""How many small files and changes of names a second, with a journal in three members of etcd and without?
+"""Measure small files and changes of names a second, with a journal in three members of etcd and without.
 
 The same datanodes' programs and clients; the two clusters take turns. All syncs share this machine's disk.
 """

@@ -409,7 +409,7 @@ temporary_watched_max: Final = 100_000
 temporary_entries_per_turn: Final = 1000
 
 # -- the web page ------------------------------------------------------------------------------------------
-# What a viewer is shown is made anew so often, once for all who look at the same, and not at all for nobody.
+# A view is made anew so often, once for all who look at the same, and not at all for nobody.
 live_interval_s: Final = 1.0
 # A line without meaning, by which a browser knows that the stream lives; it asks again after some of these.
 live_keep_alive_s: Final = 10.0
@@ -420,7 +420,7 @@ live_viewers_per_client_max: Final = 64
 # Grants that have ended are remembered for the time line, so many and for so long.
 grant_history_s: Final = 300.0
 grant_history_max: Final = 2000
-# Of copies under way, grants on the time line and chunks of a file so many are shown.
+# So many copies under way, grants on the time line and chunks of a file are shown.
 copies_shown_max: Final = 100
 file_chunks_shown_max: Final = 500
 # A coordinator whose tick was that long ago is stuck, and tells so; a busy machine holds it for much less.
@@ -683,7 +683,7 @@ checkpoint_partitions_max: Final = 1_000_000
 checkpoint_look_timeout_s: Final = 60.0
 checkpoint_look_queue_timeout_s: Final = 5.0
 checkpoint_look_bytes_max: Final = 64 * MIB
-# Of the batches of a checkpoint the latest are shown, with their times and files.
+# So many of a checkpoint's latest batches are shown, with their times and files.
 checkpoint_batches_shown_max: Final = 100
 # A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.
 checkpoint_text_bytes_max: Final = 256 * MIB
@@ -985,7 +985,7 @@ dataflow_task_failures_min: Final = 100
 ring_checkpoint_s: Final = 2.0
 # Neighbours that would keep a copy; each costs as much as the first.
 ring_neighbours_max: Final = 8
-# What clocks of mappers may differ by, and a tuple be on its way: the paper's L_n.
+# Clocks of mappers may differ by so much, and a tuple be on its way for so long: the paper's L_n.
 ring_latency_s: Final = 0.015
 ring_beat_s: Final = 0.1
 # A neighbour that was silent for so long is dead; less when the connection to it broke, as when its process dies.

@@ -1,4 +1,4 @@
-"""What the driver of a standby does while it waits, so that its first batch is not its JVM's first.
+"""Keep the driver of a standby warm while it waits, so that its first batch is not its JVM's first.
 
 Spark compiles, loads classes and native libraries, and opens connections in the first batch of a session. A small
 query with state goes through all of that with made-up rows and a checkpoint in a local directory; the checkpoint

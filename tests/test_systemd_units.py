@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from peacefs.command import application
 
 _UNITS = sorted((Path(__file__).parents[1] / "deploy" / "systemd").glob("*.service"))
-#: What `systemd-analyze security` may say at most, of 10: an unhardened service has 9.6.
+#: The most that `systemd-analyze security` may say, of 10: an unhardened service has 9.6.
 _EXPOSURE_MAX = 2.5
 
 
@@ -49,7 +49,7 @@ def installed(path: Path, directory: Path) -> Path:
 @pytest.mark.parametrize("path", _UNITS, ids=lambda path: path.stem)
 def test_unit_is_taken_by_systemd(path: Path, tmp_path: Path) -> None:
     done = analyze("verify", "--man=no", str(installed(path, tmp_path)))
-    # What other units of this machine are warned of is not ours.
+    # Warnings of other units of this machine are not ours.
     said = [line for line in (done.stderr + done.stdout).splitlines() if path.name in line or "peacefs" in line]
     assert said == []
 

@@ -34,7 +34,7 @@ class Work(NamedTuple):
 
 
 class Done(NamedTuple):
-    """How often it was done by all clients, and for how long the slowest was busy."""
+    """The number of operations of all clients, and for how long the slowest was busy."""
 
     done: int
     seconds: float

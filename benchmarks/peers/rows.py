@@ -14,7 +14,7 @@ GROUPS = (NAMES, LISTING, SMALL, LARGE)
 
 
 class Does(Enum):
-    """What an operation asks of a system; by that, what it has on a disk when it answers."""
+    """The demand of an operation on a system, and with it what is on a disk when it answers."""
 
     READ = "read"
     CHANGE = "change"

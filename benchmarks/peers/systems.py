@@ -38,7 +38,7 @@ class System:
     synced_data: str
     #: It differs from another in nothing but how it stores data.
     only_stores: bool = False
-    #: Where Spark may keep a checkpoint in it, if it may.
+    #: The place where Spark may keep a checkpoint in it, if it may.
     hadoop_uri: str = ""
 
     def cpu_s(self) -> float:

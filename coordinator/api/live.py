@@ -57,7 +57,7 @@ class LiveFeed:
         self._shares = Shares(viewers_max, per_client_max)
         self._channels: dict[Hashable, _Channel] = {}
         self._is_stopped = False
-        #: How often something was looked at; it does not grow while nobody views.
+        #: The number of looks at something; it does not grow while nobody views.
         self.looks_total = 0
 
     @property

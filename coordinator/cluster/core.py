@@ -380,7 +380,7 @@ class Cluster:
                 self._note(now_s, ReplicaEvent.COPY_ORDERED, copy.chunk, copy.target)
             ticked.orders += self._clean_up(now_s, garbage)
             if not self.awaits_epoch:
-                # What a datanode shows before may be dropped by an order of the leader before.
+                # A replica that a datanode shows before then may be dropped by an order of the leader before.
                 self.balancer.ask(now_s, self.chunks, self.members, self.possession)
                 for chunk, node in self._surplus.ask(now_s, self.balancer.arrived):
                     self._note(now_s, ReplicaEvent.SWEPT, chunk, node)

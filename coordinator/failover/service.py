@@ -247,7 +247,7 @@ class Failover:
             # It ended while the journal was away, and nobody took it.
             has_lease = await self._run(lambda: self._journal.campaign(self._me, leader_lease_s))
         if self._is_handing_over:
-            # That began meanwhile, and what was asked for here is for another one to have.
+            # A hand-over began meanwhile: the lease that was asked for here is for another one to have.
             await self._give_up()
             return
         if has_lease:

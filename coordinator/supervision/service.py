@@ -184,7 +184,7 @@ class SupervisionService:
         token, until_s = self._tokens.get(key, ("", 0.0))
         if now_s >= until_s:
             token = self._token_of(order.user, run_token_s)
-            # Of runs before nobody is told any more.
+            # Nobody is told of earlier runs any more.
             told = self._core.existing(order.query).numbers()
             self._tokens = {
                 each: made for each, made in self._tokens.items() if each[0] != order.query or each[1] in told

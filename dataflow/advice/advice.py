@@ -27,7 +27,7 @@ from .load import Parameters, QueryLoad, Surroundings
 
 @dataclass(frozen=True)
 class Demand:
-    """What the owner of a query can bear. None: any."""
+    """Limits of what the owner of a query can bear. None: any."""
 
     guarantee: Recovery = Recovery.PRECISE
     #: From the death of a node until its unit has caught up, seconds.

@@ -1,4 +1,4 @@
-"""What each technique costs a query, and how long a recovery takes, by closed forms.
+"""Estimate by closed forms what each technique costs a query, and how long a recovery takes.
 
 HA's three approaches go by `closed_forms` (HA, Table 3). The others' forms are of the same kind: bytes over links
 and processor time as shares of what the query takes without any technique, recovery from the detection of a death.

@@ -35,7 +35,7 @@ class QueryLoad:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Of techniques: M for acknowledgements and copies, the interval of checkpoints, neighbours of a ring."""
+    """Parameters: M for acknowledgements and copies, the interval of checkpoints, neighbours of a ring."""
 
     interval_s: float = 0.05
     checkpoint_s: float = 1.0

@@ -71,7 +71,7 @@ RingEvent = Failure | KillSet | Move | Join | LeaveAt
 
 @dataclass
 class RingOutcome:
-    """What became of a run."""
+    """The outcome of a run."""
 
     rows: list[pa.RecordBatch] = field(default_factory=list)
     steps: int = 0

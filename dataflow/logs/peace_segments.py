@@ -140,7 +140,7 @@ class _OpenFile:
         self._source = source
 
     def read_into(self, offset: int, target: memoryview) -> int:
-        # Who reads on without a seek is read ahead for, over the network.
+        # Over the network bytes are read ahead for a reader who goes on without a seek.
         self._source.seek(offset)
         return self._source.readinto(target)
 

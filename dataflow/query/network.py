@@ -78,7 +78,7 @@ class Network:
     sources: tuple[SourceNode, ...]
     operators: tuple[OperatorNode, ...]
     sinks: tuple[SinkNode, ...]
-    #: Of units that are parts of a stage: which part, from 0.
+    #: The number, from 0, of each unit that is a part of a stage.
     parts: Mapping[str, int] = field(default_factory=dict)
 
     @property

@@ -49,7 +49,7 @@ class Fragment:
     #: Results that the sink has not taken, and what the last one of each mapper went up to.
     results: list[Result] = field(default_factory=list)
     reported: dict[str, int] = field(default_factory=dict)
-    #: Of the owner: what the last checkpoint contained, who has it, and the one that is being made.
+    #: The owner's: what the last checkpoint contained, who has it, and the one that is being made.
     base: Coverage = field(default_factory=dict)
     based: set[str] = field(default_factory=set)
     cut: RunningCut | None = None

@@ -55,12 +55,12 @@ class KeyedTable(ABC):
     @property
     @abstractmethod
     def changed_keys(self) -> int:
-        """How many keys the inactive fragment has."""
+        """Return the number of keys in the inactive fragment."""
 
     @property
     @abstractmethod
     def known_keys(self) -> int:
-        """How many keys the master state has."""
+        """Return the number of keys in the master state."""
 
 
 class DictTable(KeyedTable):

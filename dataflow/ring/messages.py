@@ -79,7 +79,7 @@ class ResultsTaken:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What changed in an interval's state since its state at `base`, or all of it if that is None."""
+    """The changes of an interval's state since its state at `base`, or all of it if that is None."""
 
     interval: Interval
     number: int

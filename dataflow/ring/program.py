@@ -161,7 +161,7 @@ def _failed(node: OperatorNode, error: Exception) -> OperatorFailed:
 
 
 def _started(node: OperatorNode) -> Operator:
-    # What has no state does not look at it.
+    # A function without state does not look at it.
     return node.specification.start(node.input_types, cast(OperatorState, None))
 
 

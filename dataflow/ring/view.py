@@ -198,7 +198,7 @@ class RingView:
     @property
     def _places(self) -> _Table:
         if self._arcs is None:
-            # What does not matter for places is left out, so that views share a table.
+            # Fields that do not matter for places are left out, so that views share a table.
             placed = sorted(
                 (each.token, each.name, each.phase, each.moves_to, each.gone)
                 for each in self._members.values()

@@ -116,7 +116,7 @@ class Leaders(Protocol):
         """Return whether a message is to be obeyed; `end` follows where that is to delete."""
 
     def end(self, message: Message) -> None:
-        """What was begun has come to its end."""
+        """Note that orders which were begun have come to their end."""
 
 
 class CoordinatorLink:

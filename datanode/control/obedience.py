@@ -20,7 +20,7 @@ class Obedience:
         self._is_alone = coordinators == 1
         self.epoch = epoch_seen
         self.leader: object = None
-        #: How many orders to delete are under way, of each epoch.
+        #: The orders to delete that are under way, of each epoch.
         self._deleting: Counter[int] = Counter()
 
     def heard(self, coordinator: object, epoch: int, *, leads: bool) -> bool:
@@ -47,7 +47,7 @@ class Obedience:
         return True
 
     def end(self, message: Message) -> None:
-        """What was begun has been carried out, or has failed."""
+        """Note that orders which were begun have been carried out, or have failed."""
         if isinstance(message, DeleteChunks):
             self._deleting[message.epoch] -= 1
             if not self._deleting[message.epoch]:

@@ -41,7 +41,7 @@ COORDINATOR_VARIABLES: Final = ("PEACEFS_URL", "PEACEFS_COORDINATOR")
 
 
 class Origin(Enum):
-    """Where the value of an option comes from."""
+    """The origin of an option's value."""
 
     FILE = "file"
     ENVIRONMENT = "environment"
@@ -61,7 +61,7 @@ class Setting:
 
 @dataclass
 class Configuration:
-    """What files and environment say. `mistakes` are lines; with any of them nothing else is of use."""
+    """The options from files and environment. `mistakes` are lines; with any of them nothing else is of use."""
 
     #: Click's: values by the name of the parameter, by the name of the command, nested as groups are.
     defaults: dict[str, Any] = field(default_factory=dict)

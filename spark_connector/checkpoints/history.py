@@ -23,7 +23,7 @@ class BatchHistory(msgspec.Struct, frozen=True):
     batch: int
     planned_ms: int
     committed_ms: int | None
-    #: Of changes and snapshots of state that it left, in all stores.
+    #: The bytes of changes and snapshots of state that it left, in all stores.
     state_bytes: int
     files: list[BatchFile]
 

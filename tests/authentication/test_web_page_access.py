@@ -1,4 +1,4 @@
-"""What strangers reach of the web page: its files, and whether the coordinator is well. All data want a token."""
+"""Strangers reach the web page's files, and whether the coordinator is well; all data want a token."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def test_log_is_asked_of_its_agent_once_for_all_who_wait() -> None:
         waiting = [asyncio.create_task(logs.of("north", _WANTED)) for _ in range(3)]
         await asyncio.sleep(0)
         assert (logs.wanted_of("north"), logs.wanted_of("south")) == ([_WANTED], [])
-        # What another agent says of it is not it, nor is the log of another run.
+        # The word of another agent does not count, nor does the log of another run.
         logs.came("south", [LogTail("orders", "1-2", "forged")])
         logs.came("north", [LogTail("orders", "1-1", "old"), LogTail("orders", "1-2", "the end")])
         assert await asyncio.gather(*waiting) == ["the end"] * 3

@@ -22,7 +22,7 @@ from peacefs.protocol.messages import AgentBeat, RunOrder, RunReport
 from peacefs.spark_connector.supervision.reconciliation import Key, key_of, reconcile, standby_of
 
 _STEP_S = 0.25
-#: How long a standby takes to make its session.
+#: The time that a standby takes to make its session.
 _SESSION_S = 4.0
 
 
@@ -115,7 +115,7 @@ class World:
 
     @property
     def taken_over(self) -> int:
-        """How many runs standbys were given."""
+        """Return the number of runs that standbys were given."""
         return self._taken_over_before + self._core.taken_over_total
 
     @property

@@ -72,7 +72,7 @@ def play(network: Network, technique: Technique | None = None, *, seed: int = 1,
 
 @pytest.mark.parametrize("step", _ROW_BY_ROW, ids=["filter", "select", "map", "flat map", "several"])
 def test_partition_and_merge_leave_rows_in_their_order(step: Callable[[Stream], Stream]) -> None:
-    """What treats rows one by one gives the same rows in the same order as without parts."""
+    """Operators that treat rows one by one give the same rows in the same order as without parts."""
     query = Query("first")
     step(query.source("in", SCHEMA, time="at")).sink("out")
     expected = play(query.network())

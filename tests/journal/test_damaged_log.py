@@ -126,6 +126,6 @@ def test_log_that_was_damaged_is_refused_when_the_journal_is_left_out(
     store = put(killed.damaged(8 * (killed.live_bytes // 2)), tmp_path / "store")
     with pytest.raises(StartupError, match="has lost changes that were acknowledged"):
         SqliteMetadata.open(store, owner="root")
-    # What was not damaged is refused, too: the journal may have more.
+    # An undamaged log is refused, too: the journal may have more.
     with pytest.raises(StartupError, match="journal"):
         SqliteMetadata.open(put(killed.image, tmp_path / "whole"), owner="root")

@@ -109,7 +109,7 @@ def test_page_is_worked_by_the_keyboard(chrome: Browser, cluster: LocalCluster) 
             assert page.page.evaluate("document.activeElement.textContent") == name
         page.page.keyboard.press("Enter")
         page.see("reports/")
-        # What is new has the focus, and the first link in it comes next.
+        # The new view has the focus, and the first link in it comes next.
         assert page.page.evaluate("document.activeElement.id") == "main"
         go(page, "cluster", "Cluster")
         disks = page.page.locator("summary").first
@@ -354,7 +354,7 @@ def test_page_asks_for_a_token_and_works_with_one(chrome: Browser, tmp_path: Pat
             # Nothing that lasts holds the token.
             assert page.page.evaluate("localStorage.length") == 0
             assert page.page.context.cookies() == []
-            # What is revoked ends; the stream that is open ends within a minute, the next request at once.
+            # A revoked token ends; the stream that is open ends within a minute, the next request at once.
             administration.revoke(token.id)
             page.page.reload()
             page.see("A token, please")

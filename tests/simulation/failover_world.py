@@ -58,7 +58,7 @@ class FailoverWorld(SimulatedCluster):
         self.deaths = 0
         #: When links to the journal that are cut carry again: a writer that waits for an answer gets one then.
         self.journal_mended_s = math.inf
-        #: Who has led, and in which epoch.
+        #: The coordinators that have led, and in which epochs.
         self.led: list[tuple[str, int]] = []
         self.datanodes_by_name: dict[str, SimulatedDatanode] = {}
         self._rows_at: dict[int, bytes] = {}
@@ -154,7 +154,7 @@ class FailoverSaboteur:
         self._cluster = cluster
         self._random = random
         self._is_over = False
-        #: What was done, and how often.
+        #: The events that happened, and how often.
         self.done: dict[str, int] = {}
         cluster.is_hostile = True
         self._act_later()

@@ -83,7 +83,7 @@ class SimulatedDatanode:
         self.epoch_told = 0
         #: Called when it has dropped what it was ordered to.
         self.dropped: Callable[[DeleteChunks], None] = lambda order: None
-        #: How long an order waits in its queue.
+        #: The time that an order waits in its queue.
         self.queue_s: Callable[[Message], float] = lambda order: 0.0
         self.node = world.add_node(name)
         self.rack = rack

@@ -140,7 +140,7 @@ def restart_apart_from_the_leader(cluster: FailoverWorld, holder: SimulatedDatan
 
 
 def lose_its_memory(cluster: FailoverWorld, holder: SimulatedDatanode) -> None:
-    """What it wrote of epochs is not on its disk when it starts again."""
+    """The epochs that it wrote are not on its disk when it starts again."""
     holder.epoch_seen = 0
     restart_apart_from_the_leader(cluster, holder)
 

@@ -59,7 +59,7 @@ class Page:
     def __init__(self, page: Any, url: str) -> None:
         self.page = page
         self.complaints: list[str] = []
-        #: Where requests may go, with the port.
+        #: The hosts that requests may go to, with the port.
         self.hosts = {urlsplit(url).netloc}
         self._expected: list[str] = []
         page.on("console", self._said)

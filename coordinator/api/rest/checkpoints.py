@@ -103,7 +103,7 @@ def add_checkpoint_look_routes(app: FastAPI, inspector: CheckpointInspector) -> 
 
     @app.get("/v1/checkpoints/verify", responses={200: {"description": "A Verdict."}})
     async def verify(path: str, user: User) -> Response:
-        """Whether a query would start from a checkpoint, as `peacefs checkpoint verify --json` has it."""
+        """Tell whether a query would start from a checkpoint, as `peacefs checkpoint verify --json` does."""
         return await _json_in_thread(await inspector.view(path, user, "verdict"))
 
     @app.get("/v1/checkpoints/units", responses={200: {"description": "Units of dataflows, each a UnitSummary."}})

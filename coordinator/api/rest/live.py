@@ -32,7 +32,7 @@ from .status import StatusSources
 
 
 class Session(msgspec.Struct, frozen=True):
-    """Who looks, and at which coordinator."""
+    """The viewer, and the coordinator that is looked at."""
 
     user: str
     authentication: str

@@ -12,7 +12,7 @@ from peacefs.protocol.values.cluster_status import ClusterStatus, DatanodeStatus
 
 
 class Level(StrEnum):
-    """How urgent an alert is; the first is the worst."""
+    """The urgency of an alert; the first is the worst."""
 
     #: Data cannot be read, or nothing can be changed.
     CRITICAL = "critical"

@@ -47,12 +47,12 @@ class ClusterView(msgspec.Struct, frozen=True):
     status: ClusterStatus
     alerts: list[Alert]
     repair: RepairView
-    #: How many chunks are on their way to each datanode, those without any left out.
+    #: The chunks that are on their way to each datanode; datanodes without any are left out.
     streams: dict[NodeId, int]
 
 
 class RepairProgress:
-    """How far a repair is, from looks at how much is left; those who look share one. The clock is passed in."""
+    """Work out how far a repair is, from looks at how much is left; viewers share one. The clock is passed in."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
