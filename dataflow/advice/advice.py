@@ -15,8 +15,10 @@ from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.admission import suffices
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
+from peacefs.dataflow.techniques.flux import Flux
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
+from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 from peacefs.protocol.errors import InvalidQuery
@@ -68,6 +70,8 @@ WRITTEN: Mapping[str, Callable[[Parameters], Technique]] = {
     "ActiveStandby": lambda each: ActiveStandby(interval_s=each.interval_s),
     "SGuard": lambda each: SGuard(interval_s=each.checkpoint_s),
     "CEC": lambda each: CEC(commit_s=each.interval_s),
+    "Flux": lambda _: Flux(),
+    "PeerRing": lambda each: PeerRing(each.neighbours, checkpoint_s=each.checkpoint_s),
 }
 
 
