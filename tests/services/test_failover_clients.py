@@ -97,7 +97,7 @@ def test_failover_is_hardly_noticed_by_who_writes_and_reads(tmp_path: Path) -> N
             source.fs.files.close()
 
 
-def test_failover_that_takes_twenty_seconds_is_ridden_out_by_open_bodies(tmp_path: Path) -> None:
+def test_failover_that_takes_ten_seconds_is_ridden_out_by_open_bodies(tmp_path: Path) -> None:
     with failover_cluster(tmp_path) as cluster:
         data = os.urandom(9 * MIB)
         small, large = OpenBody(cluster, "/small"), OpenBody(cluster, "/large")
@@ -116,7 +116,8 @@ def test_failover_that_takes_twenty_seconds_is_ridden_out_by_open_bodies(tmp_pat
                     return True
             return False
 
-        while time.monotonic() < killed_s + 20:
+        # A call waits 50 s for a leader; on a busy machine the one that goes on takes its time to lead.
+        while time.monotonic() < killed_s + 10:
             assert nobody_leads()
         cluster.coordinators[1].go_on()
         assert (small.end(), large.end()) == (201, 201)
