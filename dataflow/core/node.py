@@ -170,6 +170,7 @@ class NodeCore:
                 # The other half of their room is for the rows that come until a checkpoint is stored.
                 if unit.uncaptured_bytes > self._bounds.buffer_bytes_max // 2:
                     self._guards[unit.name].hurry()
+                    unit.hurry()
                 effects += self._act(unit, self._guards[unit.name].tick(now_s, unit.positions))
                 if self._technique.standby is not None:
                     effects += self._pair(now_s, unit)

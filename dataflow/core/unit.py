@@ -373,7 +373,19 @@ class HAUnit:
     def uncaptured_bytes(self) -> int:
         """Bytes of the rows that the last checkpoint lacks, of the input that has most of them."""
         captured = self._captured_bytes
-        return max(each.processed_bytes - captured.get(name, 0) for name, each in self.inputs.items())
+        since = max(each.processed_bytes - captured.get(name, 0) for name, each in self.inputs.items())
+        uncovered = self._state.uncovered_rows
+        if not uncovered:
+            return since
+        processed = sum(each.processed_bytes for each in self.inputs.values())
+        return since + processed * uncovered // max(1, self._processed_rows())
+
+    def hurry(self) -> None:
+        """Have the next capture cover what it can."""
+        self._state.hurry()
+
+    def _processed_rows(self) -> int:
+        return sum(position.number for position in self.positions.values())
 
     def copy(self, *, full: bool, with_rows: bool) -> tuple[int, StateCapture]:
         """Return the unit as it is now, for its standby, with the number of the copy.

@@ -197,6 +197,14 @@ class UnitState(Protocol):
         ...
 
     @property
+    def uncovered_rows(self) -> int:
+        """Rows of all inputs that producers would send again if the unit was lost after the last capture."""
+        ...
+
+    def hurry(self) -> None:
+        """Have the next capture cover what it can, whatever that costs: producers will soon have no more room."""
+
+    @property
     def journal(self) -> UnitJournal | None: ...
 
     @property

@@ -101,6 +101,14 @@ class PagedState:
     # -- checkpoints ------------------------------------------------------------------------------------------
 
     @property
+    def uncovered_rows(self) -> int:
+        """A capture has all pages: it covers every row before it."""
+        return 0
+
+    def hurry(self) -> None:
+        """Do nothing: there is nothing that a capture would leave out."""
+
+    @property
     def journal(self) -> None:
         """Pages are loaded as they were: no row is processed again in part."""
         return None

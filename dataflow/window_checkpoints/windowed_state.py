@@ -126,6 +126,7 @@ class WindowedState:
         self._checked_s = clock()
         self._capturing = False
         self.extent = ExtentNow()
+        self._hurries = False
 
     # -- structures -----------------------------------------------------------------------------------------
 
@@ -176,6 +177,15 @@ class WindowedState:
         return self._loaded.edges
 
     # -- the unit's journal ---------------------------------------------------------------------------------
+
+    @property
+    def uncovered_rows(self) -> int:
+        """Rows since the oldest footprint of an open window, at the last commit."""
+        return self.extent.rows
+
+    def hurry(self) -> None:
+        """Check windows at the next commit whatever the targets say."""
+        self._hurries = True
 
     @property
     def journal(self) -> WindowedState:
@@ -256,11 +266,12 @@ class WindowedState:
         made = sum(part.num_rows for _, part in parts)
         self.extent = ExtentNow(opens=sum(part.num_rows for kind, part in parts if kind is TupleKind.OPEN))
         self.extent.closes = made - self.extent.opens
-        if now_s - self._checked_s >= self._times.period_s:
+        if self._hurries or now_s - self._checked_s >= self._times.period_s:
             self._checked_s = now_s
             checks = self._checks(first_tuple + made, rows, now_s)
             parts += [(TupleKind.CHECK, part) for part in checks]
             self.extent.checks = sum(part.num_rows for part in checks)
+            self._hurries = False
         since = self._since()
         open_windows = self._footprints.open_windows if self._footprints is not None else 0
         kind = stream_type(self._contents.ids, self._contents.state)
@@ -340,8 +351,9 @@ class WindowedState:
             if taken is None:
                 return parts
             oldest, ids = taken
-            wanted = oldest != self._number and self._choice.wants_check(
-                self._extent_with(oldest, ids.num_rows, next_tuple, rows, now_s)
+            wanted = oldest != self._number and (
+                self._hurries
+                or self._choice.wants_check(self._extent_with(oldest, ids.num_rows, next_tuple, rows, now_s))
             )
             if not wanted:
                 self._footprints.put_back(oldest, ids)

@@ -16,6 +16,7 @@ from support.steps import steps
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.comparison import compare_outputs
+from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.hosts.seeded import Failure, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
@@ -247,3 +248,18 @@ def test_cec_refuses_a_query_that_it_does_not_cover(build: Callable[[Query], Que
 def test_cec_refuses_parameters_that_cannot_be(make: Callable[[], object], reason: str) -> None:
     with pytest.raises(InvalidQuery, match=reason):
         make()
+
+
+def test_windows_are_checked_early_when_producers_run_out_of_room() -> None:
+    """No target wants a check, and rows of open windows fill the room of producers: the query ends."""
+    query = Query("long windows")
+    events = query.source("in", SCHEMA, time="at").filter(F.col("value") >= 0)
+    windows = events.unit("second").key_by("key").window("1h")
+    network = windows.aggregate(F.count(), F.sum("value")).sink("out").network()
+    rows = Sample(network, lambda row: row[0]).rows(1, batches=60)
+    batch = max(each.nbytes for each in rows["in"])
+    bounds = Bounds(credit_bytes=2 * batch, buffer_bytes_max=20 * batch)
+    assert sum(each.nbytes for each in rows["in"]) > 2 * bounds.buffer_bytes_max
+    run = SeededRun(network, CEC(OpenOnly()), rows, seed=1, bounds=bounds, rows_every_s=0.05, store_s=0.05)
+    observed = run.run(until_s=60.0)
+    assert observed.source_held_bytes_max < bounds.buffer_bytes_max, "the source waited for windows"
