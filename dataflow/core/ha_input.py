@@ -36,6 +36,8 @@ class HAInput:
         self.processed = position
         self._received = position
         self._queue: deque[tuple[int, Batch]] = deque()
+        #: Bytes of the queue, as its batches are cut.
+        self.queued_bytes = 0
         self._credit_bytes = credit_bytes
         self._attempt = attempts
         self._asked_producer: int | None = None
@@ -51,7 +53,9 @@ class HAInput:
         self._connected = False
         # The subscription of a producer that has sent without being asked.
         self._unasked: Subscription | None = None
-        self._taken_bytes = 0
+        # Bytes that the producer has sent in this subscription, and may send, as it counts them: rows that were
+        # decoded or cut have another size.
+        self._sent_bytes = 0
         self._limit_bytes = 0
         self._last: int | None = None
         #: The last row that there was when the producer answered; None before.
@@ -100,8 +104,8 @@ class HAInput:
         self._unasked = None
         self._attempt += 1
         self._last = None
-        self._taken_bytes = -sum(batch.bytes for _, batch in self._queue)
-        self._limit_bytes = self._credit_bytes + min(self._taken_bytes, 0)
+        self._sent_bytes = 0
+        self._limit_bytes = self._credit_bytes - self.queued_bytes
         return Subscribe(
             self.stream, self.subscription, producer_incarnation, self._received, max(self._limit_bytes, 0)
         )
@@ -130,7 +134,7 @@ class HAInput:
         self._connected, self._unasked = True, message.subscription
         self._last = None
         # The producer has counted on all of the credit, whatever is in the queue.
-        self._taken_bytes, self._limit_bytes = -self.queued_bytes, self._credit_bytes
+        self._sent_bytes, self._limit_bytes = 0, self._credit_bytes
         if message.after.lineage != self._received.lineage:
             self._received = message.after
         self.lost += max(message.after.number - self._received.number, 0)
@@ -148,18 +152,18 @@ class HAInput:
         if message.subscription != self.subscription or not self._connected:
             return False
         lineage, number = self._received
+        self._sent_bytes = message.sent_bytes
         if message.batch.first > number + 1:
             raise ProtocolViolation(
                 f"stream {self.stream!r} goes on with row {message.batch.first} after row {number}"
             )
         fresh = message.batch.after(number)
-        # Rows that are left out take no room here.
-        self._taken_bytes += message.batch.bytes - (fresh.bytes if fresh is not None else 0)
         if fresh is None:
             return False
         self._received = Position(lineage, fresh.last)
         for part in _cut(fresh, self.cuts):
             self._queue.append((lineage, part))
+            self.queued_bytes += part.bytes
         return True
 
     def accept_end(self, message: Ended) -> None:
@@ -179,25 +183,24 @@ class HAInput:
             return None
         lineage, first = self._queue[0]
         if first.last != number:
-            before = self.queued_bytes
             rows = pa.Table.from_batches([batch.rows for _, batch in self._queue]).combine_chunks()
             whole = Batch(first.first, rows.to_batches()[0])
             parts = [whole.between(whole.first, number), whole.after(number)]
             self._queue = deque((lineage, part) for part in parts if part is not None)
-            # Credit counts the bytes that the producer has sent, however they are cut here.
-            self._taken_bytes += before - self.queued_bytes
+            self.queued_bytes = sum(batch.bytes for _, batch in self._queue)
         return self._queue[0][1]
 
     def take(self, upto: int | None = None) -> Batch:
         """Take the rows that `next` returns: the unit has processed them."""
         lineage, batch = self._queue.popleft()
+        self.queued_bytes -= batch.bytes
         if upto is not None and (later := batch.after(upto)) is not None:
             self._queue.appendleft((lineage, later))
+            self.queued_bytes += later.bytes
             taken = batch.between(1, upto)
             assert taken is not None, "there is nothing to take"
             batch = taken
         self.processed = Position(lineage, batch.last)
-        self._taken_bytes += batch.bytes
         self.processed_bytes += batch.bytes
         return batch
 
@@ -224,7 +227,7 @@ class HAInput:
 
     def credit(self) -> Credit | None:
         """Return credit for what was taken, once that is a quarter of all."""
-        limit = self._taken_bytes + self._credit_bytes
+        limit = self._sent_bytes - self.queued_bytes + self._credit_bytes
         if not self._connected or limit - self._limit_bytes < self._credit_bytes // 4:
             return None
         self._limit_bytes = limit
@@ -240,10 +243,6 @@ class HAInput:
         It may keep so many rows for want of that, that it has no room for those that would bring the next.
         """
         return [self.acknowledge(level, upto) for level, upto in self._acknowledged.items()]
-
-    @property
-    def queued_bytes(self) -> int:
-        return sum(batch.bytes for _, batch in self._queue)
 
     @property
     def subscription(self) -> Subscription:

@@ -254,7 +254,7 @@ class HAOutput:
                 level = Level.RECEIVED if consumer in self._backed else Level.SENT
                 self.buffer.ack(batch.first, batch.last, Mark(level, consumer))
                 connection.sent_bytes += batch.bytes
-                yield connection.node, Data(self.stream, connection.subscription, batch)
+                yield connection.node, Data(self.stream, connection.subscription, batch, connection.sent_bytes)
             ended = self.ended and self._end_released and not connection.end_sent
             if ended and self.buffer.peek(consumer) is None:
                 connection.end_sent = True

@@ -79,9 +79,12 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Data:
+    """Rows, and all bytes sent in this subscription by then, as the producer counts them: credit is of these."""
+
     stream: str
     subscription: Subscription
     batch: Batch
+    sent_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

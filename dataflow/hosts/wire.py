@@ -73,6 +73,7 @@ class _DataHead:
     stream: str
     subscription: Subscription
     first: int
+    sent_bytes: int
 
 
 _KINDS: tuple[type[Any], ...] = (
@@ -116,7 +117,7 @@ def encode(message: Message | NodeHello) -> list[bytes | memoryview]:
     rows: memoryview | bytes = b""
     head: object = message
     if isinstance(message, Data):
-        head = _DataHead(message.stream, message.subscription, message.batch.first)
+        head = _DataHead(message.stream, message.subscription, message.batch.first, message.sent_bytes)
         rows = memoryview(message.batch.rows.serialize())
     elif isinstance(message, _WITH_DATA):
         head, rows = replace(message, data=b""), message.data
@@ -166,4 +167,4 @@ class MessageReader:
             rows = pa.ipc.read_record_batch(pa.py_buffer(rows_bytes), self._schemas[head.stream])
         except (msgspec.DecodeError, pa.ArrowException, OSError, KeyError) as error:
             raise ProtocolViolation(f"a message of a dataflow cannot be read: {error}") from error
-        return Data(head.stream, head.subscription, Batch(head.first, rows))
+        return Data(head.stream, head.subscription, Batch(head.first, rows), head.sent_bytes)

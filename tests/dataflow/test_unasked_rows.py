@@ -44,14 +44,21 @@ def test_unasked_rows_that_a_consumer_has_are_left_out_and_take_no_credit() -> N
     source = reading()
     assert taken(source) == [1, 2, 3, 4]
     subscription = resumed(source, after=2)
+    sent = 0
+
+    def data(batch: Batch) -> Data:
+        nonlocal sent
+        sent += batch.bytes
+        return Data("in", subscription, batch, sent)
+
     for _ in range(2):
         # The whole of its credit in rows that it has: there is room for more all the same.
-        source.accept(Data("in", subscription, rows(3, 4)))
-    assert source.accept(Data("in", subscription, rows(3, 6)))
+        source.accept(data(rows(3, 4)))
+    assert source.accept(data(rows(3, 6)))
     assert taken(source) == [5, 6] and source.lost == 0
     again = source.credit()
     assert again is None or again.subscription == subscription
-    source.accept(Data("in", subscription, rows(5, 40)))
+    source.accept(data(rows(5, 40)))
     taken(source)
     credit = source.credit()
     assert credit is not None and credit.limit_bytes > _CREDIT_BYTES + 30 * 8
