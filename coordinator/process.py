@@ -40,7 +40,7 @@ SECRET_NAME = "cluster.secret"
 
 def run(options: CoordinatorOptions) -> None:
     """Serves until it is told to stop. Raises StartupError when it cannot start."""
-    log_to_stderr()
+    log_to_stderr("coordinator", options.log)
     raise_open_files_limit()
     sys.setswitchinterval(thread_switch_interval_s)
     secret_file = find_secret_file(options.secret_file)

@@ -15,6 +15,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.service.tls import TlsFiles
+from peacefs.protocol.values.log_style import LOG_STYLE_DEFAULT, LogStyle
 
 
 @dataclass(frozen=True)
@@ -45,3 +46,4 @@ class DatanodeOptions:
     more_coordinators: tuple[Address, ...] = ()
     ready_fd: int | None = None
     parent_fd: int | None = None
+    log: LogStyle = LOG_STYLE_DEFAULT

@@ -114,7 +114,7 @@ def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
     With `pace`, which experiments pass in, chunks go to what it makes of the store, and nobody reads the files
     themselves, for who does cannot be paced.
     """
-    log_to_stderr()
+    log_to_stderr("datanode", options.log)
     raise_open_files_limit()
     keep_freed_memory()
     sys.setswitchinterval(thread_switch_interval_s)

@@ -9,6 +9,7 @@ import typer
 
 from peacefs.protocol.service.browser_guard import is_host_name
 from peacefs.protocol.tls_variables import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
+from peacefs.protocol.values.log_style import LogFormat, LogLevel
 
 if TYPE_CHECKING:
     from peacefs.protocol.service.tls import TlsFiles
@@ -69,6 +70,13 @@ AllowedHosts = Annotated[
         "refused, but for addresses in numbers. [default: what --host and --advertise say]",
         show_default=False,
     ),
+]
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option("--log-format", help="Lines of text, or of JSON, each with its request's id."),
+]
+LogLevelOption = Annotated[
+    LogLevel, typer.Option("--log-level", help="The least important lines; debug tells of each request.")
 ]
 NodePort = Annotated[
     str,

@@ -5,39 +5,29 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import logging
-import re
 import resource
 import signal
 import sys
 from collections.abc import Callable
 
 from peacefs.protocol.limits import heap_buffer_bytes_max, heap_kept_bytes, heaps_max
+from peacefs.protocol.values.log_style import LogStyle
 
 from .lifeline import when_parent_dies
+from .log_formats import formatter
 
 #: Called at a SIGHUP.
 _reloads: list[Callable[[], None]] = []
-_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 
-class LineFormatter(logging.Formatter):
-    """Escapes control characters: what a stranger sends, and a message repeats, is no line of its own."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        return _CONTROL.sub(
-            lambda found: found[0].encode("unicode_escape").decode(), super().formatMessage(record)
-        )
-
-
-def log_to_stderr() -> None:
+def log_to_stderr(service: str, style: LogStyle) -> None:
     """One line an event on standard error. Libraries speak from WARNING up."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter(_FORMAT))
+    handler.setFormatter(formatter(style.format, service))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger("peacefs").setLevel(logging.INFO)
+    logging.getLogger("peacefs").setLevel(style.level.name)
 
 
 def raise_open_files_limit() -> None:
