@@ -31,6 +31,7 @@ from peacefs.commands.service_commands import coordinator, datanode
 from peacefs.commands.spark_commands import spark
 from peacefs.commands.stream_commands import stream
 from peacefs.commands.supervision_commands import agent, supervise
+from peacefs.commands.trace_command import trace
 
 
 def demo(
@@ -50,7 +51,7 @@ def demo(
     raise typer.Exit(run_demo(DemoOptions(input=log, directory=directory, keep=keep, json=as_json)))
 
 
-for _command in (datanode, agent, supervise, doctor, demo, simulate, plan, completion):
+for _command in (datanode, agent, supervise, doctor, trace, demo, simulate, plan, completion):
     application.command()(_command)
 application.add_typer(coordinator, name="coordinator")
 application.add_typer(certificates, name="certificates")

@@ -589,6 +589,8 @@ requests_forgotten_per_commit: Final = 1000
 request_id_characters_max: Final = 128
 # The id by which a request is named in logs: a longer one is replaced.
 trace_id_characters_max: Final = 64
+# A process that ends waits so long for its last spans to be exported.
+trace_export_timeout_s: Final = 5.0
 # A rename whose answer was lost is recognised when it is repeated within this time.
 rename_memory_s: Final = 3600.0
 # A page of a listing says how many entries follow it, counted no further than this.

@@ -43,9 +43,12 @@ from .service_options import (
     TlsCa,
     TlsCertificate,
     TlsKey,
+    Traces,
+    TraceShare,
     allowed_hosts,
     node_addresses,
     tls_files_of,
+    trace_options,
 )
 
 _DAY_S = 86_400.0
@@ -212,6 +215,8 @@ def run_coordinator(
     ] = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_level: LogLevelOption = LogLevel.INFO,
+    traces: Traces = None,
+    trace_share: TraceShare = 1.0,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -240,6 +245,7 @@ def run_coordinator(
             tls=tls_files_of(tls_certificate, tls_key, tls_ca),
             no_tls=no_tls,
             log=LogStyle(log_format, log_level),
+            traces=trace_options(traces, trace_share),
             ready_fd=ready_fd,
             parent_fd=parent_fd,
             check_permissions=permissions,
@@ -342,6 +348,8 @@ def datanode(
     no_tls: NoTls = False,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_level: LogLevelOption = LogLevel.INFO,
+    traces: Traces = None,
+    trace_share: TraceShare = 1.0,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -370,6 +378,7 @@ def datanode(
             tls=tls_files_of(tls_certificate, tls_key, tls_ca),
             no_tls=no_tls,
             log=LogStyle(log_format, log_level),
+            traces=trace_options(traces, trace_share),
             ready_fd=ready_fd,
             parent_fd=parent_fd,
         )

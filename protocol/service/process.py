@@ -9,9 +9,11 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from importlib import import_module
 
 from peacefs.protocol.limits import heap_buffer_bytes_max, heap_kept_bytes, heaps_max
 from peacefs.protocol.values.log_style import LogStyle
+from peacefs.protocol.values.trace_options import TraceOptions
 
 from .lifeline import when_parent_dies
 from .log_formats import formatter
@@ -28,6 +30,25 @@ def log_to_stderr(service: str, style: LogStyle) -> None:
     handler.setFormatter(formatter(style.format, service))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("peacefs").setLevel(style.level.name)
+
+
+def require_tracing(options: TraceOptions | None) -> None:
+    """Raises StartupError if traces are wanted, and the packages for them are not there."""
+    if options is not None:
+        import_module(".open_telemetry", __package__)
+
+
+def trace_to(role: str, name: str, options: TraceOptions | None) -> Callable[[], None]:
+    """Begin to trace, if that is wanted; return what ends it. Raises StartupError without the packages for it."""
+    if options is None:
+        return _nothing
+    from .open_telemetry import start_tracing
+
+    return start_tracing(role, name, options)
+
+
+def _nothing() -> None:
+    """End what was not begun."""
 
 
 def raise_open_files_limit() -> None:
