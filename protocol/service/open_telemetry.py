@@ -56,7 +56,7 @@ class _RequestIds(IdGenerator):
         self._next.number = number
 
     def generate_span_id(self) -> int:
-        return self._random.generate_span_id()
+        return int(self._random.generate_span_id())
 
     def generate_trace_id(self) -> int:
         return int(self._next.number)
