@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .base import Done, Failure, Message
+from .base import Done, Failure, Message, Request
 from .chunks import (
     DescriptorShared,
     Hop,
@@ -242,6 +242,7 @@ __all__ = [
     "ReportAgain",
     "ReportChunks",
     "ReportCorrupt",
+    "Request",
     "RequestDescriptor",
     "ReturnToSnapshot",
     "RunOrder",
