@@ -171,8 +171,8 @@ def _on_executors(contest: _Contest, names: Sequence[str], everything: bool) -> 
 
     if contest.quick and everything:
         names = [name for name in names if name in _QUICK_ON_EXECUTORS]
-    # An executor that is killed takes Spark seconds to replace: one failure a run.
-    schedule = replace(_QUICK if contest.quick else Schedule(), kills=1)
+    # A Python worker ends a moment after its executor, and Spark takes seconds to replace that: one failure a run.
+    schedule = replace(_QUICK if contest.quick else Schedule(), kills=1, gap_s=5.0)
     with spark_with_executors(contest.directory / "spark") as spark:
         for query in list(QUERIES)[: 1 if contest.quick and everything else None]:
             for name in names:

@@ -99,8 +99,8 @@ class SparkQuery(ABC):
     def _lines(self) -> DataFrame:
         """Return the rows of the source."""
         text = DataFrame(self._stream.toDF(), self._spark)
-        cells = F.split(F.explode(F.split("value", "\n")), ",")
-        return text.select(cells.alias("cells")).select(
+        lines = text.select(F.explode(F.split("value", "\n")).alias("line"))
+        return lines.select(F.split("line", ",").alias("cells")).select(
             F.col("cells")[0].alias("source"),
             F.col("cells")[1].alias("word"),
             F.timestamp_micros(F.col("cells")[2].cast("long")).alias("at"),

@@ -92,6 +92,7 @@ def measure(
         windows_per_row=windows,
         open_windows=windows * rate * (longest_s or 0.0),
         inputs=len(network.sources),
+        units=len(network.units),
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.recovery import PAGE
 from benchmarks.side_by_side import tables
 from benchmarks.side_by_side.contest import Nodes, Played, Processes, Schedule, play
 from benchmarks.side_by_side.queries import (
@@ -24,9 +26,12 @@ from benchmarks.side_by_side.tables import Cell
 from benchmarks.side_by_side.timeline import Timeline, arrivals
 from benchmarks.side_by_side.usage import Usage, own_network
 from benchmarks.side_by_side.verdict import Verdict, judge_by_key
+from peacefs.dataflow.advice.advice import Demand, advise
+from peacefs.dataflow.advice.load import QueryLoad
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import Recovery
+from peacefs.dataflow.techniques.admission import suffices
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.sguard import SGuard
 
@@ -131,3 +136,61 @@ def test_contest_kills_the_node_with_the_state_and_judges_what_comes(tmp_path: P
     assert played.verdict == Verdict(0, 0, 0, Recovery.PRECISE)
     assert len(played.noticed_s) == 1
     assert played.usage.processor_us > 0 and played.usage.memory_bytes > 0
+
+
+# -- advice, held against the page --------------------------------------------------------------------------
+
+
+def _published(query: SideQuery) -> tuple[dict[str, dict[str, str]], QueryLoad]:
+    """Return the row of each technique on processes as it stands in the page, and the query's load."""
+    measured = tables.published(PAGE)
+    costs = measured[tables.heading_of(query.name)][0]
+    (load,) = (row for row in measured[tables.LOADS][0] if row.pop("query") == query.name)
+    values = {name: float(value) if value else None for name, value in load.items()}
+    return {row["technique"]: row for row in costs if row["on"] == "processes"}, QueryLoad(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_advice_promises_what_the_comparison_has_found(query: SideQuery) -> None:
+    """Whatever advice says may run has run, and has recovered as well as it promises, or better."""
+    found, load = _published(query)
+    options = {each.technique: each for each in advise(query.network(), load, Demand(Recovery.GAP))}
+    assert found.keys() == {name for name, each in options.items() if not each.refused}
+    for name, row in found.items():
+        promised = options[name].promises
+        assert promised is not None and suffices(Recovery(row["recovery"]), promised), name
+        if promised is Recovery.PRECISE:
+            assert (row["lost"], row["repeated"], row["wrong"]) == ("0", "0", "0"), name
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_advice_orders_costs_as_the_comparison_does(query: SideQuery) -> None:
+    """Compare only what it tells far apart: estimates that differ by half of the query's own work."""
+    found, load = _published(query)
+    options = {each.technique: each for each in advise(query.network(), load, Demand(Recovery.GAP))}
+    costs = {name: options[name].estimate for name in found}
+    for cheap, dear in itertools.permutations(found, 2):
+        less, more = costs[cheap], costs[dear]
+        assert less is not None and more is not None
+        if more.processor > less.processor + 0.5:
+            assert float(found[dear]["µs a row"]) > 0.8 * float(found[cheap]["µs a row"]), (cheap, dear)
+        if less.links + less.files < 0.5 and more.links + more.files > 4:
+            assert float(found[dear]["bytes a row"]) > float(found[cheap]["bytes a row"]), (cheap, dear)
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_advice_for_a_precise_query_is_one_of_the_cheapest_that_the_comparison_has_found(query: SideQuery) -> None:
+    found, load = _published(query)
+    advised = advise(query.network(), load)[0].technique
+    precise = sorted(float(row["µs a row"]) for row in found.values() if row["recovery"] == "precise")
+    assert found[advised]["recovery"] == "precise"
+    assert float(found[advised]["µs a row"]) <= precise[len(precise) // 2]
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_advice_that_wants_a_quick_recovery_is_quick_in_the_comparison(query: SideQuery) -> None:
+    found, load = _published(query)
+    least = min(each.recovery_s or 0.0 for each in advise(query.network(), load) if not each.refused)
+    advised = advise(query.network(), load, Demand(recovery_s_max=1.05 * least))[0].technique
+    precise = sorted(float(row["recovered, ms"]) for row in found.values() if row["recovery"] == "precise")
+    assert float(found[advised]["recovered, ms"]) <= precise[len(precise) // 2]
