@@ -99,7 +99,7 @@ from .grants import (
     StreamsFound,
     StreamUnderWay,
 )
-from .handshake import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
+from .handshake import PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, Challenge, Hello, Proof, Target, Welcome
 from .names import (
     AclEntries,
     ChangeAcl,
@@ -150,6 +150,7 @@ from .supervision import AgentBeat, AgentCommand, AgentOrders, LogTail, RunOrder
 __all__ = [
     "ORDERS",
     "PROTOCOL_VERSION",
+    "PROTOCOL_VERSION_OLDEST",
     "AbandonLease",
     "AclEntries",
     "AgentBeat",
