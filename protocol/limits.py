@@ -514,6 +514,8 @@ gateway_local_pieces_max: Final = 8
 gateway_local_piece_bytes: Final = 512 * KIB
 # A request waits so long for one of them, or for memory, before it is told to try again.
 gateway_queue_timeout_s: Final = 60.0
+# A datanode that is stopped gives bodies that are under way so long to end.
+gateway_drain_s: Final = 2.0
 gateway_downloads_max: Final = 256
 data_connections_max: Final = 1024
 # For clients of one address: a machine with many tasks has some hundreds.
