@@ -65,7 +65,9 @@ from peacefs.protocol.service.process import (
     keep_freed_memory,
     log_to_stderr,
     raise_open_files_limit,
+    require_tracing,
     stop_event,
+    trace_to,
     when_told_to_reload,
 )
 from peacefs.protocol.service.tls import TlsIdentity, describe_tls, require_tls_for
@@ -86,6 +88,7 @@ from .disks.metrics import StoreMetrics
 from .disks.scrubber import Scrubber
 from .gateway.app import Gateway
 from .gateway.callers import CallerCheck
+from .gateway.health import DatanodeHealth, HealthAnswers, ready
 from .gateway.local_large_reads import LocalLargeReads
 from .gateway.local_small_reads import LocalSmallReads
 from .gateway.one_time_chunks import OneTimeChunks
@@ -114,7 +117,8 @@ def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
     With `pace`, which experiments pass in, chunks go to what it makes of the store, and nobody reads the files
     themselves, for who does cannot be paced.
     """
-    log_to_stderr()
+    log_to_stderr("datanode", options.log)
+    require_tracing(options.traces)
     raise_open_files_limit()
     keep_freed_memory()
     sys.setswitchinterval(thread_switch_interval_s)
@@ -144,7 +148,11 @@ async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity |
     with claim_directories(
         options.directory, options.data_directories, cluster, f"dn-{uuid.uuid4().hex[:12]}"
     ) as claimed:
-        await Datanode(options, claimed, signer, tls, pace).serve(stop)
+        end_traces = trace_to("datanode", claimed.directory.node, options.traces)
+        try:
+            await Datanode(options, claimed, signer, tls, pace).serve(stop)
+        finally:
+            await asyncio.to_thread(end_traces)
 
 
 async def _learn_cluster(
@@ -340,7 +348,8 @@ class Datanode:
             check_bearer=CallerCheck(self._verifier, self._signer, self._clock.now_s).check_bearer,
         )
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
-        server = build_server(BrowserGuard(gateway, names), tls=self._tls)
+        answers = HealthAnswers(gateway, self._health)
+        server = build_server(BrowserGuard(answers, names), tls=self._tls)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
         tasks = DatanodeTasks(
             self._driver,
@@ -390,6 +399,9 @@ class Datanode:
                     },
                 )
                 return
+
+    def _health(self) -> DatanodeHealth:
+        return ready(is_registered=self._link.is_registered, disks=self._store.reports())
 
     def _found_corrupt(self, replica: Replica) -> None:
         log.warning("scrubbing found %s corrupt", describe(replica.chunk, replica.version))

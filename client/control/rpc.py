@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TypeVar
 
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation, Unauthenticated, from_wire
 from peacefs.protocol.handshake import COORDINATOR
 from peacefs.protocol.limits import client_answer_timeout_s, client_retry_s, control_call_timeout_s
-from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile
+from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile, Request
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.runtime.local_sockets import socket_file
+from peacefs.protocol.runtime.trace_context import begun, stamped
+from peacefs.protocol.runtime.tracing import is_tracing, operation
 
 from .addresses import CoordinatorAddress, nobody_at
 from .coordinators import Coordinators
 from .retry import NotReached, RetryPolicy, Unanswered, is_not_leading
 from .token_source import TokenSource
 
+log = logging.getLogger("peacefs.client")
 M = TypeVar("M", bound=Message)
 _NAME = "the coordinator"
 
@@ -62,19 +66,30 @@ class ControlRpc:
 
     def ask(self, message: Message, answer: type[M], *, answer_timeout_s: float = client_answer_timeout_s) -> M:
         """One logical request, repeated as `RetryPolicy` has it; no attempt waits longer than the timeout."""
-        reply = self._retry_policy.ask(
-            lambda: self._attempt(message, answer_timeout_s), client_retry_s, self._coordinators.count
-        )
+        if is_tracing():
+            with operation(type(message).__name__):
+                reply = self._asked(message, answer_timeout_s)
+        else:
+            reply = self._asked(message, answer_timeout_s)
         if not isinstance(reply, answer):
             raise ProtocolViolation(f"{answer.__name__} expected, the coordinator sent {type(reply).__name__}")
         return reply
+
+    def _asked(self, message: Message, answer_timeout_s: float) -> Message:
+        """Return the answer to a request, which has one id, however often it is sent."""
+        traced = begun(message)
+        if log.isEnabledFor(logging.DEBUG) and isinstance(traced, Request):
+            log.debug("%s: %s, request %s", self._coordinators.address.http, type(traced).__name__, traced.trace)
+        return self._retry_policy.ask(
+            lambda: self._attempt(traced, answer_timeout_s), client_retry_s, self._coordinators.count
+        )
 
     def _attempt(self, message: Message, timeout_s: float) -> Message:
         token = self._token.current() if self._token is not None else ""
         asked = self._coordinators.current
         connection = self._connected(asked, token)
         try:
-            connection.send(message, b"", timeout_s)
+            connection.send(stamped(message), b"", timeout_s)
             reply = connection.receive(timeout_s).message
         except (PeerUnreachable, PeerTimeout) as fault:
             self._connections.close(connection)
