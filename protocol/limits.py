@@ -1017,6 +1017,8 @@ ring_figures_s: Final = 0.5
 # -- paged state -----------------------------------------------------------------------------------
 state_page_bytes_default: Final = 64 * KIB
 state_page_bytes_choices: Final = (8 * KIB, 64 * KIB)
+# A page manager with less memory asks for no huge pages: it would use little of each.
+state_huge_pages_from_bytes: Final = 32 * MIB
 # Page sets of one page manager, and pages of one set: both halves of a page id.
 state_page_sets_max: Final = 65_536
 state_pages_per_set_max: Final = 2**31 - 1
