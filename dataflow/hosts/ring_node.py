@@ -1,19 +1,12 @@
-"""A node of a ring as a process of its own, which finds its orders on standard input.
-
-It ends when standard input does, or when the connection to the edge breaks.
-"""
+"""A node of a ring, as a process of its own or in a task: it ends when the connection to the edge breaks."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-import cloudpickle
 
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.query.network import Network
@@ -28,6 +21,7 @@ from peacefs.state import PageManager
 from peacefs.state.warm import warm
 
 from .links import Links
+from .node_main import run_as_ordered
 from .ring_wire import BeginNode, HostMessage, NodeFailed, NodeFigures, NodeStarted, RingMessageReader, encode
 
 log = logging.getLogger("peacefs.dataflow")
@@ -196,27 +190,5 @@ class RingNode:
         )
 
 
-def main() -> None:
-    orders: RingOrders = cloudpickle.load(sys.stdin.buffer)
-
-    async def until_input_ends() -> None:
-        node = asyncio.create_task(RingNode(orders).run())
-        orphaned = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.read))
-        done, _ = await asyncio.wait({node, orphaned}, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-
-    try:
-        asyncio.run(until_input_ends())
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-        sys.stderr.flush()
-        # The thread that reads standard input would hold an ordinary exit.
-        os._exit(1)
-    os._exit(0)
-
-
 if __name__ == "__main__":
-    main()
+    run_as_ordered(lambda orders: RingNode(orders).run())
