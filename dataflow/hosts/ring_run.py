@@ -11,10 +11,9 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -30,14 +29,14 @@ from peacefs.dataflow.ring.view import Member
 from peacefs.dataflow.techniques.admission import admit
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol import limits
-from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed
 
 from .edge_run import RunOptions
 from .interface import Sink, Source
 from .links import Links
+from .query_run import QueryRun, check_ends, source_failed
 from .ring_node import RingOrders
 from .ring_wire import BeginNode, HostMessage, NodeFailed, NodeFigures, NodeStarted, RingMessageReader, encode
-from .run_events import NodeLost, RingChanged, RunEvent
+from .run_events import NodeLost, RingChanged
 
 log = logging.getLogger("peacefs.dataflow")
 
@@ -54,7 +53,7 @@ class RingLauncher(Protocol):
         ...
 
 
-class RingRun:
+class RingRun(QueryRun):
     def __init__(
         self,
         network: Network,
@@ -67,18 +66,14 @@ class RingRun:
         bounds: Bounds,
         options: RunOptions | None = None,
     ) -> None:
-        self._options = options or RunOptions()
-        admit(network, technique, self._options.guarantee)
+        options = options or RunOptions()
+        admit(network, technique, options.guarantee)
         technique.check_nodes(nodes)
         plan = plan_of(network)
-        for kind, wanted, given in (("source", set(plan.mappers), sources), ("sink", {plan.sink}, sinks)):
-            missing = wanted ^ set(given)
-            if missing:
-                raise InvalidQuery(
-                    f"{kind} {min(missing)!r} is in the query or in what was given, and not in both"
-                )
+        check_ends(plan.mappers, [plan.sink], sources, sinks)
         self._network, self._technique, self._bounds = network, technique, bounds
-        self._sources, self._sink = sources, sinks[plan.sink]
+        self._sources, self._sinks = sources, sinks
+        self._sink_name = plan.sink
         self._mappings = {name: MappingOf(plan, name) for name in plan.mappers}
         self._launcher = launcher
         names = [f"node-{number}" for number in range(1, nodes + 1)]
@@ -88,22 +83,11 @@ class RingRun:
         self._started: dict[str, str] = {}
         self._figures: dict[str, NodeFigures] = {}
         self._sent: dict[str, int] = {}
-        self._ended, self._begun = threading.Event(), threading.Event()
-        self._failure: str | None = None
-        self._loop = asyncio.new_event_loop()
-        self._loop.set_default_executor(ThreadPoolExecutor(2 * nodes + len(sources) + 2))
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._run_loop, name=f"ring {network.name}", daemon=True)
+        self._begun = threading.Event()
+        super().__init__(network.name, threads=2 * nodes + len(sources) + 2, observer=options.observer)
         self._thread.start()
 
     # -- for the user -----------------------------------------------------------------------------------
-
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until the sink has had its last row. Raises QueryFailed if the query stopped."""
-        if not self._ended.wait(timeout_s):
-            raise TimeoutError(f"query {self._network.name!r} goes on after {timeout_s} s")
-        if self._failure is not None:
-            raise QueryFailed(self._failure)
 
     def ring(self) -> list[str]:
         """Return the nodes on the ring as the edge knows them, clockwise."""
@@ -133,28 +117,7 @@ class RingRun:
         """Have a node leave the ring, once others have its state."""
         self._loop.call_soon_threadsafe(self._perform, [SendTo(node, Leave())])
 
-    def close(self) -> None:
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop)
-            self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # -- the loop -----------------------------------------------------------------------------------------
-
-    def _run_loop(self) -> None:
-        self._stopped, self._room = asyncio.Event(), asyncio.Event()
-        try:
-            self._loop.run_until_complete(self._main())
-        except Exception as error:
-            self._failure = f"the host of query {self._network.name!r} failed: {error!r}"
-        finally:
-            self._ended.set()
-            self._loop.close()
 
     async def _main(self) -> None:
         self._links = Links(
@@ -169,30 +132,10 @@ class RingRun:
                     self._perform(self._edge.tick())
                 await asyncio.sleep(limits.dataflow_tick_s)
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._end_tasks()
             await self._links.close()
             self._launcher.close()
             await self._loop.shutdown_default_executor()
-
-    def _stop(self) -> None:
-        self._ended.set()
-        self._stopped.set()
-
-    def _begin(self, steps: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(steps)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(f"{type(error).__name__}: {error}")
-
-    def _fail(self, reason: str) -> None:
-        self._failure = self._failure or reason
-        self._stop()
 
     # -- nodes ------------------------------------------------------------------------------------------------
 
@@ -252,23 +195,17 @@ class RingRun:
     # -- sources ----------------------------------------------------------------------------------------------
 
     async def _feed(self, source: str, rows: Iterator[pa.RecordBatch]) -> None:
-        """Offer rows while there is room. The iterator may block: it is asked on another thread."""
-        assert self._edge is not None
-        kind, mapping = self._network.types[source], self._mappings[source]
-        try:
-            while (given := await asyncio.to_thread(next, rows, None)) is not None:
-                batch = kind.conform(given)
-                for first in range(0, batch.num_rows, limits.dataflow_batch_rows_max):
-                    while not self._edge.has_room(source):
-                        self._room.clear()
-                        await self._room.wait()
-                    hashed = mapping(batch.slice(first, limits.dataflow_batch_rows_max))
-                    if len(hashed):
-                        self._perform(self._edge.offer(time.time_ns() // 1000, source, hashed))
-        except Exception as error:  # whatever the user's iterator, or function, raises
-            self._fail(f"source {source!r} failed: {_reason(error)}")
-            return
-        self._perform(self._edge.end(source))
+        edge, mapping = self._edge, self._mappings[source]
+        assert edge is not None
+        kind = self._network.types[source]
+        async for batch in self._rows_of(source, rows, kind, lambda: edge.has_room(source)):
+            try:
+                hashed = mapping(batch)
+            except Exception as error:  # whatever the user's function raises
+                raise source_failed(source, error) from error
+            if len(hashed):
+                self._perform(edge.offer(time.time_ns() // 1000, source, hashed))
+        self._perform(edge.end(source))
 
     # -- effects ----------------------------------------------------------------------------------------------
 
@@ -281,7 +218,7 @@ class RingRun:
                     if member is not None and member.address:
                         self._links.send(to, member.address, message)
                 case DeliverRows(rows):
-                    self._deliver(rows)
+                    self._deliver(self._sink_name, self._sinks[self._sink_name], rows)
                 case AllDelivered():
                     self._ended.set()
                 case LossFound(_, reason):
@@ -290,17 +227,3 @@ class RingRun:
                     log.warning("%s", text)
                 case _:
                     raise AssertionError(f"{type(effect).__name__} is not for the edge")
-
-    def _deliver(self, rows: pa.RecordBatch) -> None:
-        try:
-            self._sink(rows)
-        except Exception as error:  # whatever the user's function raises
-            self._fail(f"the sink failed: {_reason(error)}")
-
-    def _tell(self, event: RunEvent) -> None:
-        if self._options.observer is not None:
-            self._options.observer(time.monotonic(), event)
-
-
-def _reason(error: Exception) -> str:
-    return error.message if isinstance(error, PeacefsError) else f"{type(error).__name__}: {error}"
