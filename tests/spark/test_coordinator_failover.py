@@ -25,7 +25,7 @@ _KILLED_AFTER = 3
 
 
 def name_coordinators(spark: SparkSession, cluster: FailoverCluster) -> None:
-    """As `configure` does for the addresses of several, in a session that is there already."""
+    """Give a session that is there already the settings by which `configure` names several coordinators."""
     for key, value in as_dict(settings(",".join(cluster.http))).items():
         if key.startswith("spark.hadoop."):
             spark.conf.set(key.removeprefix("spark.hadoop."), value)
