@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ class RingNode:
         """Run the node until it has no place, or the program that started it is gone."""
         await asyncio.to_thread(warm)
         address = await self._links.listen()
-        self._links.send(EDGE, self._orders.edge_address, NodeStarted(self._orders.name, address))
+        self._links.send(EDGE, self._orders.edge_address, NodeStarted(self._orders.name, address, os.getpid()))
         told_s = ticked_s = time.monotonic()
         try:
             while not self._ended.is_set():

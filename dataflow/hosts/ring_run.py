@@ -22,7 +22,7 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.arrangement import arrange
 from peacefs.dataflow.ring.edge import EdgeOfRing
 from peacefs.dataflow.ring.effects import AllDelivered, DeliverRows, LossFound, RingEffect, Say, SendTo
-from peacefs.dataflow.ring.messages import EDGE, Invite, Leave
+from peacefs.dataflow.ring.messages import EDGE, Leave
 from peacefs.dataflow.ring.program import Mapping as MappingOf
 from peacefs.dataflow.ring.program import plan_of
 from peacefs.dataflow.ring.view import Member
@@ -80,9 +80,9 @@ class RingRun(QueryRun):
         self._members = arrange(names, technique.settings.r, rack_of=technique.rack_of, spares=technique.spares)
         self._token = secrets.token_hex(16)
         self._edge: EdgeOfRing | None = None
-        self._started: dict[str, str] = {}
+        self._processes: dict[str, int] = {}
+        self._lost: set[str] = set()
         self._figures: dict[str, NodeFigures] = {}
-        self._sent: dict[str, int] = {}
         self._begun = threading.Event()
         super().__init__(network.name, threads=2 * nodes + len(sources) + 2, observer=options.observer)
         self._thread.start()
@@ -95,6 +95,10 @@ class RingRun(QueryRun):
 
     def members(self) -> Mapping[str, Member]:
         return {} if self._edge is None else dict(self._edge.view.members)
+
+    def process_of(self, node: str) -> int | None:
+        """Return the process in which a node has started; None before."""
+        return self._processes.get(node)
 
     def figures(self) -> Mapping[str, NodeFigures]:
         """Return what nodes said last of what they have done."""
@@ -129,7 +133,7 @@ class RingRun(QueryRun):
                 self._begin(self._keep_running(member.name))
             while not self._stopped.is_set():
                 if self._edge is not None:
-                    self._perform(self._edge.tick())
+                    self._perform(self._edge.tick(time.monotonic()))
                 await asyncio.sleep(limits.dataflow_tick_s)
         finally:
             await self._end_tasks()
@@ -144,13 +148,13 @@ class RingRun(QueryRun):
         for number in range(2, limits.dataflow_incarnations_per_run_max):
             orders = RingOrders(name, self._token, self._address, self._network, self._technique, self._bounds)
             await asyncio.to_thread(self._launcher.run_node, orders)
-            self._tell(NodeLost(name))
-            name = f"{name.partition('.')[0]}.{number}"
+            self._note_lost(name)
+            name = f"{_place(name)}.{number}"
 
     def _received(self, peer: str, message: HostMessage) -> None:
         match message:
-            case NodeStarted(name, address):
-                self._node_started(name, address)
+            case NodeStarted():
+                self._node_started(message)
             case NodeFigures():
                 self._figures[peer] = message
             case NodeFailed(reason):
@@ -159,25 +163,42 @@ class RingRun(QueryRun):
                 before = self._edge.view.revision
                 self._perform(self._edge.received(peer, message))  # type: ignore[arg-type]
                 if self._edge.view.revision != before:
+                    for member in self._edge.view.members.values():
+                        if member.gone:
+                            self._note_lost(member.name)
                     self._tell(RingChanged(tuple(self._edge.view.ring)))
                 self._room.set()
 
-    def _node_started(self, name: str, address: str) -> None:
-        self._started[name] = address
-        rack = self._technique.rack_of.get(name.partition(".")[0], "")
+    def _note_lost(self, node: str) -> None:
+        """Say once that a node is gone: its process may end before others miss it, or long after."""
+        if node not in self._lost:
+            self._lost.add(node)
+            self._tell(NodeLost(node))
+
+    def _node_started(self, started: NodeStarted) -> None:
+        name, address = started.name, started.address
+        self._processes[name] = started.process
         if self._edge is not None:
-            member = Member(name, rack, address, version=1)
+            member = Member(name, self._technique.rack_of.get(_place(name), ""), address, version=1)
             effects = self._edge.joined(member)
             self._links.send(name, address, BeginNode(tuple(self._edge.view.members.values()), False))
             self._perform(effects)
-        elif all(member.name in self._started for member in self._members):
-            members = [replace(member, address=self._started[member.name]) for member in self._members]
-            self._edge = EdgeOfRing(members, self._mappings, self._technique.settings)
-            for member in members:
-                self._links.send(member.name, member.address, BeginNode(tuple(members), True))
-            for source, rows in self._sources.items():
-                self._begin(self._feed(source, iter(rows)))
-            self._begun.set()
+            return
+        # The place of a node that has died before there was a ring goes to the one that was started after it.
+        self._members = [
+            replace(member, name=name, address=address) if _place(member.name) == _place(name) else member
+            for member in self._members
+        ]
+        if all(member.address for member in self._members):
+            self._begin_ring()
+
+    def _begin_ring(self) -> None:
+        self._edge = EdgeOfRing(self._members, self._mappings, self._technique.settings)
+        for member in self._members:
+            self._links.send(member.name, member.address, BeginNode(tuple(self._members), True))
+        for source, rows in self._sources.items():
+            self._begin(self._feed(source, iter(rows)))
+        self._begun.set()
 
     def _broken(self, peer: str) -> None:
         if self._edge is not None:
@@ -185,12 +206,7 @@ class RingRun(QueryRun):
 
     def _invite(self, after: str) -> None:
         assert self._edge is not None
-        token = self._edge.view.middle_of(after)
-        if token is None or not self._edge.view.spares:
-            log.warning("no spare can join after %s", after)
-            return
-        spare = min(self._edge.view.spares, key=lambda each: each.name)
-        self._perform([SendTo(spare.name, Invite(token))])
+        self._perform(self._edge.invite(after))
 
     # -- sources ----------------------------------------------------------------------------------------------
 
@@ -227,3 +243,8 @@ class RingRun(QueryRun):
                     log.warning("%s", text)
                 case _:
                     raise AssertionError(f"{type(effect).__name__} is not for the edge")
+
+
+def _place(name: str) -> str:
+    """Return the name of the first node of those that were started one after the other."""
+    return name.partition(".")[0]

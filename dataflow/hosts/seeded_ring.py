@@ -248,7 +248,7 @@ class SeededRing:
         self._later(max(self._tick_s, node.hung_until_s - self._now_s), partial(self._tick_node, name, core))
 
     def _tick_edge(self) -> None:
-        self._on_edge(self.edge.tick)
+        self._on_edge(lambda: self.edge.tick(self._now_s))
         self._later(self._tick_s, self._tick_edge)
 
     def _on_edge(self, call: Callable[[], list[RingEffect]]) -> None:

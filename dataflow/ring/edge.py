@@ -12,10 +12,10 @@ from .coverage import RingCoverage
 from .effects import AllDelivered, DeliverRows, LossFound, RingEffect, Say, SendTo
 from .hashed_rows import HashedRows
 from .mapper import MapperCore
-from .messages import Lost, News, Observed, Results, ResultsTaken, RingMessage, Tuples, TuplesHeld
+from .messages import Invite, Lost, News, Observed, Results, ResultsTaken, RingMessage, Tuples, TuplesHeld
 from .settings import RingSettings
 from .tokens import WHOLE
-from .view import Member, RingView
+from .view import Member, Phase, RingView
 
 
 class EdgeOfRing:
@@ -27,6 +27,9 @@ class EdgeOfRing:
         self._begins_at = self.view.revision
         self._told: dict[str, int] = {}
         self._done = False
+        # Nodes that are to be on the ring, and whether there are too few for r.
+        self._nodes, self._small = len(self.view.ring), False
+        self._invited_s = float("-inf")
         # Nodes to which the connection broke, and of which nothing was heard since.
         self._broken: set[str] = set()
         #: Results that came again, and were left out.
@@ -43,8 +46,8 @@ class EdgeOfRing:
     def end(self, mapper: str) -> list[RingEffect]:
         return [*self._sent(self.mappers[mapper].end()), *self._look_for_end()]
 
-    def tick(self) -> list[RingEffect]:
-        return [effect for mapper in self.mappers.values() for effect in self._sent(mapper.progress())]
+    def tick(self, now_s: float) -> list[RingEffect]:
+        return [*self._progress(), *self._refill(now_s)]
 
     # -- nodes -------------------------------------------------------------------------------------------
 
@@ -57,7 +60,7 @@ class EdgeOfRing:
                 if self.view.merge(members, sender):
                     for mapper in self.mappers.values():
                         mapper.assign()
-                    return self.tick()
+                    return [*self._progress(), *self._look_at_size()]
             case TuplesHeld(mapper, serial):
                 self.mappers[mapper].held(sender, serial)
             case Results():
@@ -92,7 +95,46 @@ class EdgeOfRing:
             ]
         return []
 
+    # -- the size of the ring ----------------------------------------------------------------------------
+
+    def invite(self, after: str) -> list[RingEffect]:
+        """Have a spare join in the middle of a node's interval, if possible one from another rack."""
+        token, spares = self.view.middle_of(after), self.view.spares
+        if token is None or not spares:
+            return [Say(f"no spare can join after {after!r}: start more nodes")]
+        near = {self.view.members[name].rack for name in (after, *self.view.neighbours_after(after, 1))}
+        chosen = min(spares, key=lambda each: (each.name in self._broken, each.rack in near, each.name))
+        return [*self._tell(chosen.name), SendTo(chosen.name, Invite(token))]
+
+    def _refill(self, now_s: float) -> list[RingEffect]:
+        """Have a spare join in place of a node that has died; it may say no, or die, and is asked again later."""
+        members = self.view.members.values()
+        left = sum(member.gone and member.phase is Phase.LEAVING for member in members)
+        ring = self.view.ring
+        if not ring or len(ring) >= self._nodes - left or not self.view.spares:
+            return []
+        if any(member.in_transition for member in members) or now_s < self._invited_s + self._settings.balance_s:
+            return []
+        self._invited_s = now_s
+        return self.invite(max(ring, key=self.view.share_of))
+
+    def _look_at_size(self) -> list[RingEffect]:
+        """Say when the ring has become too small for r."""
+        live, r = len(self.view.ring), self._settings.r
+        before, self._small = self._small, live <= r
+        if not self._small or before or not live:
+            return []
+        return [
+            Say(
+                f"the ring has {live} of the {r + 1} nodes that r={r} wants, and keeps {live - 1} copies until "
+                "another joins: start more nodes, or begin with spares"
+            )
+        ]
+
     # -- inside ------------------------------------------------------------------------------------------
+
+    def _progress(self) -> list[RingEffect]:
+        return [effect for mapper in self.mappers.values() for effect in self._sent(mapper.progress())]
 
     def _sent(self, messages: Iterator[tuple[str, Tuples]]) -> Iterator[RingEffect]:
         for node, message in messages:
