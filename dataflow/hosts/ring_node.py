@@ -13,7 +13,7 @@ from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.effects import LeaveRing, RingEffect, SendTo, Serialise
 from peacefs.dataflow.ring.messages import EDGE, Checkpoint, RingMessage
-from peacefs.dataflow.ring.program import plan_of, reducing, tables
+from peacefs.dataflow.ring.program import Reducing, plan_of, tables
 from peacefs.dataflow.ring.reducer import ReducerCore
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol import limits
@@ -103,7 +103,7 @@ class RingNode:
             self._orders.name,
             message.members,
             tuple(self._plan.mappers),
-            reducing(self._plan),
+            Reducing(self._plan),
             tables(self._plan, pages),
             self._orders.technique.settings,
             begins=message.begins,

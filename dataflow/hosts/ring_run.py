@@ -20,7 +20,7 @@ import pyarrow as pa
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.arrangement import arrange
-from peacefs.dataflow.ring.edge import EdgeOfRing
+from peacefs.dataflow.ring.edge import EdgeOfRing, Relay
 from peacefs.dataflow.ring.effects import AllDelivered, DeliverRows, LossFound, RingEffect, Say, SendTo
 from peacefs.dataflow.ring.messages import EDGE, Leave
 from peacefs.dataflow.ring.program import Mapping as MappingOf
@@ -70,11 +70,14 @@ class RingRun(QueryRun):
         admit(network, technique, options.guarantee)
         technique.check_nodes(nodes)
         plan = plan_of(network)
-        check_ends(plan.mappers, [plan.sink], sources, sinks)
+        check_ends(plan.sources, [plan.sink], sources, sinks)
         self._network, self._technique, self._bounds = network, technique, bounds
         self._sources, self._sinks = sources, sinks
         self._sink_name = plan.sink
         self._mappings = {name: MappingOf(plan, name) for name in plan.mappers}
+        self._relays = {
+            name: Relay(plan.feeds(name), self._mappings[name]) for name in plan.stages if name in plan.goes_to
+        }
         self._launcher = launcher
         names = [f"node-{number}" for number in range(1, nodes + 1)]
         self._members = arrange(names, technique.settings.r, rack_of=technique.rack_of, spares=technique.spares)
@@ -161,7 +164,7 @@ class RingRun(QueryRun):
                 self._fail(reason)
             case _ if self._edge is not None:
                 before = self._edge.view.revision
-                self._perform(self._edge.received(peer, message))  # type: ignore[arg-type]
+                self._perform(self._edge.received(time.time_ns() // 1000, peer, message))  # type: ignore[arg-type]
                 if self._edge.view.revision != before:
                     for member in self._edge.view.members.values():
                         if member.gone:
@@ -193,7 +196,7 @@ class RingRun(QueryRun):
             self._begin_ring()
 
     def _begin_ring(self) -> None:
-        self._edge = EdgeOfRing(self._members, self._mappings, self._technique.settings)
+        self._edge = EdgeOfRing(self._members, self._mappings, self._technique.settings, self._relays)
         for member in self._members:
             self._links.send(member.name, member.address, BeginNode(tuple(self._members), True))
         for source, rows in self._sources.items():

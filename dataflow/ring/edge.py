@@ -1,12 +1,15 @@
 """The edge of a ring: mappers and the sink, in the program that started the query.
 
 The sink knows for each place of the ring up to which batch of each mapper it has results, so that none counts
-twice, whoever sends it.
+twice, whoever sends it. Results for another keyed function are batches of another mapper, as rows of a source are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
 
 from .coverage import RingCoverage
 from .effects import AllDelivered, DeliverRows, LossFound, RingEffect, Say, SendTo
@@ -18,11 +21,28 @@ from .tokens import WHOLE
 from .view import Member, Phase, RingView
 
 
+@dataclass(frozen=True)
+class Relay:
+    """A mapper of results: the mappers whose results it gets, and what puts them into the order of their keys."""
+
+    feeds: frozenset[str]
+    mapping: Callable[[pa.RecordBatch], HashedRows]
+
+
 class EdgeOfRing:
-    def __init__(self, members: Iterable[Member], mappers: Iterable[str], settings: RingSettings) -> None:
+    def __init__(
+        self,
+        members: Iterable[Member],
+        mappers: Iterable[str],
+        settings: RingSettings,
+        relays: Mapping[str, Relay] | None = None,
+    ) -> None:
+        """`relays` are the mappers of results, those before others first."""
         self.view = RingView(settings.r, members)
         self.mappers = {name: MapperCore(name, self.view, settings) for name in mappers}
         self._settings = settings
+        self._relays = dict(relays or {})
+        self._relay_of = {mapper: name for name, relay in self._relays.items() for mapper in relay.feeds}
         self._covered = RingCoverage()
         self._begins_at = self.view.revision
         self._told: dict[str, int] = {}
@@ -38,7 +58,13 @@ class EdgeOfRing:
     # -- sources -----------------------------------------------------------------------------------------
 
     def has_room(self, mapper: str) -> bool:
-        return self.mappers[mapper].has_room
+        """Return whether a mapper, and all those behind it, can take more."""
+        behind: str | None = mapper
+        while behind is not None:
+            if not self.mappers[behind].has_room:
+                return False
+            behind = self._relay_of.get(behind)
+        return True
 
     def offer(self, now_us: int, mapper: str, rows: HashedRows) -> list[RingEffect]:
         return list(self._sent(self.mappers[mapper].offer(now_us, rows)))
@@ -51,7 +77,7 @@ class EdgeOfRing:
 
     # -- nodes -------------------------------------------------------------------------------------------
 
-    def received(self, sender: str, message: RingMessage) -> list[RingEffect]:
+    def received(self, now_us: int, sender: str, message: RingMessage) -> list[RingEffect]:
         self._broken.discard(sender)
         if self.view.is_gone(sender) and not isinstance(message, Results):
             return [SendTo(sender, News((self.view.members[sender],)))]
@@ -64,7 +90,7 @@ class EdgeOfRing:
             case TuplesHeld(mapper, serial):
                 self.mappers[mapper].held(sender, serial)
             case Results():
-                return [*self._take(message), *self._reply(sender, message.serial), *self._look_for_end()]
+                return [*self._take(now_us, message), *self._reply(sender, message.serial), *self._look_for_end()]
             case Lost(interval, reason):
                 return [LossFound(interval, reason)]
             case Observed(text):
@@ -149,7 +175,7 @@ class EdgeOfRing:
             if news:
                 yield SendTo(node, News(news))
 
-    def _take(self, message: Results) -> Iterator[RingEffect]:
+    def _take(self, now_us: int, message: Results) -> Iterator[RingEffect]:
         result = message.result
         lowest, highest = self._covered.span(result.mapper, result.interval)
         if self._settings.exactly_once and result.number <= highest:
@@ -165,16 +191,28 @@ class EdgeOfRing:
             reason = f"results {lowest + 1} to {result.after} of mapper {result.mapper!r} did not come"
             yield LossFound(result.interval, reason)
         self._covered.raise_to(result.mapper, result.interval, result.number)
+        relay = self._relay_of.get(result.mapper)
         for rows in result.rows:
-            yield DeliverRows(rows)
+            if relay is None:
+                yield DeliverRows(rows)
+            elif not self.mappers[relay].ended:
+                yield from self._sent(self.mappers[relay].offer(now_us, self._relays[relay].mapping(rows)))
 
     def _reply(self, sender: str, serial: int) -> Iterator[RingEffect]:
         yield from self._tell(sender)
         yield SendTo(sender, ResultsTaken(serial))
 
     def _look_for_end(self) -> Iterator[RingEffect]:
-        if self._done or not all(mapper.ended for mapper in self.mappers.values()):
-            return
-        if self._covered.complete({name: mapper.number for name, mapper in self.mappers.items()}):
+        for name, relay in self._relays.items():
+            if not self.mappers[name].ended and self._is_over(relay.feeds):
+                yield from self._sent(self.mappers[name].end())
+        if not self._done and self._is_over(self.mappers):
             self._done = True
             yield AllDelivered()
+
+    def _is_over(self, mappers: Iterable[str]) -> bool:
+        """Return whether mappers have ended, and all that was made of their rows is here."""
+        found = {name: self.mappers[name] for name in mappers}
+        return all(mapper.ended for mapper in found.values()) and self._covered.complete(
+            {name: mapper.number for name, mapper in found.items()}
+        )
