@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.ring.arrangement import arrange
 from peacefs.dataflow.ring.edge import EdgeOfRing, Relay
 from peacefs.dataflow.ring.effects import AllDelivered, DeliverRows, LossFound, RingEffect, Say, SendTo
 from peacefs.dataflow.ring.messages import EDGE, Leave
@@ -79,8 +78,7 @@ class RingRun(QueryRun):
             name: Relay(plan.feeds(name), self._mappings[name]) for name in plan.stages if name in plan.goes_to
         }
         self._launcher = launcher
-        names = [f"node-{number}" for number in range(1, nodes + 1)]
-        self._members = arrange(names, technique.settings.r, rack_of=technique.rack_of, spares=technique.spares)
+        self._members = technique.arrange(nodes)
         self._token = secrets.token_hex(16)
         self._edge: EdgeOfRing | None = None
         self._processes: dict[str, int] = {}

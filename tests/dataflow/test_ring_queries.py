@@ -107,6 +107,38 @@ def test_peer_ring_refuses_tokens_that_collide_or_are_not_on_the_ring() -> None:
         arrange(["node-1", "node-2"], 1, tokens={"node-1": 5, "node-2": RING})
 
 
+@pytest.mark.parametrize(
+    ("technique", "nodes", "reason"),
+    [
+        (PeerRing(tokens={"node-1": 5, "node-2": 5, "node-3": 7}), 3, "'node-1' and 'node-2' have the same token"),
+        (PeerRing(tokens={"node-1": 5, "node-2": 6}), 3, "'node-3' has no token"),
+        (PeerRing(r=2, spares=1), 3, "the ring has 2: start 4 nodes or more"),
+    ],
+)
+def test_peer_ring_refuses_to_start_what_cannot_be_a_ring(
+    technique: PeerRing, nodes: int, reason: str, tmp_path: Path
+) -> None:
+    host = LocalProcesses(nodes, DirectoryCheckpoints(tmp_path))
+    with pytest.raises(InvalidQuery, match=re.escape(reason)) as refusal:
+        host.start(_words().network(), technique, {"text": []}, {"out": print})
+    assert "\n" not in refusal.value.message
+
+
+@pytest.mark.parametrize(
+    ("sources", "sinks", "reason"),
+    [
+        ({"text": 5}, {"out": print}, "source 'text' has to be an iterable of record batches"),
+        ({"text": []}, {"out": 5}, "sink 'out' has to be a function of a record batch"),
+        ({}, {"out": print}, "source 'text' is in the query or in what was given"),
+    ],
+)
+def test_peer_ring_wants_rows_of_sources_and_functions_of_sinks(
+    sources: Any, sinks: Any, reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidQuery, match=re.escape(reason)):
+        LocalProcesses(2, DirectoryCheckpoints(tmp_path)).start(_words().network(), PeerRing(), sources, sinks)
+
+
 def test_neighbours_of_a_ring_are_in_different_racks() -> None:
     racks = {f"node-{number}": f"/rack-{number % 3}" for number in range(12)}
     assert not shared_racks(by_racks(list(racks), racks), racks, 2)

@@ -276,6 +276,37 @@ def test_ring_says_what_is_lost_when_neighbours_die_at_once() -> None:
     assert any("25.0% of the ring is lost" in reason and "raise r" in reason for reason in outcome.losses)
 
 
+def test_ring_says_that_it_has_become_too_small_for_r() -> None:
+    """Two of four die, and r is 2: a third copy has no node."""
+    batches = batches_of(1, batches=30)
+    outcome = _play(ring_of(1, batches, nodes=4, r=2, events=[KillSet(300, ("node-1", "node-3"))]), batches)
+    assert "the ring has 2 of the 3 nodes that r=2 wants" in " ".join(outcome.said)
+    assert sum("that r=2 wants" in said for said in outcome.said) == 1
+    outcome = _play(ring_of(1, batches, nodes=4, r=2, events=[KillSet(300, ("node-1",))]), batches)
+    assert not any("that r=2 wants" in said for said in outcome.said)
+
+
+def test_ring_takes_spares_in_place_of_nodes_that_die() -> None:
+    """All nodes with which it began die, one after the other: at the end it has others, and all that there was."""
+    batches = batches_of(6, batches=110, rows=6)
+    events = [KillSet(400 + at * 1100, (f"node-{at + 1}",)) for at in range(3)]
+    ring = ring_of(6, batches, nodes=3, spares=3, events=events)
+    outcome = _play(ring, batches)
+    assert len(outcome.killed_s) == 3
+    assert sorted(ring.edge.view.ring) == ["node-4", "node-5", "node-6"]
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_ring_gives_two_nodes_that_join_with_one_token_each_its_own(seed: int) -> None:
+    """Both are invited to the middle of the same interval at once."""
+    batches = batches_of(seed, batches=40)
+    events = [Join(100, "node-4", "node-1"), Join(100, "node-5", "node-1")]
+    ring = ring_of(seed, batches, nodes=3, spares=2, events=events)
+    _play(ring, batches)
+    tokens = [member.token for member in ring.edge.view.members.values() if member.on_ring]
+    assert len(set(tokens)) == len(tokens) >= 4
+
+
 def test_ring_refuses_a_node_that_returns_with_its_old_token() -> None:
     batches = batches_of(2, batches=40)
     ring = ring_of(2, batches, nodes=4, events=[Kill(200, "node-2", back_after_s=0.8)])
