@@ -152,8 +152,8 @@ class EdgeOfRing:
             return []
         return [
             Say(
-                f"the ring has {live} of the {r + 1} nodes that r={r} wants, and keeps {live - 1} copies until "
-                "another joins: start more nodes, or begin with spares"
+                f"the ring has {live} of the {r + 1} nodes that r={r} wants until another joins: "
+                "start more nodes, or begin with spares"
             )
         ]
 
