@@ -12,9 +12,9 @@ import json
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pyarrow as pa
@@ -109,13 +109,13 @@ def play(spark: SparkSession, technique: Technique, directory: Path) -> dict[str
     places.mkdir(parents=True)
     checkpoints = DirectoryCheckpoints(directory / "checkpoints")
     batches = input_rows(1, batches=8, size=4)
-    begun = threading.Event()
+    started: Queue[EdgeRun] = Queue()
     rows: list[list[str]] = []
     sessions: list[str] = []
 
     def feed() -> Iterator[pa.RecordBatch]:
         yield from batches[:4]
-        begun.wait()
+        run = started.get()
         wait_until(lambda: run.session_of("second"), "a place of the second unit", _PATIENCE_S)
         session = run.session_of("second")
         assert session is not None
@@ -136,7 +136,7 @@ def play(spark: SparkSession, technique: Technique, directory: Path) -> dict[str
     host = SparkExecutors(spark, 2, checkpoints, node_timeout_s=5.0)
     with host.start(network(places), technique, {"in": feed()}, {"out": take}) as run:
         assert isinstance(run, EdgeRun)
-        begun.set()
+        started.put(run)
         run.wait(_PATIENCE_S)
     return {"rows": rows, "sessions": sessions}
 
@@ -157,13 +157,13 @@ def ring_network() -> Network:
 def play_ring(spark: SparkSession, directory: Path) -> dict[str, Any]:
     """Run a ring of two nodes, each the other's neighbour, of which one is killed; Spark starts another."""
     batches = input_rows(1, batches=8, size=4)
-    begun = threading.Event()
+    started: Queue[RingRun] = Queue()
     rows: list[list[str]] = []
     rings: list[list[str]] = []
 
     def feed() -> Iterator[pa.RecordBatch]:
         yield from batches[:4]
-        begun.wait()
+        run = started.get()
         wait_until(lambda: len(rows) >= 4, "rows of the ring", _PATIENCE_S)
         rings.append(run.ring())
         worker = run.process_of("node-2")
@@ -183,7 +183,7 @@ def play_ring(spark: SparkSession, directory: Path) -> dict[str, Any]:
     technique = PeerRing(r=1, checkpoint_s=0.3, silence_s=60.0)
     with host.start(ring_network(), technique, {"in": feed()}, {"out": take}) as run:
         assert isinstance(run, RingRun)
-        begun.set()
+        started.put(run)
         run.wait(_PATIENCE_S)
     return {"rows": sorted(rows), "sessions": rings}
 
