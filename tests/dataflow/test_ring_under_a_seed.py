@@ -202,6 +202,37 @@ def test_ring_changes_while_it_runs(kind: str) -> None:
         assert [name for name, member in members.items() if member.token != before[name]]
 
 
+@pytest.mark.parametrize("seed", seeds(2))
+def test_ring_changes_while_no_rows_come(seed: int) -> None:
+    """A node joins between two batches, and does not wait for the next one."""
+    batches = batches_of(seed, batches=3)
+    ring = ring_of(seed, batches, nodes=3, spares=1, batch_every_s=20.0)
+    invited_s = joined_s = 0.0
+
+    def until() -> bool:
+        nonlocal invited_s, joined_s
+        if not invited_s and all(core.number == 1 for core in ring.edge.mappers.values()):
+            invited_s = ring.now_s
+            ring.happen(Join(0, "node-4", "node-1"))
+        if invited_s and not joined_s and len(ring.edge.view.ring) == 4:
+            joined_s = ring.now_s
+        return False
+
+    outcome = ring.run(until_s=200.0, until=until)
+    assert delivered(outcome) == expected(batches)
+    assert 0 < joined_s - invited_s < 2.0
+
+
+def test_ring_does_not_take_those_for_dead_that_need_not_speak_to_who_joins() -> None:
+    """The state takes longer to be sent than a node may be silent; beats go to members of the ring."""
+    batches = batches_of(2, batches=60)
+    events = [Join(100, "node-5", "node-2")]
+    ring = ring_of(2, batches, nodes=4, spares=1, events=events, serialise_s=2.0)
+    outcome = _play(ring, batches)
+    assert not outcome.refused
+    assert len(ring.edge.view.ring) == 5
+
+
 @pytest.mark.parametrize("seed", seeds(4))
 def test_ring_outlives_a_long_series_of_mishaps(seed: int) -> None:
     """One after the other, with time for repair between: deaths, hangs, cut links, changes, nodes that return."""
