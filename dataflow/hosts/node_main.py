@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -21,8 +22,16 @@ def run_as_ordered(run: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
     orders = cloudpickle.load(sys.stdin.buffer)
 
     async def until_input_ends() -> None:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def watch() -> None:
+            sys.stdin.buffer.read()
+            loop.call_soon_threadsafe(ended.set)
+
+        # Not a thread of the loop's, which would wait for it when the node ends before its input does.
+        threading.Thread(target=watch, name="standard input", daemon=True).start()
         node = asyncio.create_task(run(orders))
-        orphaned = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.read))
+        orphaned = asyncio.create_task(ended.wait())
         done, _ = await asyncio.wait({node, orphaned}, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
