@@ -49,8 +49,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 # Nodes do not have the folder of the tests: functions of samples travel to them whole.
 cloudpickle.register_pickle_by_value(support.dataflows)
 
-#: After so long a node is taken for dead; a busy machine is silent for a second or two.
-_SILENCE_S = 5.0
+#: After so long a node is taken for dead. A busy machine is silent for some seconds; that costs a pair its other half.
+_SILENCE_S, _SILENCE_OF_PAIRS_S = 4.0, 15.0
 _UNITS = ("first", "second")
 #: Batches that come while nodes are attacked, one after the other for ever, and those that come afterwards.
 _BATCHES, _AFTERWARDS = 400, 40
@@ -154,7 +154,8 @@ def test_attacked_processes_put_out_what_unharmed_ones_do(technique: Technique, 
         places = [run.place_of(unit) for unit in _UNITS] + [run.standby_of(unit) for unit in _UNITS]
         return [place for place in places if place is not None]
 
-    host = LocalProcesses(3, DirectoryCheckpoints(tmp_path), node_timeout_s=_SILENCE_S)
+    silence_s = _SILENCE_S if technique.standby is None else _SILENCE_OF_PAIRS_S
+    host = LocalProcesses(3, DirectoryCheckpoints(tmp_path), node_timeout_s=silence_s)
     with host.start(sample.network, technique, {"in": feed()}, {"out": take}, _observer(lost)) as run:
         assert isinstance(run, EdgeRun)
         attacks = Attacks(seed, host, lost)
@@ -203,7 +204,7 @@ def test_attacked_processes_of_a_ring_count_each_tuple_once(seed: int, tmp_path:
         return len(run.ring()) == nodes and not set(lost) & set(run.ring())
 
     host = LocalProcesses(nodes, DirectoryCheckpoints(tmp_path))
-    technique = PeerRing(r=2, checkpoint_s=0.3, silence_s=_SILENCE_S)
+    technique = PeerRing(r=2, checkpoint_s=0.3, silence_s=2 * _SILENCE_S)
     with host.start(_counted(), technique, {"in": feed()}, {"out": take}, _observer(lost)) as run:
         assert isinstance(run, RingRun)
         attacks = Attacks(seed, host, lost)
