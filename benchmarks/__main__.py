@@ -42,6 +42,7 @@ _ALL = (
     "driver_standby",
     "spark_batches",
     "web_page",
+    "tracing",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_CELLS = ("figure10",)

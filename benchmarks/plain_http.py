@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from typing import NamedTuple
 
 _BUFFER_BYTES = 1 << 20
+#: A connection that was idle for longer may have been closed by the server, as services close idle ones.
+_FRESH_S = 5.0
 
 
 class Answered(NamedTuple):
@@ -22,11 +25,25 @@ class PlainHttp:
     def __init__(self, netloc: str, context: ssl.SSLContext | None = None) -> None:
         """With a `context` over TLS."""
         self._netloc = netloc
-        host, _, port = netloc.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=60.0)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if context is not None:
-            self._socket = context.wrap_socket(self._socket, server_hostname=host)
+        self._context = context
+        self._socket = self._connect()
+        self._used_s = time.monotonic()
+
+    def _connect(self) -> socket.socket:
+        host, _, port = self._netloc.rpartition(":")
+        connected = socket.create_connection((host, int(port)), timeout=60.0)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._context is not None:
+            connected = self._context.wrap_socket(connected, server_hostname=host)
+        return connected
+
+    def _refresh(self) -> None:
+        """Connect anew where the connection was idle for long."""
+        now_s = time.monotonic()
+        if now_s - self._used_s > _FRESH_S:
+            self._socket.close()
+            self._socket = self._connect()
+        self._used_s = now_s
 
     def ask(
         self, method: str, url: str, status: int, token: str = "", *, body: bytes = b"", header: str = ""
@@ -35,12 +52,14 @@ class PlainHttp:
 
         A bearer token or one more header may go along.
         """
+        self._refresh()
         shown = f"authorization: Bearer {token}\r\n" if token else f"{header}\r\n" if header else ""
         self._socket.sendall(self._head(method, url, len(body), shown) + body)
         return self._answer(status)
 
     def send_pieces(self, method: str, url: str, status: int, piece: bytes, count: int) -> Answered:
         """The same with a body that is a piece so many times."""
+        self._refresh()
         self._socket.sendall(self._head(method, url, len(piece) * count, ""))
         for _ in range(count):
             self._socket.sendall(piece)

@@ -9,8 +9,11 @@ ended when `hflush`, `close` or `discard` returns. Writers run a `file_flusher` 
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
 
+from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import (
     checksum_block_bytes,
@@ -18,30 +21,24 @@ from peacefs.protocol.limits import (
     packet_bytes,
     read_ahead_after_bytes,
     shared_descriptors_kept_max,
+    stream_buffer_bytes,
 )
-from peacefs.protocol.messages import Opened
+from peacefs.protocol.messages import Created, Leased, Opened
+from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.runtime.trace_context import TraceContext, current_or_new, serving
 
 from .parallel_reads import ParallelReads, RangesAhead
-from .transfer.file_reader import FileReader, read_rest, read_rest_into
-from .transfer.short_circuit import SharedDescriptors
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-import threading
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
-
-from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import stream_buffer_bytes
-from peacefs.protocol.messages import Created, Leased
-
 from .transfer.byte_stream import ByteStream
 from .transfer.file_flusher import FileFlusher
+from .transfer.file_reader import FileReader, read_rest, read_rest_into
+from .transfer.short_circuit import SharedDescriptors
 from .transfer.write_grants import GrantClient
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+T = TypeVar("T")
 
 
 class _RangeReader(io.RawIOBase):
@@ -53,6 +50,8 @@ class _RangeReader(io.RawIOBase):
 
     def __init__(self, driver: ThreadDriver, opened: Opened, reads: ParallelReads | None) -> None:
         self._driver = driver
+        #: The request that logs of services name all of its reads by.
+        self._trace = current_or_new()
         self._opened = opened
         self._reads = reads
         self._ahead: RangesAhead | None = None
@@ -63,6 +62,10 @@ class _RangeReader(io.RawIOBase):
         self._descriptors = SharedDescriptors(shared_descriptors_kept_max)
         self._avoided: set[NodeId] = set()
         self.length = opened.layout.length
+
+    def _run(self, steps: fx.Steps[T]) -> T:
+        with serving(self._trace):
+            return self._driver.run(steps)
 
     def readable(self) -> bool:
         return True
@@ -131,7 +134,7 @@ class _RangeReader(io.RawIOBase):
                     avoided=self._avoided,
                 )
                 self._range_bytes = min(self._range_bytes * 2, chunk_bytes_max)
-            piece = self._driver.run(self._reader.next_piece(into))
+            piece = self._run(self._reader.next_piece(into))
             if piece is not None:
                 return piece
             self._opened, self._reader = self._reader.opened, None
@@ -140,7 +143,8 @@ class _RangeReader(io.RawIOBase):
     def _next_ahead(self) -> memoryview | None:
         """The bytes at the position, if they are read ahead."""
         if self._ahead is None and self._reads is not None and self._range_bytes > read_ahead_after_bytes:
-            self._ahead = self._reads.begin_ahead(self._opened, self._position, self._avoided)
+            with serving(self._trace):
+                self._ahead = self._reads.begin_ahead(self._opened, self._position, self._avoided)
         if self._ahead is None:
             return None
         try:
@@ -160,19 +164,20 @@ class _RangeReader(io.RawIOBase):
         if self._reader is not None:
             reader, self._reader = self._reader, None
             self._opened = reader.opened
-            self._driver.run(reader.close())
+            self._run(reader.close())
 
     def close(self) -> None:
         if not self.closed:
             self._leave_range()
-            self._driver.run(self._descriptors.close())
+            self._run(self._descriptors.close())
         super().close()
 
     def read_at(self, offset: int, length: int) -> bytes:
         opened = self._opened
         end = min(offset + length, self.length)
         if self._reads is not None and self._reads.are_worthwhile(opened, offset, end, self._avoided):
-            return self._reads.read(opened, offset, end, self._avoided)
+            with serving(self._trace):
+                return self._reads.read(opened, offset, end, self._avoided)
         reader = FileReader(
             opened.token,
             opened.layout,
@@ -181,7 +186,7 @@ class _RangeReader(io.RawIOBase):
             descriptors=self._descriptors,
             avoided=self._avoided,
         )
-        data = self._driver.run(read_rest(reader))
+        data = self._run(read_rest(reader))
         # When several threads renew at once, one renewal is remembered and the others are made again.
         self._opened = reader.opened
         return data
@@ -196,7 +201,7 @@ class _RangeReader(io.RawIOBase):
             descriptors=self._descriptors,
             avoided=self._avoided,
         )
-        count = self._driver.run(read_rest_into(reader, target))
+        count = self._run(read_rest_into(reader, target))
         self._opened = reader.opened
         return count
 
@@ -247,6 +252,8 @@ class FileSink(io.BufferedIOBase):
         """`extended_from` is the length of a file that its writer has the lease of already; None for a new one."""
         has_lease = extended_from is not None
         self._driver = driver
+        #: The request that the file is written by; its span, where it is traced, ends with the file.
+        self._trace = current_or_new()
         self._flusher = FileFlusher(
             created.token, created.allocated, block_bytes, holder, grant_client, has_lease=has_lease
         )
@@ -255,6 +262,10 @@ class FileSink(io.BufferedIOBase):
         self._thread: threading.Thread | None = None
         self._fault: BaseException | None = None
         self._stream = ByteStream()
+
+    def _run(self, steps: fx.Steps[T]) -> T:
+        with serving(self._trace):
+            return self._driver.run(steps)
 
     def writable(self) -> bool:
         return True
@@ -294,7 +305,7 @@ class FileSink(io.BufferedIOBase):
         if self._flusher.has_lease and self._flushed_position == self._position:
             return
         try:
-            self._driver.run(self._flusher.flush(self._end_part()))
+            self._run(self._flusher.flush(self._end_part()))
         except BaseException as fault:
             self._fault = self._fault or fault
             raise
@@ -311,19 +322,26 @@ class FileSink(io.BufferedIOBase):
             return
         try:
             self._raise_fault()
-            self._driver.run(self._flusher.complete(self._end_part()))
+            self._run(self._flusher.complete(self._end_part()))
         except BaseException:
             self.discard()
             raise
         finally:
             super().close()
+            self._end_span()
 
     def discard(self) -> None:
         """Gives up what was not flushed; of a file that never was, what was there under its name stays."""
         if self.closed:
             return
         self._give_up()
-        self._driver.run(self._flusher.abandon())
+        self._run(self._flusher.abandon())
+        self._end_span("discarded")
+
+    def _end_span(self, error: str = "") -> None:
+        recording, self._trace = self._trace.recording, TraceContext(self._trace.id)
+        if recording is not None:
+            recording.end(error)
 
     def _give_up(self) -> None:
         self._stream.abort(PeacefsError("the writer discarded the file"))
@@ -388,7 +406,7 @@ class FileSink(io.BufferedIOBase):
 
     def _send(self) -> None:
         try:
-            self._driver.run(self._flusher.write(self._stream))
+            self._run(self._flusher.write(self._stream))
         except BaseException as fault:
             self._fault = fault
             self._stream.abort(PeacefsError(f"the writer failed: {fault}"))

@@ -19,6 +19,7 @@ from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.new_file import NewFile, block_bytes_notice, possible_block_bytes
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.runtime.tracing import beginning, operation
 from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation
 from peacefs.protocol.values.copied_tree import CopiedTree
@@ -134,7 +135,8 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
 
     def open(self, path: str) -> FileSource:
         """Opens a file for reading, as it is now. Raises FileNotFound, PathIsDirectory."""
-        return FileSource(self._driver, self._calls.open(path, self.user), self._reads)
+        with operation("open", {"path": path}):
+            return FileSource(self._driver, self._calls.open(path, self.user), self._reads)
 
     def open_for_writing(
         self,
@@ -166,11 +168,12 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
             permission=permission,
             request_id=new_request_id(),
         )
-        created = self._calls.create(CreateFile(file))
-        given = created.block_bytes
-        if (notice := block_bytes_notice(block_bytes, given)) is not None:
-            warnings.warn(f"{path}: {notice}", stacklevel=2)
-        return FileSink(self._driver, created, given, self._names.new_holder(), self._grants)
+        with beginning("write a file", {"path": path}):
+            created = self._calls.create(CreateFile(file))
+            given = created.block_bytes
+            if (notice := block_bytes_notice(block_bytes, given)) is not None:
+                warnings.warn(f"{path}: {notice}", stacklevel=2)
+            return FileSink(self._driver, created, given, self._names.new_holder(), self._grants)
 
     def open_for_appending(self, path: str) -> FileSink:
         """Begins to extend a file; what is written is part of it when the sink is closed, or with `hflush` before.
@@ -181,7 +184,8 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         Raises FileNotFound, FileAlreadyExists for a directory, AlreadyBeingCreated.
         """
         holder = self._names.new_holder()
-        return AppendingSink(self._driver, self._names.extend(path, holder), holder, self._grants)
+        with beginning("append to a file", {"path": path}):
+            return AppendingSink(self._driver, self._names.extend(path, holder), holder, self._grants)
 
     def recover_lease(self, path: str) -> bool:
         """Lets a file be extended whose writer is dead, before its lease has run out. True: it is so at once.
@@ -208,11 +212,12 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
 
     def read(self, path: str) -> bytes:
         """A whole file."""
-        opened = self._calls.open(path, self.user)
-        length, avoided = opened.layout.length, set[NodeId]()
-        if self._reads.are_worthwhile(opened, 0, length, avoided):
-            return self._reads.read(opened, 0, length, avoided)
-        return self._driver.run(read_whole(opened.token, opened.layout))
+        with operation("read", {"path": path}):
+            opened = self._calls.open(path, self.user)
+            length, avoided = opened.layout.length, set[NodeId]()
+            if self._reads.are_worthwhile(opened, 0, length, avoided):
+                return self._reads.read(opened, 0, length, avoided)
+            return self._driver.run(read_whole(opened.token, opened.layout))
 
     def write(
         self,
@@ -237,10 +242,11 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
             sink.write(data)
 
     def _write_small(self, data: bytes, file: NewFile) -> None:
-        asked = self._driver.run(self._small_writes.publish_at_once(file, data))
-        if asked is not None:
-            created = self._calls.create(asked)
-            self._driver.run(self._small_writes.publish_created(asked, created, data))
+        with operation("write", {"path": file.path}):
+            asked = self._driver.run(self._small_writes.publish_at_once(file, data))
+            if asked is not None:
+                created = self._calls.create(asked)
+                self._driver.run(self._small_writes.publish_created(asked, created, data))
 
     def _new_file(
         self,

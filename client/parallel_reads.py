@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from functools import partial
 
 from peacefs.protocol.errors import PeerUnreachable
@@ -120,7 +121,7 @@ class ParallelReads:
                 return ended
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(parallel_read_threads, thread_name_prefix="peacefs-reads")
-            return self._threads.submit(work)
+            return self._threads.submit(copy_context().run, work)
 
     def give_back(self, count: int) -> None:
         """Room that nothing is read into any more."""

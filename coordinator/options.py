@@ -16,6 +16,8 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.secret import is_loopback
 from peacefs.protocol.service.tls import TlsFiles
 from peacefs.protocol.values.authentication import AuthenticationMode
+from peacefs.protocol.values.log_style import LOG_STYLE_DEFAULT, LogStyle
+from peacefs.protocol.values.trace_options import TraceOptions
 
 from .journal.address import JournalOptions
 from .scheduling.policies import POLICY_DEFAULT
@@ -37,6 +39,9 @@ class CoordinatorOptions:
     audit_log: Path | None = None
     ready_fd: int | None = None
     parent_fd: int | None = None
+    log: LogStyle = LOG_STYLE_DEFAULT
+    #: Where traces go; None for none.
+    traces: TraceOptions | None = None
     tls: TlsFiles | None = None
     #: True if an address beyond loopback may be served without TLS.
     no_tls: bool = False

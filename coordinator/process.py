@@ -20,7 +20,7 @@ from peacefs.protocol.secret import (
     read_secrets,
     require_secret_for,
 )
-from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit
+from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, trace_to
 from peacefs.protocol.service.tls import TlsIdentity, require_tls_for
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.loader import load_topology
@@ -40,7 +40,8 @@ SECRET_NAME = "cluster.secret"
 
 def run(options: CoordinatorOptions) -> None:
     """Serves until it is told to stop. Raises StartupError when it cannot start."""
-    log_to_stderr()
+    log_to_stderr("coordinator", options.log)
+    end_traces = trace_to("coordinator", options.advertise or options.host, options.traces)
     raise_open_files_limit()
     sys.setswitchinterval(thread_switch_interval_s)
     secret_file = find_secret_file(options.secret_file)
@@ -70,6 +71,7 @@ def run(options: CoordinatorOptions) -> None:
             metadata.close()
         if failover is not None:
             failover.close()
+        end_traces()
 
 
 def _failover_of(options: CoordinatorOptions) -> FailoverProcess | None:

@@ -15,6 +15,8 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.service.tls import TlsFiles
+from peacefs.protocol.values.log_style import LOG_STYLE_DEFAULT, LogStyle
+from peacefs.protocol.values.trace_options import TraceOptions
 
 
 @dataclass(frozen=True)
@@ -45,3 +47,6 @@ class DatanodeOptions:
     more_coordinators: tuple[Address, ...] = ()
     ready_fd: int | None = None
     parent_fd: int | None = None
+    log: LogStyle = LOG_STYLE_DEFAULT
+    #: Where traces go; None for none.
+    traces: TraceOptions | None = None

@@ -65,7 +65,9 @@ from peacefs.protocol.service.process import (
     keep_freed_memory,
     log_to_stderr,
     raise_open_files_limit,
+    require_tracing,
     stop_event,
+    trace_to,
     when_told_to_reload,
 )
 from peacefs.protocol.service.tls import TlsIdentity, describe_tls, require_tls_for
@@ -114,7 +116,8 @@ def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
     With `pace`, which experiments pass in, chunks go to what it makes of the store, and nobody reads the files
     themselves, for who does cannot be paced.
     """
-    log_to_stderr()
+    log_to_stderr("datanode", options.log)
+    require_tracing(options.traces)
     raise_open_files_limit()
     keep_freed_memory()
     sys.setswitchinterval(thread_switch_interval_s)
@@ -144,7 +147,11 @@ async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity |
     with claim_directories(
         options.directory, options.data_directories, cluster, f"dn-{uuid.uuid4().hex[:12]}"
     ) as claimed:
-        await Datanode(options, claimed, signer, tls, pace).serve(stop)
+        end_traces = trace_to("datanode", claimed.directory.node, options.traces)
+        try:
+            await Datanode(options, claimed, signer, tls, pace).serve(stop)
+        finally:
+            await asyncio.to_thread(end_traces)
 
 
 async def _learn_cluster(

@@ -1,3 +1,3 @@
 """A distributed, replicated file system for stream processors that checkpoint their state. See ARCHITECTURE.md."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -24,12 +24,14 @@ from peacefs.commands.checkpoint_commands import checkpoint
 from peacefs.commands.completion_command import COMPLETION_VARIABLE, completion, prepare_completion
 from peacefs.commands.config_commands import config
 from peacefs.commands.dataflow_commands import dataflow
+from peacefs.commands.doctor_command import doctor
 from peacefs.commands.metadata_commands import metadata
 from peacefs.commands.placement_commands import plan, simulate, topology
 from peacefs.commands.service_commands import coordinator, datanode
 from peacefs.commands.spark_commands import spark
 from peacefs.commands.stream_commands import stream
 from peacefs.commands.supervision_commands import agent, supervise
+from peacefs.commands.trace_command import trace
 
 
 def demo(
@@ -49,7 +51,7 @@ def demo(
     raise typer.Exit(run_demo(DemoOptions(input=log, directory=directory, keep=keep, json=as_json)))
 
 
-for _command in (datanode, agent, supervise, demo, simulate, plan, completion):
+for _command in (datanode, agent, supervise, doctor, trace, demo, simulate, plan, completion):
     application.command()(_command)
 application.add_typer(coordinator, name="coordinator")
 application.add_typer(certificates, name="certificates")

@@ -463,10 +463,11 @@ def from_wire(code: str, message: str, culprit: str | None = None) -> PeacefsErr
     return BY_CODE.get(code, PeacefsError)(message, culprit=culprit)
 
 
-def remote_exception(error: PeacefsError) -> dict[str, Any]:
+def remote_exception(error: PeacefsError, request: str = "") -> dict[str, Any]:
     """The WebHDFS error body: `{"RemoteException": {exception, javaClassName, message}}`.
 
-    `peacefsCode` is an addition of ours that stock clients pass over.
+    `peacefsCode`, and `requestId`, by which logs name the request, are additions of ours that stock clients pass
+    over.
     """
     return {
         "RemoteException": {
@@ -474,6 +475,7 @@ def remote_exception(error: PeacefsError) -> dict[str, Any]:
             "javaClassName": error.hadoop_class,
             "message": error.message,
             "peacefsCode": error.code,
+            **({"requestId": request} if request else {}),
         }
     }
 

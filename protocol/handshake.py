@@ -14,6 +14,9 @@ nothing. From the same words keys are derived, with which all later frames are s
 
 A client knows no secret: it sends an empty proof and may then only make requests that carry a token.
 
+Each side speaks a range of versions, and both speak the newest that they have in common (decision 58). Where there
+is none, the refusal says on which side peacefs is to be upgraded.
+
 Written once, without I/O: `connecting` and `accepting` are generators of messages to send, resumed with the
 message received. Each ends with its `Peer`, whose `last_word` is still to be sent: a Proof as it is, after which
 all that comes is sealed; a Welcome sealed.
@@ -32,6 +35,7 @@ import msgspec
 from . import errors
 from .messages import (
     PROTOCOL_VERSION,
+    PROTOCOL_VERSION_OLDEST,
     Challenge,
     Failure,
     Hello,
@@ -50,6 +54,26 @@ COORDINATOR: Final = "coordinator"
 
 
 @dataclass(frozen=True)
+class SpokenVersions:
+    """The protocol versions that a side speaks, both ends included."""
+
+    oldest: int
+    newest: int
+
+    def __str__(self) -> str:
+        return f"{self.newest}" if self.oldest == self.newest else f"{self.oldest} to {self.newest}"
+
+    def newest_common(self, other: SpokenVersions) -> int | None:
+        """Return the version that two sides speak with each other; None if there is none."""
+        common = min(self.newest, other.newest)
+        return common if common >= max(self.oldest, other.oldest) else None
+
+
+#: The versions of this release.
+SPOKEN: Final = SpokenVersions(PROTOCOL_VERSION_OLDEST, PROTOCOL_VERSION)
+
+
+@dataclass(frozen=True)
 class Identity:
     """A participant's identity on the wire. `signer` is None for clients; `cluster` is empty until known.
 
@@ -65,6 +89,7 @@ class Identity:
     local_socket: str = ""
     addresses: Collection[str] = ()
     credential: str = field(default="", repr=False)
+    versions: SpokenVersions = SPOKEN
 
 
 @dataclass(frozen=True)
@@ -82,6 +107,8 @@ class Peer:
     #: Derived from the whole handshake: no other connection has the same.
     transcript: bytes = b""
     credential: str = field(default="", repr=False)
+    #: The protocol version that both sides speak.
+    version: int = PROTOCOL_VERSION
 
 
 def connecting(
@@ -89,10 +116,13 @@ def connecting(
 ) -> Generator[Message, Message, Peer]:
     """The connector's side. Raises PeerRefused when the acceptor says no or is not the one that is meant."""
     secrets = [] if me.signer is None else [secret.name for secret in me.signer.handshake_secrets]
-    hello = Hello(PROTOCOL_VERSION, me.cluster, me.role, me.name, nonce, target, secrets, me.credential)
+    oldest, newest = me.versions.oldest, me.versions.newest
+    hello = Hello(oldest, me.cluster, me.role, me.name, nonce, target, secrets, me.credential, newest)
     challenge = _expect(Challenge, (yield hello))
     _check_challenge(me, challenge, target)
-    transcript = _transcript(hello, challenge, channel)
+    # An acceptor that knows no ranges has not seen ours.
+    heard = hello if challenge.newest else msgspec.structs.replace(hello, newest=0)
+    transcript = _transcript(heard, challenge, channel)
     keys, proof = None, b""
     if me.signer is not None:
         secret = me.signer.handshake_secret([challenge.secret])
@@ -110,6 +140,7 @@ def connecting(
         last_word=Proof(proof),
         frame_keys=keys,
         transcript=transcript,
+        version=challenge.version,
     )
 
 
@@ -118,15 +149,20 @@ def welcomed(message: Message) -> Welcome:
     return _expect(Welcome, message)
 
 
-def _what_to_upgrade(theirs: int, them: str, us: str) -> str:
-    return f"upgrade peacefs where {them if theirs < PROTOCOL_VERSION else us} runs"
+def _what_to_upgrade(ours: SpokenVersions, theirs: SpokenVersions, them: str, us: str) -> str:
+    return f"upgrade peacefs where {them if theirs.newest < ours.newest else us} runs"
+
+
+def _versions_of(message: Hello | Challenge) -> SpokenVersions:
+    return SpokenVersions(message.version, message.newest or message.version)
 
 
 def _check_challenge(me: Identity, challenge: Challenge, target: Target) -> None:
-    if challenge.version != PROTOCOL_VERSION:
+    if not me.versions.oldest <= challenge.version <= me.versions.newest:
+        theirs = SpokenVersions(challenge.version, challenge.version)
         raise errors.PeerRefused(
-            f"{challenge.name} speaks protocol version {challenge.version}, this side {PROTOCOL_VERSION}: "
-            f"{_what_to_upgrade(challenge.version, challenge.name, 'this one')}"
+            f"{challenge.name} speaks protocol version {theirs}, this side {me.versions}: "
+            f"{_what_to_upgrade(me.versions, theirs, challenge.name, 'this one')}"
         )
     if me.cluster and challenge.cluster != me.cluster:
         raise errors.PeerRefused(
@@ -147,12 +183,13 @@ def accepting(
     """
     assert me.signer is not None, "acceptors are services and know the secret"
     hello = _expect(Hello, first)
-    _check_handshake(me, hello, reached)
+    version = _check_handshake(me, hello, reached)
     secret = me.signer.handshake_secret(hello.secrets) if hello.role != "client" else None
     if secret is None and hello.role != "client":
         raise errors.PeerRefused(_without_secret(hello.name, me.cluster))
     unproven = Challenge(
-        PROTOCOL_VERSION, me.cluster, me.name, nonce, b"", me.role, b"" if secret is None else secret.name
+        *(version, me.cluster, me.name, nonce, b"", me.role, b"" if secret is None else secret.name),
+        newest=me.versions.newest if hello.newest else 0,
     )
     transcript = _transcript(hello, unproven, channel)
     if secret is None:
@@ -165,6 +202,7 @@ def accepting(
             last_word=Welcome(me.local_socket),
             transcript=transcript,
             credential=hello.credential,
+            version=version,
         )
     challenge = msgspec.structs.replace(unproven, proof=secret.prove(b"acceptor", transcript))
     proof = _expect(Proof, (yield challenge))
@@ -179,14 +217,18 @@ def accepting(
         last_word=Welcome(me.local_socket),
         frame_keys=keys,
         transcript=transcript,
+        version=version,
     )
 
 
-def _check_handshake(me: Identity, hello: Hello, reached: str) -> None:
-    if hello.version != PROTOCOL_VERSION:
+def _check_handshake(me: Identity, hello: Hello, reached: str) -> int:
+    """Return the version that both will speak. Raises PeerRefused."""
+    theirs = _versions_of(hello)
+    version = me.versions.newest_common(theirs)
+    if version is None:
         raise errors.PeerRefused(
-            f"{me.name} speaks protocol version {PROTOCOL_VERSION}, {hello.name} {hello.version}: "
-            f"{_what_to_upgrade(hello.version, hello.name, me.name)}"
+            f"{me.name} speaks protocol version {me.versions}, {hello.name} {theirs}: "
+            f"{_what_to_upgrade(me.versions, theirs, hello.name, me.name)}"
         )
     if hello.role not in _ROLES:
         raise errors.PeerRefused(f"unknown role {hello.role!r}")
@@ -204,6 +246,7 @@ def _check_handshake(me: Identity, hello: Hello, reached: str) -> None:
             f"{me.name} was reached as {target.address} ({target.reached}), which is not an address of it: "
             f"start it with --advertise and the host by which others reach it"
         )
+    return version
 
 
 def _transcript(hello: Hello, challenge: Challenge, channel: bytes) -> bytes:

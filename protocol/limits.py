@@ -587,6 +587,10 @@ requests_remembered_max: Final = 1_000_000
 request_memory_crowded_s: Final = 600.0
 requests_forgotten_per_commit: Final = 1000
 request_id_characters_max: Final = 128
+# The id by which a request is named in logs: a longer one is replaced.
+trace_id_characters_max: Final = 64
+# A process that ends waits so long for its last spans to be exported.
+trace_export_timeout_s: Final = 5.0
 # A rename whose answer was lost is recognised when it is repeated within this time.
 rename_memory_s: Final = 3600.0
 # A page of a listing says how many entries follow it, counted no further than this.
@@ -1039,3 +1043,26 @@ state_checkpoints_kept_default: Final = 2
 # A checkpoint that waits for its turn checks so often whether it is still wanted.
 state_turn_poll_s: Final = 0.05
 state_index_bytes_max: Final = 512 * MIB
+
+# -- the doctor ------------------------------------------------------------------------------------
+# `peacefs doctor` waits so long for an answer of a service, and asks so many at once.
+doctor_answer_timeout_s: Final = 20.0
+doctor_probes_at_once: Final = 16
+doctor_metrics_bytes_max: Final = 16 * MIB
+doctor_settings_bytes_max: Final = 1 * MIB
+# A clock that is off by more should be set; by more than the second, tokens and leases are judged wrongly.
+doctor_clock_s: Final = 1.0
+doctor_clock_broken_s: Final = 30.0
+# Files and connections that a client and a service should be able to open, and the share that may be in use.
+doctor_client_descriptors_min: Final = 1024
+doctor_descriptors_min: Final = 8192
+doctor_descriptors_share_max: Final = 0.8
+# Of fewer commits or chunks nothing is concluded; of more, so many may take longer than 100 ms.
+doctor_durations_min: Final = 20
+doctor_slow_share_max: Final = 0.2
+# A disk is measured by so many fsyncs of a record, and by writing so much; and what it should reach.
+doctor_fsyncs: Final = 32
+doctor_fsync_record_bytes: Final = 4 * KIB
+doctor_write_bytes: Final = 32 * MIB
+doctor_fsync_s: Final = 0.02
+doctor_write_bytes_per_second_min: Final = 50 * MIB

@@ -13,6 +13,7 @@ from peacefs.datanode.options import DatanodeOptions
 from peacefs.datanode.service import run
 from peacefs.datanode.store.interface import ChunkIntake
 from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.values.trace_options import TraceOptions
 
 from .throttled_disk import DiskArm, EmulatedDisk, parse_curve
 
@@ -27,6 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rack", default="/default-rack")
     parser.add_argument("--ready-fd", type=int)
     parser.add_argument("--parent-fd", type=int)
+    parser.add_argument("--traces", help="a file or a collector, as of `peacefs datanode`")
     return parser
 
 
@@ -46,6 +48,7 @@ def main(arguments: list[str]) -> None:
         scrub_period_s=0.0,
         ready_fd=given.ready_fd,
         parent_fd=given.parent_fd,
+        traces=None if given.traces is None else TraceOptions(given.traces),
     )
     try:
         arm = DiskArm(parse_curve(given.disk))

@@ -20,6 +20,9 @@ from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
 from . import access_commands, cluster_commands, directory_commands, file_commands, token_commands
 from .errors import report_error, report_system_error
 
+#: These trace what they serve, by options of their own, and not what they ask.
+_SERVICES = ("agent", "coordinator", "datanode", "up")
+
 
 class Commands(TyperGroup):
     """Says every fault in one line and never shows a traceback of one that the program foresaw."""
@@ -57,6 +60,7 @@ def _show_version(wanted: bool) -> None:
 
 @application.callback()
 def _options(
+    context: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -89,8 +93,22 @@ def _options(
             show_default=False,
         ),
     ] = None,
+    traces: Annotated[
+        str | None,
+        typer.Option(
+            "--traces",
+            metavar="URL|FILE",
+            envvar="PEACEFS_TRACES",
+            help="Trace what the command asks, to an OTLP collector or into a file.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Options of the program itself."""
+    if traces is not None and context.invoked_subcommand not in _SERVICES:
+        from peacefs.client.requests import trace_requests
+
+        trace_requests(traces)
     # For whatever the command starts, too.
     if token_file is not None:
         os.environ["PEACEFS_TOKEN_FILE"] = str(token_file.absolute())

@@ -32,6 +32,7 @@ from peacefs.protocol.limits import (
     connect_timeout_s,
 )
 from peacefs.protocol.runtime.idle_reaper import IdleReaper
+from peacefs.protocol.runtime.trace_context import TRACE_HEADER, current_id, new_trace_id
 from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.service.tls_faults import explain, is_about_certificates
 from peacefs.protocol.values.admin_socket import within_limit
@@ -173,7 +174,7 @@ class CoordinatorHttp:
         early), PeerTimeout, PeerRefused.
         """
         timeout = httpx.Timeout(answer_timeout_s, connect=connect_timeout_s)
-        headers, asked = self._authorization(), self._coordinators.current
+        headers, asked = self._authorization() | _traced(), self._coordinators.current
         url = _root(asked) + path
         try:
             with self._client() as http, http.stream("POST", url, timeout=timeout, headers=headers) as response:
@@ -231,7 +232,7 @@ class CoordinatorHttp:
                     _root(asked) + path,
                     params=params,
                     content=body or None,
-                    headers=headers | ({"Content-Type": "application/json"} if body else {}),
+                    headers=headers | _traced() | ({"Content-Type": "application/json"} if body else {}),
                     timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, connect_timeout_s)),
                 )
         except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
@@ -271,6 +272,11 @@ class CoordinatorHttp:
         return PeerRefused(
             f"{asked.http} does not answer like a peacefs coordinator (HTTP status {response.status_code})"
         )
+
+
+def _traced() -> dict[str, str]:
+    """Return the header that names the request in the logs of services."""
+    return {TRACE_HEADER.decode(): current_id() or new_trace_id()}
 
 
 def _root(address: CoordinatorAddress) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TypeVar
 
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation, Unauthenticated, from_wire
@@ -12,12 +13,15 @@ from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.runtime.local_sockets import socket_file
+from peacefs.protocol.runtime.trace_context import stamped
+from peacefs.protocol.runtime.tracing import operation
 
 from .addresses import CoordinatorAddress, nobody_at
 from .coordinators import Coordinators
 from .retry import NotReached, RetryPolicy, Unanswered, is_not_leading
 from .token_source import TokenSource
 
+log = logging.getLogger("peacefs.client")
 M = TypeVar("M", bound=Message)
 _NAME = "the coordinator"
 
@@ -62,9 +66,11 @@ class ControlRpc:
 
     def ask(self, message: Message, answer: type[M], *, answer_timeout_s: float = client_answer_timeout_s) -> M:
         """One logical request, repeated as `RetryPolicy` has it; no attempt waits longer than the timeout."""
-        reply = self._retry_policy.ask(
-            lambda: self._attempt(message, answer_timeout_s), client_retry_s, self._coordinators.count
-        )
+        with operation(type(message).__name__) as trace:
+            reply = self._retry_policy.ask(
+                lambda: self._attempt(message, answer_timeout_s), client_retry_s, self._coordinators.count
+            )
+        log.debug("%s: %s, request %s", self._coordinators.address.http, type(message).__name__, trace.id)
         if not isinstance(reply, answer):
             raise ProtocolViolation(f"{answer.__name__} expected, the coordinator sent {type(reply).__name__}")
         return reply
@@ -74,7 +80,7 @@ class ControlRpc:
         asked = self._coordinators.current
         connection = self._connected(asked, token)
         try:
-            connection.send(message, b"", timeout_s)
+            connection.send(stamped(message), b"", timeout_s)
             reply = connection.receive(timeout_s).message
         except (PeerUnreachable, PeerTimeout) as fault:
             self._connections.close(connection)

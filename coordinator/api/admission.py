@@ -7,11 +7,13 @@ tells how the coordinator fares is always let in.
 
 from __future__ import annotations
 
+import logging
 import time
 
 from peacefs.protocol.asgi import App, Message, Receive, Scope, Send, client_host
 from peacefs.protocol.errors import Overloaded
 from peacefs.protocol.limits import http_requests_in_flight_max, http_requests_in_flight_per_client_max
+from peacefs.protocol.runtime.tracing import spanning
 from peacefs.protocol.service.client_shares import Shares, client_of
 from peacefs.protocol.service.outcomes import of_status
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
@@ -19,6 +21,7 @@ from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 from .request_metrics import operation_of, request_seconds
 from .rest.health import HEALTH_PATHS
 
+log = logging.getLogger("peacefs.coordinator")
 _ALWAYS = ("/metrics", "/v1/status", *HEALTH_PATHS)
 #: Streams last for as long as somebody looks, which tells nothing of how fast requests are.
 _STREAMS = "/v1/live/"
@@ -55,6 +58,7 @@ class Admission:
             await send_answer(scope, send, fault_answer(refusal, scope))
             return
         began_s = time.perf_counter()
+        operation = operation_of(scope)
         status: int | None = None
 
         async def send_noted(event: Message) -> None:
@@ -64,10 +68,13 @@ class Admission:
             await send(event)
 
         try:
-            await self._app(scope, receive, send_noted)
+            with spanning(operation):
+                await self._app(scope, receive, send_noted)
         finally:
             if is_counted:
                 self._shares.give_back(client)
             if not scope.get("path", "").startswith(_STREAMS):
                 seconds = time.perf_counter() - began_s
-                request_seconds.labels(operation_of(scope), of_status(status)).observe(seconds)
+                request_seconds.labels(operation, of_status(status)).observe(seconds)
+                if log.isEnabledFor(logging.DEBUG):
+                    log.debug("%s %r: %s after %.1f ms", operation, scope.get("path"), status, seconds * 1000)

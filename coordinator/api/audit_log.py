@@ -58,6 +58,8 @@ class AuditRecord:
     error: str | None
     request_id: str | None
     seconds: float
+    #: The id by which logs name the request.
+    trace: str = ""
     #: The proxy user that acted for `user`.
     real_user: str | None = None
 
@@ -79,6 +81,7 @@ class AuditRecord:
             "perm": self.permission,
             "proto": self.protocol,
             "id": _short(self.request_id),
+            **({"request": self.trace} if self.trace else {}),
             "ms": round(self.seconds * 1000, 3),
         }
         return _encode(fields).encode("ascii") + b"\n"

@@ -16,6 +16,7 @@ import msgspec
 from peacefs.protocol.asgi import App, Message, Receive, Scope, Send, client_host
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.runtime.trace_context import current_id
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.webhdfs.query import RequestQuery, is_webhdfs, path_of
 
@@ -132,6 +133,7 @@ class AuditedRequests:
                 allowed=allowed,
                 error=fault or code or exception or (str(status) if status >= 400 else None),
                 seconds=seconds,
+                trace=current_id(),
                 operation=asked["operation"],
                 source=asked["source"],
                 destination=asked["destination"],

@@ -17,6 +17,7 @@ from peacefs.protocol.messages import (
     TakeSnapshot,
 )
 from peacefs.protocol.new_file import NewFile
+from peacefs.protocol.runtime.trace_context import current_id
 from peacefs.protocol.tokens import Signer
 
 
@@ -67,6 +68,7 @@ class AuditedRpc:
                 error=code,
                 request_id=getattr(asked, "request_id", "") or None,
                 seconds=seconds,
+                trace=current_id(),
             )
         )
 

@@ -28,6 +28,10 @@ class DatanodeLink(Protocol):
         """The handshake of this connection, for which a registration is proven."""
 
     @property
+    def version(self) -> int:
+        """The protocol version that both sides speak."""
+
+    @property
     def peer_name(self) -> str:
         """The address of the peer, for people."""
 

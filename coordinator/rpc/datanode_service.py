@@ -289,7 +289,7 @@ class DatanodeService:
 
     async def _answer_agent(self, link: DatanodeLink, beat: AgentBeat, tag: int) -> None:
         try:
-            reply: Message = await self._supervision_service.heard(beat)
+            reply: Message = await self._supervision_service.heard(beat, link.version)
         except PeacefsError as error:
             reply = Failure(error.code, error.message)
         _reply_late(link, reply, tag)

@@ -123,6 +123,11 @@ class NodeLink(asyncio.Protocol):
         assert self._peer is not None
         return self._peer.transcript
 
+    @property
+    def version(self) -> int:
+        assert self._peer is not None
+        return self._peer.version
+
     def is_closing(self) -> bool:
         return self._transport.is_closing()
 

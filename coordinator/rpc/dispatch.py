@@ -39,6 +39,8 @@ from peacefs.protocol.messages import (
     TakeLease,
 )
 from peacefs.protocol.new_file import NewFile
+from peacefs.protocol.runtime.trace_context import context_of, enter
+from peacefs.protocol.runtime.tracing import traced
 from peacefs.protocol.service.outcomes import DONE, of_failure
 
 from .audited_calls import AuditedRpc
@@ -85,6 +87,8 @@ async def answer(
     authenticates who calls, or raises.
     """
     began_s = time.perf_counter()
+    context = traced(type(message).__name__, context_of(message), {})
+    enter(context)
     who_asks: Caller | None = None
     try:
         who_asks = caller()
@@ -94,6 +98,10 @@ async def answer(
     seconds = time.perf_counter() - began_s
     outcome = of_failure(reply.code) if isinstance(reply, Failure) else DONE
     call_seconds.labels(type(message).__name__, outcome).observe(seconds)
+    if context.recording is not None:
+        context.recording.end(reply.code if isinstance(reply, Failure) else "")
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("%s of %s: %s after %.1f ms", type(message).__name__, who, outcome, seconds * 1000)
     if audited is not None:
         audited.tell(message, reply, host, caller=who_asks, is_datanode=link is not None, seconds=seconds)
     return reply

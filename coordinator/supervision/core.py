@@ -36,7 +36,8 @@ from peacefs.protocol.limits import (
     supervised_standby_after_s,
     suspect_after_s,
 )
-from peacefs.protocol.messages import AgentBeat, RunOrder, RunReport
+from peacefs.protocol.messages import PROTOCOL_VERSION, AgentBeat, RunOrder, RunReport
+from peacefs.protocol.messages.supervision import LOGS_SINCE
 from peacefs.protocol.values.supervised_queries import OVER, QueryPhase
 
 from .locality import AgentCandidate, Holdings, choose
@@ -51,6 +52,13 @@ class KnownAgent:
 
     beat: AgentBeat
     heard_s: float
+    #: The protocol version that it speaks.
+    version: int
+
+    @property
+    def sends_logs(self) -> bool:
+        """Return whether it looks at the logs that are wanted: an older one would be waited for in vain."""
+        return self.version >= LOGS_SINCE
 
 
 @dataclass(slots=True)
@@ -165,8 +173,8 @@ class Supervision:
 
     # -- what agents say -----------------------------------------------------------------------------
 
-    def heard(self, now_s: float, beat: AgentBeat) -> list[QueryRecord]:
-        """Raises NodeIdTaken while another process speaks under the same name."""
+    def heard(self, now_s: float, beat: AgentBeat, version: int = PROTOCOL_VERSION) -> list[QueryRecord]:
+        """An agent speaks, in `version`. Raises NodeIdTaken while another process speaks under the same name."""
         known = self.agents.get(beat.agent)
         if (
             known is not None
@@ -177,7 +185,7 @@ class Supervision:
             raise NodeIdTaken(
                 f"an agent named {beat.agent} was heard a moment ago: is it another? Give each its own --name"
             )
-        self.agents[beat.agent] = KnownAgent(beat, now_s)
+        self.agents[beat.agent] = KnownAgent(beat, now_s, version)
         reports = {(report.query, report.run): report for report in beat.runs}
         for query in self.queries.values():
             if query.standby is not None and query.standby.agent == beat.agent:

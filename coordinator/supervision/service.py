@@ -23,7 +23,7 @@ from peacefs.protocol.limits import (
     supervised_nodes_max,
     supervised_restarts_max,
 )
-from peacefs.protocol.messages import AgentBeat, AgentOrders, RunOrder, WantedLog
+from peacefs.protocol.messages import PROTOCOL_VERSION, AgentBeat, AgentOrders, RunOrder, WantedLog
 from peacefs.protocol.values.supervised_queries import OVER, AgentStatus, QueryStatus, RunLog, Supervised
 
 from .checkpoint_locality import find_locality
@@ -143,6 +143,9 @@ class SupervisionService:
         record = self._core.existing(name).record
         if not record.agent or not record.run:
             raise BadRequest(f"query {name} has not been started")
+        agent = self._core.agents.get(record.agent)
+        if agent is not None and not agent.sends_logs:
+            raise BadRequest(f"agent {record.agent} is older and sends no logs: upgrade peacefs where it runs")
         text = await self._logs.of(record.agent, WantedLog(name, record.run))
         return RunLog(name, record.run, record.agent, text)
 
@@ -152,11 +155,11 @@ class SupervisionService:
 
     # -- what agents say -----------------------------------------------------------------------------
 
-    async def heard(self, beat: AgentBeat) -> AgentOrders:
-        """Raises NodeIdTaken."""
+    async def heard(self, beat: AgentBeat, version: int = PROTOCOL_VERSION) -> AgentOrders:
+        """An agent speaks, in this version. Raises NodeIdTaken."""
         if beat.agent not in self._core.agents:
             log.info("agent %s on %s may run %s", beat.agent, beat.host, [each.name for each in beat.commands])
-        await self._record(self._core.heard(self._ctx.monotonic(), beat))
+        await self._record(self._core.heard(self._ctx.monotonic(), beat, version))
         self._logs.came(beat.agent, beat.logs)
         for record in self._core.due_to_standbys(self._ctx.monotonic()):
             await self._start(record)

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -41,6 +42,7 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.runtime.tracing import spanning
 from peacefs.protocol.service.client_shares import client_of
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
 from peacefs.protocol.tokens import ChunkRead, FileAppend, FileRead, FileWrite, Signer
@@ -145,12 +147,18 @@ class Gateway:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "the server runs without lifespan and websockets"
+        began_s = time.perf_counter()
         try:
-            answer = await self._answer(scope, receive, send)
+            with spanning(f"{scope['method']} at the gateway"):
+                answer = await self._answer(scope, receive, send)
         except Exception as fault:
             answer = fault_answer(fault, scope)
         if answer is not None:
             await send_answer(scope, send, answer)
+        if log.isEnabledFor(logging.DEBUG):
+            status = "sent" if answer is None else answer.status
+            duration_ms = (time.perf_counter() - began_s) * 1000
+            log.debug("%s %r: %s after %.1f ms", scope["method"], scope["path"], status, duration_ms)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Answer | None:
         """None where the answer has been sent already."""
@@ -299,7 +307,7 @@ class Gateway:
     # ----------------------------------------------------------------------------------------------
 
     def _run(self, pool: ThreadPoolExecutor, steps: fx.Steps[T]) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(pool, self._driver.run, steps)
+        return asyncio.get_running_loop().run_in_executor(pool, copy_context().run, self._driver.run, steps)
 
 
 def _holder(user: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
@@ -53,7 +54,9 @@ class LocalLargeReads:
 
     def _run(self, steps: fx.Steps[Any]) -> asyncio.Future[Any]:
         self._under_way += 1
-        running = asyncio.get_running_loop().run_in_executor(self._threads, self._driver.run, steps)
+        running = asyncio.get_running_loop().run_in_executor(
+            self._threads, copy_context().run, self._driver.run, steps
+        )
         running.add_done_callback(self._ended)
         return running
 

@@ -15,6 +15,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 
 from peacefs.datanode import metrics
@@ -90,7 +91,9 @@ class LocalSmallReads:
         if self._under_way >= gateway_local_reads_max:
             return None
         loop = asyncio.get_running_loop()
-        reading = loop.run_in_executor(self._threads, self._driver.run, self._read_and_open(request, path))
+        reading = loop.run_in_executor(
+            self._threads, copy_context().run, self._driver.run, self._read_and_open(request, path)
+        )
         self._under_way += 1
         reading.add_done_callback(lambda ended: self._ended(ended, path))
         _read_by_thread.inc()

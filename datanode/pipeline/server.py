@@ -28,6 +28,7 @@ from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.local_sockets import listen_locally, local_address, show_address
 from peacefs.protocol.runtime.reactor import Reactor
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.runtime.tracing import is_tracing, observed
 from peacefs.protocol.service.tls import TlsIdentity
 
 from .dispatch import DataRequests
@@ -176,6 +177,8 @@ class DataServer:
             self._over(connection, fault)
         else:
             requests = self._requests.serve_connection(connection)
+            if is_tracing():
+                requests = observed(requests)
             self._reactor.run(requests, lambda fault: self._over(connection, fault))
 
     def _count(self, connection: SocketConnection, peer: Peer) -> None:

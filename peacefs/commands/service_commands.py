@@ -27,11 +27,14 @@ from peacefs.protocol.limits import (
     unreferenced_chunk_kept_s,
     unreferenced_kept_s_min,
 )
+from peacefs.protocol.values.log_style import LogFormat, LogLevel, LogStyle
 
 from .service_options import (
     Advertise,
     AllowedHosts,
     Host,
+    LogFormatOption,
+    LogLevelOption,
     NodePort,
     NoTls,
     ParentDescriptor,
@@ -40,9 +43,12 @@ from .service_options import (
     TlsCa,
     TlsCertificate,
     TlsKey,
+    Traces,
+    TraceShare,
     allowed_hosts,
     node_addresses,
     tls_files_of,
+    trace_options,
 )
 
 _DAY_S = 86_400.0
@@ -207,6 +213,10 @@ def run_coordinator(
         Path | None,
         typer.Option("--journal-login", metavar="FILE", help="A file with one line for etcd: USER:PASSWORD."),
     ] = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = LogLevel.INFO,
+    traces: Traces = None,
+    trace_share: TraceShare = 1.0,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -234,6 +244,8 @@ def run_coordinator(
             secret_file=secret_file,
             tls=tls_files_of(tls_certificate, tls_key, tls_ca),
             no_tls=no_tls,
+            log=LogStyle(log_format, log_level),
+            traces=trace_options(traces, trace_share),
             ready_fd=ready_fd,
             parent_fd=parent_fd,
             check_permissions=permissions,
@@ -334,6 +346,10 @@ def datanode(
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
     no_tls: NoTls = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = LogLevel.INFO,
+    traces: Traces = None,
+    trace_share: TraceShare = 1.0,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -361,6 +377,8 @@ def datanode(
             data_directories=tuple(data_directories or ()),
             tls=tls_files_of(tls_certificate, tls_key, tls_ca),
             no_tls=no_tls,
+            log=LogStyle(log_format, log_level),
+            traces=trace_options(traces, trace_share),
             ready_fd=ready_fd,
             parent_fd=parent_fd,
         )

@@ -9,6 +9,8 @@ import typer
 
 from peacefs.protocol.service.browser_guard import is_host_name
 from peacefs.protocol.tls_variables import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
+from peacefs.protocol.values.log_style import LogFormat, LogLevel
+from peacefs.protocol.values.trace_options import TraceOptions
 
 if TYPE_CHECKING:
     from peacefs.protocol.service.tls import TlsFiles
@@ -70,6 +72,28 @@ AllowedHosts = Annotated[
         show_default=False,
     ),
 ]
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option("--log-format", help="Lines of text, or of JSON, each with its request's id."),
+]
+LogLevelOption = Annotated[
+    LogLevel, typer.Option("--log-level", help="The least important lines; debug tells of each request.")
+]
+Traces = Annotated[
+    str | None,
+    typer.Option(
+        "--traces",
+        metavar="URL|FILE",
+        envvar="PEACEFS_TRACES",
+        help="Trace requests, to an OTLP collector (http://host:4318) or into a file; needs peacefs[tracing]. "
+        "[default: no traces]",
+        show_default=False,
+    ),
+]
+TraceShare = Annotated[
+    float,
+    typer.Option("--trace-share", metavar="SHARE", min=0, max=1, help="The part of requests that are traced."),
+]
 NodePort = Annotated[
     str,
     typer.Option(
@@ -78,6 +102,11 @@ NodePort = Annotated[
         help="The coordinator's port for datanodes; with standbys those of all, with commas between them.",
     ),
 ]
+
+
+def trace_options(to: str | None, share: float) -> TraceOptions | None:
+    """The options of traces, if there are to be any."""
+    return None if to is None else TraceOptions(to, share)
 
 
 def tls_files_of(certificate: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:

@@ -14,8 +14,11 @@ from peacefs.protocol.limits import (
     supervised_restarts_default,
     supervised_restarts_max,
 )
+from peacefs.protocol.values.log_style import LogFormat, LogLevel, LogStyle
 
 from .service_options import (
+    LogFormatOption,
+    LogLevelOption,
     NodePort,
     NoTls,
     ParentDescriptor,
@@ -61,6 +64,8 @@ def agent(
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
     no_tls: NoTls = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = LogLevel.INFO,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -85,6 +90,7 @@ def agent(
             secret_file=secret_file,
             tls=tls_files_of(tls_certificate, tls_key, tls_ca),
             no_tls=no_tls,
+            log=LogStyle(log_format, log_level),
             ready_fd=ready_fd,
             parent_fd=parent_fd,
         )

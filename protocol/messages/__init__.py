@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .base import Done, Failure, Message
+from .base import Done, Failure, Message, Request
 from .chunks import (
     DescriptorShared,
     Hop,
@@ -99,7 +99,7 @@ from .grants import (
     StreamsFound,
     StreamUnderWay,
 )
-from .handshake import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
+from .handshake import PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, Challenge, Hello, Proof, Target, Welcome
 from .names import (
     AclEntries,
     ChangeAcl,
@@ -150,6 +150,7 @@ from .supervision import AgentBeat, AgentCommand, AgentOrders, LogTail, RunOrder
 __all__ = [
     "ORDERS",
     "PROTOCOL_VERSION",
+    "PROTOCOL_VERSION_OLDEST",
     "AbandonLease",
     "AclEntries",
     "AgentBeat",
@@ -241,6 +242,7 @@ __all__ = [
     "ReportAgain",
     "ReportChunks",
     "ReportCorrupt",
+    "Request",
     "RequestDescriptor",
     "ReturnToSnapshot",
     "RunOrder",

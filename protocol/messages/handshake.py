@@ -2,6 +2,9 @@
 
 `protocol.handshake` says them. Fields that were added have defaults, so that a peer of an earlier version is told
 so, and not that it makes no sense.
+
+A field with a default needs no new version: who does not know it ignores it. A version rises when a peer must not
+say something to who would misunderstand it. The oldest that is spoken is that of the release before (decision 58).
 """
 
 from __future__ import annotations
@@ -10,7 +13,10 @@ import msgspec
 
 from .base import Message
 
-PROTOCOL_VERSION = 5
+#: The newest version that this side speaks. Since 6 agents send the ends of logs.
+PROTOCOL_VERSION = 6
+#: The oldest, which the release before speaks.
+PROTOCOL_VERSION_OLDEST = 5
 
 
 class Target(msgspec.Struct, frozen=True, array_like=True):
@@ -24,7 +30,10 @@ class Target(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Hello(Message, frozen=True):
-    """The connector's first word. `cluster` is empty when it does not know it yet."""
+    """The connector's first word. `cluster` is empty when it does not know it yet.
+
+    `version` is the oldest that it speaks: who knows no ranges wants its own there, and leaves `newest` 0.
+    """
 
     version: int
     cluster: str
@@ -36,10 +45,14 @@ class Hello(Message, frozen=True):
     secrets: list[bytes] = []
     #: A client's credential for the user that it names, where names are not trusted.
     credential: str = ""
+    newest: int = 0
 
 
 class Challenge(Message, frozen=True):
-    """The acceptor's answer, with its proof that it knows the `secret` of this name; none for a client."""
+    """The acceptor's answer, with its proof that it knows the `secret` of this name; none for a client.
+
+    `version` is spoken from here on. `newest` is the acceptor's, told to who told its own.
+    """
 
     version: int
     cluster: str
@@ -48,6 +61,7 @@ class Challenge(Message, frozen=True):
     proof: bytes
     role: str = ""
     secret: bytes = b""
+    newest: int = 0
 
 
 class Proof(Message, frozen=True):

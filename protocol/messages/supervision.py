@@ -6,6 +6,9 @@ import msgspec
 
 from .base import Message
 
+#: The protocol version since which agents send the ends of logs.
+LOGS_SINCE = 6
+
 
 class AgentCommand(msgspec.Struct, frozen=True):
     """A command that an agent may start: for whom besides superusers, and whether with arguments of theirs."""

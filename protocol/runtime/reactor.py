@@ -35,7 +35,9 @@ from peacefs.protocol.limits import begun_frame_timeout_s, quick_disk_s, reactor
 
 from . import effects as fx
 from .connections import SocketConnection
+from .served_request import ServedRequest
 from .thread_driver import ThreadDriver
+from .trace_context import enter, stamped
 
 log = logging.getLogger("peacefs.reactor")
 #: In place of a result: another thread goes on with the run.
@@ -60,6 +62,7 @@ class _RunningParticipant:
     looked_at_s: float = inf
     unsent: memoryview | None = None
     keeps_worker: bool = False
+    request: ServedRequest | None = None
 
 
 @dataclass(slots=True)
@@ -109,7 +112,7 @@ class Reactor:
         self._performers: dict[type[fx.Effect], _Performer] = {
             fx.Connect: self._connect,
             fx.Send: self._send,
-            fx.Receive: self._receive,
+            fx.Receive: self._receive_or_begin,
             fx.Wait: self._wait,
             fx.Sleep: self._sleep,
             _Synced: self._synced,
@@ -150,6 +153,7 @@ class Reactor:
 
     def _resume(self, run: _RunningParticipant, step: Callable[[], fx.Effect]) -> None:
         steps, performers = run.steps, self._performers
+        enter(None if run.request is None else run.request.context)
         try:
             effect = step()
             while True:
@@ -167,8 +171,8 @@ class Reactor:
         except Exception as error:
             self._end(run, error)
 
-    @staticmethod
-    def _end(run: _RunningParticipant, fault: Exception | None) -> None:
+    def _end(self, run: _RunningParticipant, fault: Exception | None) -> None:
+        self._end_request(run)
         # Its timer may be due in minutes: until then it keeps the run, which keeps nothing from here on.
         ended, run.ended, run.effect, run.unsent = run.ended, _nobody_hears, None, None
         ended(fault)
@@ -227,6 +231,23 @@ class Reactor:
         kept = self._driver.pool.kept(effect.address, effect.name)
         return kept if kept is not None else self._by_worker(run, effect)
 
+    def _receive_or_begin(self, run: _RunningParticipant, effect: fx.Receive) -> Any:
+        if not effect.begins_request:
+            return self._receive(run, effect)
+        self._end_request(run)
+        frame = self._receive(run, effect)
+        if frame is not _LATER:
+            run.request = ServedRequest(frame.message)
+            enter(run.request.context)
+        return frame
+
+    @staticmethod
+    def _end_request(run: _RunningParticipant) -> None:
+        if run.request is not None:
+            run.request.end()
+            run.request = None
+            enter(None)
+
     def _receive(self, run: _RunningParticipant, effect: fx.Receive) -> Any:
         connection = effect.connection
         assert isinstance(connection, SocketConnection)
@@ -259,7 +280,7 @@ class Reactor:
             return self._by_worker(run, effect)
         unsent, run.unsent = run.unsent, None
         if unsent is None:
-            unsent = connection.send_now(effect.message, effect.payload)
+            unsent = connection.send_now(stamped(effect.message), effect.payload)
         else:
             unsent = connection.send_rest_now(unsent)
         if not unsent:

@@ -29,6 +29,8 @@ from .disk_files import (
     sync_directory,
     write_all,
 )
+from .trace_context import current, stamped
+from .tracing import observed
 
 T = TypeVar("T")
 
@@ -65,7 +67,7 @@ class ThreadDriver:
         self._bounded_reads = BoundedReads()
         self._perform: dict[type[fx.Effect], Callable[[Any], Any]] = {
             fx.Connect: lambda e: pool.connect(e.address, e.name),
-            fx.Send: lambda e: e.connection.send(e.message, e.payload, e.timeout_s),
+            fx.Send: lambda e: e.connection.send(stamped(e.message), e.payload, e.timeout_s),
             fx.SendFile: lambda e: e.connection.send_file(e.message, e.file, e.offset, e.length, e.timeout_s),
             fx.SendDescriptor: lambda e: e.connection.send_descriptor(e.message, e.file, e.timeout_s),
             fx.ReceiveDescriptor: lambda e: e.connection.receive_descriptor(e.timeout_s),
@@ -73,7 +75,7 @@ class ThreadDriver:
             fx.ReceiveMore: lambda e: e.connection.receive_more(e.count, e.timeout_s, e.into),
             fx.Release: lambda e: pool.release(e.connection),
             fx.Close: lambda e: pool.close(e.connection),
-            fx.Call: lambda e: call_coordinator(e.message, e.timeout_s),
+            fx.Call: lambda e: call_coordinator(stamped(e.message), e.timeout_s),
             fx.OpenLocalFile: self._open_file,
             fx.AppendToFile: lambda e: write_all(e.file, e.buffers),
             fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
@@ -102,6 +104,8 @@ class ThreadDriver:
     def run(self, steps: fx.Steps[T]) -> T:
         """Runs a participant to its end; what it raises comes out here."""
         perform = self._perform
+        if (context := current()) is not None and context.recording is not None:
+            steps = observed(steps)
         try:
             effect = next(steps)
             while True:

@@ -39,6 +39,7 @@ from peacefs.protocol.limits import (
     tcp_keepalive_interval_s,
     tcp_keepalive_probes_max,
 )
+from peacefs.protocol.runtime.trace_context import TRACE_HEADER, TraceContext, continued, serving
 from peacefs.protocol.webhdfs.answers import error_answer
 
 from .client_shares import client_of
@@ -50,7 +51,11 @@ from .tls_listener import TlsListener
 
 log = logging.getLogger("peacefs.http")
 
+#: Where no header brings the id of a request, its URL may: that of a redirect does.
+_TRACE_IN_URL = re.compile(rb"[?&]%b=([^&]*)" % TRACE_HEADER)
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+#: The place of a request's context in its scope.
+_TRACE = "peacefs.trace"
 _REASONS = {400: b"Bad Request", 414: b"URI Too Long", 431: b"Request Header Fields Too Large"}
 
 
@@ -219,7 +224,12 @@ class BoundedProtocol(HttpToolsProtocol):
         http_requests.inc()
         self._in_head = False
         self._head_bytes = 0
-        super().on_headers_complete()
+        trace = _trace_of(self.headers, self.url)
+        self.scope[_TRACE] = trace  # type: ignore[literal-required]
+        # The task that answers takes its context from here.
+        with serving(trace):
+            super().on_headers_complete()
+        self.cycle.default_headers = [*self.cycle.default_headers, (TRACE_HEADER, trace.id.encode())]
         if self.scope["method"] != "HEAD":
             self.cycle.transport = HeadWithBody(self.transport)  # type: ignore[assignment]
 
@@ -233,7 +243,10 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
+        # It begins the next of requests that came together.
+        following = self.pipeline[-1][0].scope[_TRACE] if self.pipeline else None  # type: ignore[literal-required]
+        with serving(following):
+            super().on_response_complete()
         if not self.transport.is_closing() and not self._answering():
             self.config.crowd.waiting(self)
 
@@ -280,12 +293,22 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.abort()  # the refusal would land in the middle of another answer
             return
         # Not labelled: it may be Hadoop's client, whose headers have not been seen yet.
-        answer = error_answer(BadRequest(message), status)
+        with serving(continued("")) as trace:
+            answer = error_answer(BadRequest(message), status)
         head = [b"HTTP/1.1 %d %s" % (status, _REASONS[status]), b"connection: close"]
         head += [b"%s: %s" % pair for pair in answer.headers(with_type=False)]
+        head.append(b"%s: %s" % (TRACE_HEADER, trace.id.encode()))
         self.transport.write(b"\r\n".join((*head, b"", answer.body)))
         self._clear_deadline()
         self._deadline = self.loop.call_later(http_linger_s, self.transport.abort)
+
+
+def _trace_of(headers: list[tuple[bytes, bytes]], url: bytes) -> TraceContext:
+    given = next((value for name, value in headers if name == TRACE_HEADER), None)
+    if given is None:
+        found = _TRACE_IN_URL.search(url)
+        given = b"" if found is None else found[1]
+    return continued(given.decode("latin-1"))
 
 
 def _with_ascii_line(data: bytes, line_bytes: int) -> bytes:

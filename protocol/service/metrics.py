@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from math import inf
 
@@ -16,6 +17,9 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+import peacefs
+from peacefs.protocol.messages import PROTOCOL_VERSION
 
 #: One registry a process: a process is one service.
 registry = CollectorRegistry()
@@ -35,6 +39,16 @@ tls_days_left = Gauge(
     registry=registry,
 )
 tls_days_left.set(inf)
+
+build_info = Gauge(
+    "peacefs_build_info",
+    "1, with the version of the service and of the protocol that it speaks",
+    ["version", "protocol"],
+    registry=registry,
+)
+build_info.labels(peacefs.__version__, str(PROTOCOL_VERSION)).set(1)
+wall_clock = Gauge("peacefs_time_seconds", "The wall clock of the service when it was asked", registry=registry)
+wall_clock.set_function(time.time)
 
 # Registered by the service that writes through effects: the coordinator's are SQLite's, and are not seen here.
 fsyncs = Counter("peacefs_fsyncs", "fsyncs of files and directories", ["of"], registry=None)

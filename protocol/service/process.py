@@ -5,39 +5,50 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import logging
-import re
 import resource
 import signal
 import sys
 from collections.abc import Callable
+from importlib import import_module
 
 from peacefs.protocol.limits import heap_buffer_bytes_max, heap_kept_bytes, heaps_max
+from peacefs.protocol.values.log_style import LogStyle
+from peacefs.protocol.values.trace_options import TraceOptions
 
 from .lifeline import when_parent_dies
+from .log_formats import formatter
 
 #: Called at a SIGHUP.
 _reloads: list[Callable[[], None]] = []
-_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 
-class LineFormatter(logging.Formatter):
-    """Escapes control characters: what a stranger sends, and a message repeats, is no line of its own."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        return _CONTROL.sub(
-            lambda found: found[0].encode("unicode_escape").decode(), super().formatMessage(record)
-        )
-
-
-def log_to_stderr() -> None:
+def log_to_stderr(service: str, style: LogStyle) -> None:
     """One line an event on standard error. Libraries speak from WARNING up."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter(_FORMAT))
+    handler.setFormatter(formatter(style.format, service))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger("peacefs").setLevel(logging.INFO)
+    logging.getLogger("peacefs").setLevel(style.level.name)
+
+
+def require_tracing(options: TraceOptions | None) -> None:
+    """Raises StartupError if traces are wanted, and the packages for them are not there."""
+    if options is not None:
+        import_module(".open_telemetry", __package__)
+
+
+def trace_to(role: str, name: str, options: TraceOptions | None) -> Callable[[], None]:
+    """Begin to trace, if that is wanted; return what ends it. Raises StartupError without the packages for it."""
+    if options is None:
+        return _nothing
+    from .open_telemetry import start_tracing
+
+    return start_tracing(role, name, options)
+
+
+def _nothing() -> None:
+    """End what was not begun."""
 
 
 def raise_open_files_limit() -> None:

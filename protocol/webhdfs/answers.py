@@ -16,6 +16,7 @@ import msgspec
 
 from peacefs.protocol.asgi import Receive, Scope, Send, client_watch, header
 from peacefs.protocol.errors import PeacefsError, remote_exception
+from peacefs.protocol.runtime.trace_context import current_id
 
 log = logging.getLogger("peacefs.webhdfs")
 
@@ -72,7 +73,7 @@ def error_answer(error: PeacefsError, status: int | None = None) -> Answer:
     """The RemoteException for an error, with the error's own status unless HTTP has a better one."""
     status = status or error.http_status
     extra = ((b"www-authenticate", b"Bearer"),) if status == _UNAUTHORIZED else ()
-    return Answer(status, _encode_json(remote_exception(error)), extra)
+    return Answer(status, _encode_json(remote_exception(error, current_id())), extra)
 
 
 def fault_answer(fault: Exception, scope: Scope) -> Answer:

@@ -48,6 +48,7 @@ from peacefs.protocol.service.lifeline import announce, when_parent_dies
 from peacefs.protocol.service.process import log_to_stderr
 from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
+from peacefs.protocol.values.log_style import LOG_STYLE_DEFAULT, LogStyle
 
 from .command_list import CommandList, given_run, read_command_list, start_of
 from .coordinator_contact import CoordinatorContact, CoordinatorTurns
@@ -83,11 +84,12 @@ class AgentOptions:
     no_tls: bool = False
     ready_fd: int | None = None
     parent_fd: int | None = None
+    log: LogStyle = LOG_STYLE_DEFAULT
 
 
 def run(options: AgentOptions) -> None:
     """Serves until it is told to stop. Raises StartupError when it cannot start."""
-    log_to_stderr()
+    log_to_stderr("agent", options.log)
     hide_memory()
     listed = read_command_list(options.commands)
     coordinator_hosts = [host for host, _ in (options.coordinator, *options.more_coordinators)]

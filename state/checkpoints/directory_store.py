@@ -92,18 +92,28 @@ class DirectoryStore:
             self._directory(unit, sequence).rename(hidden)
         except FileNotFoundError:
             return
-        shutil.rmtree(hidden)
+        _remove_tree(hidden)
 
     def remove_left_over(self, unit: str) -> None:
         for entry in list(os.scandir(self._root)):
             checkpoint, _, _ = entry.name.removeprefix(".").removesuffix(_WRITING).rpartition(".")
             if entry.name.endswith(_WRITING) and _sequence_of(checkpoint, unit) is not None:
-                shutil.rmtree(entry.path)
+                _remove_tree(entry.path)
 
     def _directory(self, unit: str, sequence: int) -> Path:
         if not unit or unit.startswith(".") or "/" in unit or "\0" in unit:
             raise BadRequest(f"{unit!r} cannot be the name of a unit: not empty, without '/', and no '.' in front")
         return self._root / f"{unit}-{sequence}"
+
+
+def _remove_tree(path: str | Path) -> None:
+    """Remove a directory that others, who found it left over, may be removing at the same time."""
+
+    def unless_gone(_function: object, _path: str, raised: tuple[object, BaseException, object]) -> None:
+        if not isinstance(raised[1], FileNotFoundError):
+            raise raised[1]
+
+    shutil.rmtree(path, onerror=unless_gone)
 
 
 class _PendingDirectory:

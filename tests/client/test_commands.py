@@ -10,17 +10,19 @@ import sys
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import peacefs
+from peacefs.client import filesystem
 from peacefs.client.command_line.application import application
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.protocol import handshake
-from peacefs.protocol.messages import PROTOCOL_VERSION
+from peacefs.protocol.handshake import SPOKEN, Identity, SpokenVersions
+from peacefs.protocol.messages import PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST
 
 pytestmark = pytest.mark.cluster
 
@@ -145,13 +147,15 @@ def test_put_and_cat_are_pipes(run_process: Run, home: str) -> None:
 def test_command_newer_or_older_than_its_coordinator_says_what_to_do_in_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for newer_by, what in ((1, "coordinator"), (-1, "client")):
+    newer, older = PROTOCOL_VERSION + 1, PROTOCOL_VERSION_OLDEST - 1
+    for version, what in ((newer, "coordinator"), (older, "client")):
         with monkeypatch.context() as patch:
-            patch.setattr(handshake, "PROTOCOL_VERSION", PROTOCOL_VERSION + newer_by)
+            spoken = SpokenVersions(version, version)
+            patch.setattr(filesystem, "Identity", partial(Identity, versions=spoken))
             refused = run("ls", "/")
         assert refused.returncode == 1
         (line,) = complaints(refused)
-        assert f"speaks protocol version {PROTOCOL_VERSION}, client " in line
+        assert f"speaks protocol version {SPOKEN}, client " in line
         assert f"upgrade peacefs where {what}" in line
 
 

@@ -11,8 +11,17 @@ import pytest
 from support.spoken_link import told_by
 
 from peacefs.protocol.errors import PeerRefused
-from peacefs.protocol.handshake import Identity, Peer, accepting, connecting
-from peacefs.protocol.messages import PROTOCOL_VERSION, Challenge, Failure, Hello, Message, Proof, Target
+from peacefs.protocol.handshake import SPOKEN, Identity, Peer, SpokenVersions, accepting, connecting
+from peacefs.protocol.messages import (
+    PROTOCOL_VERSION,
+    PROTOCOL_VERSION_OLDEST,
+    Challenge,
+    Failure,
+    Hello,
+    Message,
+    Proof,
+    Target,
+)
 from peacefs.protocol.tokens import Signer
 
 SIGNER = Signer(b"the secret of this cluster")
@@ -218,6 +227,57 @@ def test_a_secret_is_replaced_while_services_go_on() -> None:
         met(replace(GATEWAY, signer=steps[0]), replace(NODE, signer=steps[3]), TO_NODE)
 
 
+@pytest.mark.parametrize(
+    ("connector", "acceptor", "spoken"),
+    [((5, 6), (5, 6), 6), ((5, 6), (6, 7), 6), ((6, 7), (5, 6), 6), ((5, 5), (5, 6), 5), ((5, 6), (5, 5), 5)],
+)
+def test_version_that_both_speak_is_the_newest_they_have_in_common(
+    connector: tuple[int, int], acceptor: tuple[int, int], spoken: int
+) -> None:
+    peers = met(
+        replace(GATEWAY, versions=SpokenVersions(*connector)),
+        replace(NODE, versions=SpokenVersions(*acceptor)),
+        TO_NODE,
+    )
+    assert [peer.version for peer in peers] == [spoken, spoken]
+    assert peers[0].transcript == peers[1].transcript
+
+
+@pytest.mark.parametrize(("connector", "acceptor"), [((5, 6), (7, 8)), ((7, 8), (5, 6))])
+def test_version_two_releases_apart_is_refused_with_both_ranges(
+    connector: tuple[int, int], acceptor: tuple[int, int]
+) -> None:
+    with pytest.raises(PeerRefused) as refused:
+        met(
+            replace(GATEWAY, versions=SpokenVersions(*connector)),
+            replace(NODE, versions=SpokenVersions(*acceptor)),
+            TO_NODE,
+        )
+    older = "dn-7" if connector < acceptor else "dn-1"
+    assert refused.value.message == (
+        "dn-1 speaks protocol version {} to {}, dn-7 {} to {}: ".format(*acceptor, *connector)
+        + f"upgrade peacefs where {older} runs"
+    )
+
+
+def test_version_of_a_peer_that_knows_no_ranges_is_its_own() -> None:
+    """Its Hello and Challenge have no `newest`, and it does not see ours: the proofs cover what both know."""
+    peers = met(GATEWAY, NODE, TO_NODE, down=said_as(newest=0))
+    assert [peer.version for peer in peers] == [PROTOCOL_VERSION_OLDEST] * 2
+    assert peers[0].trusted and peers[1].trusted and peers[0].transcript == peers[1].transcript
+    theirs = connecting(GATEWAY, b"c" * 16, target=TO_NODE)
+    next(theirs)
+    with pytest.raises(PeerRefused, match=r"dn-1 speaks protocol version 7, this side 5 to 6: .* this one runs"):
+        theirs.send(Challenge(7, "ours", "dn-1", b"n" * 16, b""))
+
+
+def test_version_that_is_changed_on_its_way_ends_in_a_refusal() -> None:
+    """Nobody between can have two new sides speak an old version by telling one of them less than the other."""
+    for change in ({"newest": 5}, {"newest": 7}):
+        with pytest.raises(PeerRefused, match="does not know the secret"):
+            met(GATEWAY, NODE, TO_NODE, down=said_as(**change))
+
+
 def test_a_version_that_is_not_ours_is_told_both_numbers_in_one_line() -> None:
     class EarlierHello(Message, frozen=True, tag="Hello"):
         version: int
@@ -230,7 +290,7 @@ def test_a_version_that_is_not_ours_is_told_both_numbers_in_one_line() -> None:
     with pytest.raises(PeerRefused) as refused:
         next(accepting(NODE, b"a" * 16, msgspec.msgpack.decode(earlier, type=Hello), reached="10.0.0.1:9866"))
     assert refused.value.message == (
-        f"dn-1 speaks protocol version {PROTOCOL_VERSION}, dn-9 1: upgrade peacefs where dn-9 runs"
+        f"dn-1 speaks protocol version {SPOKEN}, dn-9 1: upgrade peacefs where dn-9 runs"
     )
     theirs = connecting(GATEWAY, b"c" * 16, target=TO_NODE)
     next(theirs)

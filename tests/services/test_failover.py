@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
 from pathlib import Path
 
 import httpx
 import pytest
+from support.etcd import EtcdMember
 from support.failover_cluster import FailoverCluster, failover_cluster
 from support.waiting import wait_until
 
@@ -149,6 +152,30 @@ def test_etcd_that_is_full_refuses_changes_and_leaves_reads_and_goes_on_when_the
         cluster.mkdir("/after")
         assert cluster.names() == {"before", "after"}
         other.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="a small disk needs root")
+def test_etcd_whose_leader_dies_and_whose_next_leader_has_a_full_disk_goes_on(tmp_path: Path) -> None:
+    # etcd allocates two logs of 64 MiB ahead.
+    with failover_cluster(tmp_path, members=3, datanodes=1, last_disk_bytes=200 << 20) as cluster:
+        first, _, last = members = cluster.etcd.members
+
+        def lead(member: EtcdMember) -> None:
+            next(each for each in members if each.leads()).hand_over(member)
+            wait_until(member.leads, f"{member.name} of etcd leads")
+
+        lead(first)
+        writer = Writer(cluster)
+        writer.wait_for(10)
+        first.kill()
+        writer.wait_for(10)
+        first.start(cluster.etcd.cluster)
+        cluster.etcd.until_healthy()
+        lead(last)
+        last.fill_disk()
+        wait_until(last.has_ended, "etcd gives up where it cannot write")
+        writer.wait_for(10)
+        assert set(writer.stop()) <= cluster.names()
 
 
 def fill(journal: EtcdJournal) -> None:

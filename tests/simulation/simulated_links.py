@@ -15,7 +15,7 @@ from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.rpc.datanode_links import DatanodeLinks
 from peacefs.protocol.errors import PeacefsError, PeerUnreachable
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.messages import Failure, Granted, GrantRefused, Message, ReportAgain
+from peacefs.protocol.messages import PROTOCOL_VERSION, Failure, Granted, GrantRefused, Message, ReportAgain
 from peacefs.protocol.runtime import effects as fx
 
 
@@ -32,6 +32,7 @@ class SimulatedLink:
         self.name = name
         self.role = role
         self.transcript = key.encode()
+        self.version = PROTOCOL_VERSION
         self.peer_name = f"{name}.simulated"
         self._world = world
         self._peer = peer

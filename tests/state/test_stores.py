@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +95,23 @@ def test_store_says_what_is_not_there(store: CheckpointStore) -> None:
 
 
 # -- a directory ------------------------------------------------------------------------------------
+
+
+def test_directory_is_tidied_by_two_at_the_same_time(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    for number in range(300):
+        left_over = tmp_path / f".unit-{number}.{number:012}.writing"
+        left_over.mkdir()
+        (left_over / "index").touch()
+    together = threading.Barrier(4)
+
+    def tidy(_: int) -> None:
+        together.wait(60)
+        store.remove_left_over("unit")
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(tidy, range(4)))
+    assert list(tmp_path.iterdir()) == []
 
 
 def count_map(pages: PageManager) -> UnorderedMap:

@@ -7,7 +7,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,12 @@ class EtcdMember(KillableProcess):
         peer_port: int,
         quota_bytes: int = 0,
         tls: TlsFiles | None = None,
+        disk_bytes: int = 0,
     ) -> None:
+        """With `disk_bytes` it has a disk of its own of that size, which goes when it is killed."""
         self.name = name
         self._quota_bytes = quota_bytes
+        self._disk_bytes = disk_bytes
         self._tls = tls
         self.endpoint = f"127.0.0.1:{client_port}"
         self.peer_url = f"http://127.0.0.1:{peer_port}"
@@ -61,6 +64,10 @@ class EtcdMember(KillableProcess):
         arguments += ["--listen-peer-urls", self.peer_url, "--initial-advertise-peer-urls", self.peer_url]
         arguments += ["--initial-cluster", cluster, "--initial-cluster-state", "new", "--logger", "zap"]
         arguments += ["--quota-backend-bytes", str(self._quota_bytes)]
+        if self._disk_bytes:
+            (self._directory / self.name).mkdir(mode=0o700)
+            mount = f'mount -t tmpfs -o size={self._disk_bytes},mode=700 tmpfs "$0" && exec "$@"'
+            arguments = ["unshare", "--mount", "sh", "-c", mount, str(self._directory / self.name), *arguments]
         with (self._directory / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(arguments, stdout=log, stderr=log, env=_environment())
 
@@ -81,11 +88,31 @@ class EtcdMember(KillableProcess):
         return httpx.Client(base_url=f"https://{self.endpoint}", timeout=5, trust_env=False, verify=context)
 
     def leads(self) -> bool:
-        answer = httpx.post(
-            f"http://{self.endpoint}/v3/maintenance/status", content=b"{}", timeout=5, trust_env=False
-        )
-        said = answer.json()
+        said = self._maintain("status", {})
         return bool(said["leader"] == said["header"]["member_id"])
+
+    def identity(self) -> str:
+        """Return the number by which etcd knows it."""
+        return str(self._maintain("status", {})["header"]["member_id"])
+
+    def hand_over(self, successor: EtcdMember) -> None:
+        """Have another member lead, if this one does."""
+        self._maintain("transfer-leadership", {"targetID": successor.identity()})
+
+    def fill_disk(self) -> None:
+        """Leave no room on its own disk."""
+        assert self._process is not None
+        # Its disk is seen from within its namespace alone.
+        within = Path(f"/proc/{self._process.pid}/root") / self._directory.relative_to("/") / self.name / "filler"
+        with within.open("wb", buffering=0) as filler:
+            for size in (1 << 20, 1 << 12):
+                with suppress(OSError):
+                    while True:
+                        filler.write(bytes(size))
+
+    def has_ended(self) -> bool:
+        assert self._process is not None
+        return self._process.poll() is not None
 
     def defragment(self) -> None:
         """Give back the room of what was removed, and tell etcd so."""
@@ -126,17 +153,30 @@ class EtcdMembers:
 
 @contextmanager
 def etcd_members(
-    directory: Path, count: int = 1, quota_bytes: int = 0, tls: TlsFiles | None = None
+    directory: Path,
+    count: int = 1,
+    quota_bytes: int = 0,
+    tls: TlsFiles | None = None,
+    last_disk_bytes: int = 0,
 ) -> Iterator[EtcdMembers]:
     """Start them, and end them at the end. Skips the test where there is no etcd.
 
     With `quota_bytes` each is full when it has so many, else when it has etcd's 2 GiB. With `tls` clients need a
-    certificate of the same CA.
+    certificate of the same CA. With `last_disk_bytes` the last one has a disk of its own, which needs root.
     """
     binary = etcd_binary()
     ports = free_ports(2 * count)
     members = [
-        EtcdMember(binary, directory, f"member-{at}", ports[2 * at], ports[2 * at + 1], quota_bytes, tls)
+        EtcdMember(
+            binary,
+            directory,
+            f"member-{at}",
+            ports[2 * at],
+            ports[2 * at + 1],
+            quota_bytes,
+            tls,
+            last_disk_bytes if at == count - 1 else 0,
+        )
         for at in range(count)
     ]
     all_of_it = EtcdMembers(members)

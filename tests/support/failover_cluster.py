@@ -187,10 +187,11 @@ def failover_cluster(
     datanodes: int = 3,
     members: int = 1,
     quota_bytes: int = 0,
+    last_disk_bytes: int = 0,
 ) -> Iterator[FailoverCluster]:
     """All of it, running. Skips the test where there is no etcd."""
     (directory / "etcd").mkdir()
-    with etcd_members(directory / "etcd", members, quota_bytes) as etcd:
+    with etcd_members(directory / "etcd", members, quota_bytes, last_disk_bytes=last_disk_bytes) as etcd:
         cluster = FailoverCluster(directory, etcd, coordinators, datanodes)
         try:
             cluster.start()

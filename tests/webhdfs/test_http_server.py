@@ -281,7 +281,7 @@ def test_a_head_request_gets_the_head_alone(served):
     with served.connect() as wire:
         wire.sendall(b"HEAD / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         received = until_closed(wire)
-    assert received.startswith(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n")
+    assert received.startswith(b"HTTP/1.1 200 OK\r\n") and b"\r\ncontent-length: 1\r\n" in received
     assert received.endswith(b"\r\n\r\n")
 
 

@@ -29,6 +29,7 @@ from peacefs.protocol.limits import (
     plan_body_bytes_max,
     schedule_body_bytes_max,
 )
+from peacefs.protocol.runtime.trace_context import current_id
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
 from peacefs.protocol.values.cluster_status import FailoverStatus
 
@@ -137,32 +138,36 @@ def build_rest_from(files: Files, sources: StatusSources) -> FastAPI:
     return app
 
 
+def _refusal(error: PeacefsError, status: int) -> JSONResponse:
+    return JSONResponse(remote_exception(error, current_id()), status)
+
+
 def _answer_errors(app: FastAPI) -> None:
     """Every answer that is not a success is a RemoteException, those of the framework included."""
 
     @app.exception_handler(PeacefsError)
     async def ours(_request: Request, error: PeacefsError) -> JSONResponse:
-        return JSONResponse(remote_exception(error), error.http_status)
+        return _refusal(error, error.http_status)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        return JSONResponse(remote_exception(BadRequest(f"{where}: {first['msg']}")), 400)
+        return _refusal(BadRequest(f"{where}: {first['msg']}"), 400)
 
     @app.exception_handler(ClientDisconnect)
     async def gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
         """In the middle of a body. Nobody reads the answer, and the log need not tell."""
-        return JSONResponse(remote_exception(BadRequest("the body has no end")), 400)
+        return _refusal(BadRequest("the body has no end"), 400)
 
     @app.exception_handler(HTTPException)
     async def routing(request: Request, error: HTTPException) -> JSONResponse:
         if error.status_code == 503:
-            return JSONResponse(remote_exception(Overloaded(error.detail)), Overloaded.http_status)
+            return _refusal(Overloaded(error.detail), Overloaded.http_status)
         what = f"{error.detail}: {request.method} {request.url.path[:_SHOWN_CHARACTERS]}; / says what is here"
-        return JSONResponse(remote_exception(BadRequest(what)), error.status_code)
+        return _refusal(BadRequest(what), error.status_code)
 
     @app.exception_handler(Exception)
     async def internal(_request: Request, _error: Exception) -> JSONResponse:
         hidden = PeacefsError("an internal error of the coordinator; its log says more")
-        return JSONResponse(remote_exception(hidden), 500)
+        return _refusal(hidden, 500)

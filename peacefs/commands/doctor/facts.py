@@ -1,0 +1,139 @@
+"""The facts that a doctor measures, and what it finds. Values only; no fact holds a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from peacefs.protocol.values.cluster_status import ClusterStatus
+
+
+class Verdict(StrEnum):
+    """The judgement on one thing; the last is the worst."""
+
+    FINE = "fine"
+    #: Nothing is wrong, and somebody may want to know.
+    NOTE = "note"
+    #: It works, and should be changed.
+    CHANGE = "change"
+    #: It does not work.
+    BROKEN = "broken"
+
+
+#: The order of urgency.
+VERDICTS = tuple(Verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One judgement: on what (`about`), what was seen, and what to do where something is to be done."""
+
+    check: str
+    about: str
+    verdict: Verdict
+    seen: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """Durations that a service has measured since it began."""
+
+    count: int
+    mean_s: float
+    #: The share of those that took longer than a tenth of a second.
+    slow_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceMetrics:
+    """A service's answer to `/metrics`, as far as it matters. None for what an older release does not tell."""
+
+    version: str | None
+    #: How far its clock is ahead of this machine's, and how exactly that is known.
+    clock_ahead_s: float | None
+    clock_within_s: float
+    descriptors_max: float | None
+    descriptors_open: float | None
+    tls_days_left: float | None
+    #: Commits of a coordinator, chunks that a datanode made durable.
+    durable: Durations | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A coordinator or datanode as this machine reaches it."""
+
+    role: str
+    name: str
+    host: str
+    http_port: int
+    is_loopback: bool
+    #: None with `fault`, which says why it did not answer.
+    metrics: ServiceMetrics | None = None
+    fault: str = ""
+    data_port: int | None = None
+    #: Why another than this datanode, or nobody, is at its data port; empty if it is.
+    data_fault: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The machine that the doctor runs on."""
+
+    version: str
+    descriptors_soft: int
+    descriptors_hard: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """The disk of a directory of this machine. With `fault` it was not measured."""
+
+    path: str
+    file_system: str = ""
+    #: Seconds of one small append with its fsync.
+    fsync_median_s: float = 0.0
+    fsync_longest_s: float = 0.0
+    write_bytes_per_second: float = 0.0
+    available_bytes: int = 0
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedSetting:
+    """A setting of Spark and its reason."""
+
+    key: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spark:
+    """The Spark that is installed here, and the settings of its spark-defaults.conf; None where there is none."""
+
+    version: str
+    java_version: int | None
+    java_fault: str
+    wanted: Sequence[WantedSetting]
+    wanted_fault: str = ""
+    file: str
+    found: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All that was measured."""
+
+    machine: Machine
+    #: The addresses that were dialled; several where there are standbys.
+    coordinators: Sequence[Service]
+    #: None with `status_fault`, which says why.
+    status: ClusterStatus | None = None
+    status_fault: str = ""
+    datanodes: Sequence[Service] = ()
+    directories: Sequence[Directory] = ()
+    #: None where there is no Spark.
+    spark: Spark | None = None

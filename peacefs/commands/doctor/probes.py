@@ -1,0 +1,186 @@
+"""Measure the services of a cluster as a client reaches them. Judges nothing, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeVar
+
+import httpx
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from peacefs.client.control.addresses import CoordinatorAddress
+from peacefs.client.control.http import CoordinatorHttp
+from peacefs.protocol.decoding import UNREADABLE
+from peacefs.protocol.errors import PeacefsError, PeerRefused
+from peacefs.protocol.handshake import Identity
+from peacefs.protocol.limits import doctor_answer_timeout_s, doctor_metrics_bytes_max, doctor_probes_at_once
+from peacefs.protocol.runtime.connection_handshakes import open_connection
+from peacefs.protocol.secret import is_loopback
+from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.protocol.values.cluster_status import ClusterStatus, DatanodeStatus
+
+from .facts import Durations, Service, ServiceMetrics
+
+S = TypeVar("S")
+_SLOW_S = "0.1"
+_DURABLE = ("peacefs_commit_seconds", "peacefs_seal_seconds")
+
+
+class ClusterProbes:
+    """Probes of one cluster, of as many services at once as limits have it."""
+
+    def __init__(self, address: CoordinatorAddress) -> None:
+        self._address = address
+        self._tls = TlsIdentity.of_client() if address.tls else None
+
+    def coordinators(self) -> list[Service]:
+        """Return those whose addresses are known."""
+        return _at_once(self._coordinator, self._address.each)
+
+    def status(self) -> ClusterStatus:
+        """Raises PeacefsError."""
+        http = CoordinatorHttp(self._address, tls=self._tls)
+        try:
+            answer = http.ask("GET", "/v1/status", retry_s=0, answer_timeout_s=doctor_answer_timeout_s)
+            return msgspec.json.decode(answer, type=ClusterStatus)
+        except UNREADABLE as fault:
+            raise PeerRefused(
+                f"{self._address.http} does not answer like a peacefs coordinator: {fault}"
+            ) from None
+        finally:
+            http.close()
+
+    def datanodes(self, status: ClusterStatus) -> list[Service]:
+        """Return those that are not known to be away: about the dead the status says enough."""
+        return _at_once(self._datanode, [each for each in status.datanodes if each.state != "dead"])
+
+    def _coordinator(self, address: CoordinatorAddress) -> Service:
+        http = CoordinatorHttp(address, tls=self._tls)
+        service = Service(
+            role="coordinator",
+            name="coordinator" if len(self._address.each) == 1 else f"coordinator {address.netloc}",
+            host=address.host,
+            http_port=address.port,
+            is_loopback=address.socket is not None or is_own(address.host),
+        )
+
+        def ask() -> bytes:
+            return http.ask("GET", "/metrics", retry_s=0, answer_timeout_s=doctor_answer_timeout_s)
+
+        try:
+            return replace(service, metrics=measured(ask))
+        except PeacefsError as fault:
+            return replace(service, fault=fault.message)
+        finally:
+            http.close()
+
+    def _datanode(self, datanode: DatanodeStatus) -> Service:
+        host = f"[{datanode.host}]" if ":" in datanode.host else datanode.host
+        service = Service(
+            role="datanode",
+            name=datanode.node,
+            host=datanode.host,
+            http_port=datanode.http_port,
+            is_loopback=is_own(datanode.host),
+            data_port=datanode.data_port,
+            data_fault=self._data_fault(datanode),
+        )
+        url = f"{'http' if self._tls is None else 'https'}://{host}:{datanode.http_port}/metrics"
+        verify: ssl.SSLContext | bool = False if self._tls is None else self._tls.connector_context()
+        with httpx.Client(trust_env=False, verify=verify, timeout=doctor_answer_timeout_s) as http:
+            try:
+                return replace(service, metrics=measured(lambda: _body(http, url)))
+            except (httpx.HTTPError, PeacefsError) as fault:
+                return replace(service, fault=f"{url}: {fault or type(fault).__name__}")
+
+    def _data_fault(self, datanode: DatanodeStatus) -> str:
+        """Shake hands with it, as a client does, and return what went wrong."""
+        me = Identity("", "client", f"doctor-{os.getpid()}", None)
+        try:
+            connection, _peer = open_connection((datanode.host, datanode.data_port), datanode.node, me, self._tls)
+        except PeacefsError as fault:
+            return fault.message
+        connection.close()
+        return ""
+
+
+def _at_once(probe: Callable[[S], Service], subjects: Sequence[S]) -> list[Service]:
+    with ThreadPoolExecutor(doctor_probes_at_once) as pool:
+        return list(pool.map(probe, subjects))
+
+
+def _body(http: httpx.Client, url: str) -> bytes:
+    """Raises PeerRefused for another answer than one of ours."""
+    with http.stream("GET", url) as answer:
+        if not answer.is_success:
+            raise PeerRefused(f"HTTP status {answer.status_code}")
+        body = b""
+        for piece in answer.iter_bytes():
+            body += piece
+            if len(body) > doctor_metrics_bytes_max:
+                raise PeerRefused("its metrics have no end")
+        return body
+
+
+def measured(ask: Callable[[], bytes], clock: Callable[[], float] = time.time) -> ServiceMetrics:
+    """Ask for the metrics twice, the second time over a connection that is open, which shows the clock best.
+
+    Raises PeerRefused for what is not the metrics of a service.
+    """
+    ask()
+    sent_s = clock()
+    text = ask()
+    come_s = clock()
+    try:
+        families = list(text_string_to_metric_families(text.decode()))
+    except ValueError:
+        families = []
+    found = {
+        (sample.name, sample.labels.get("le", "")): sample.value
+        for family in families
+        for sample in family.samples
+    }
+    if not any(name.startswith("peacefs_") for name, _label in found):
+        raise PeerRefused("something else than peacefs answers there")
+    versions = (
+        sample.labels.get("version")
+        for family in families
+        for sample in family.samples
+        if sample.name == "peacefs_build_info"
+    )
+    shown_s = found.get(("peacefs_time_seconds", ""))
+    return ServiceMetrics(
+        version=next(versions, None),
+        clock_ahead_s=None if shown_s is None else shown_s - (sent_s + come_s) / 2,
+        clock_within_s=(come_s - sent_s) / 2,
+        descriptors_max=found.get(("process_max_fds", "")),
+        descriptors_open=found.get(("process_open_fds", "")),
+        tls_days_left=found.get(("peacefs_tls_certificate_days_left", "")),
+        durable=next((each for name in _DURABLE if (each := _durations(found, name))), None),
+    )
+
+
+def _durations(found: dict[tuple[str, str], float], name: str) -> Durations | None:
+    count = int(found.get((f"{name}_count", ""), 0))
+    if not count:
+        return None
+    slow = count - found.get((f"{name}_bucket", _SLOW_S), count)
+    return Durations(count, found[f"{name}_sum", ""] / count, slow / count)
+
+
+def is_own(host: str) -> bool:
+    """Return whether a name or address leads to this machine alone; False for one that leads nowhere."""
+    if is_loopback(host):
+        return True
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return all(is_loopback(str(address[0])) for *_rest, address in found)

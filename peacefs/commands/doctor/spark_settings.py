@@ -1,0 +1,56 @@
+"""Judge the settings of a spark-defaults.conf against those that `peacefs spark conf` prints. Pure.
+
+The file may hold passwords and tokens: nothing of its values is ever repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from .facts import Finding, Spark, Verdict, WantedSetting
+
+_CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
+
+
+def parse_defaults(text: str) -> dict[str, str]:
+    """Read a spark-defaults.conf: a key and a value a line, with white space, `=` or `:` between them."""
+    found = {}
+    for line in map(str.strip, text.splitlines()):
+        if not line or line.startswith(("#", "!")):
+            continue
+        end = next((at for at, letter in enumerate(line) if letter.isspace() or letter in "=:"), len(line))
+        found[line[:end]] = line[end:].lstrip(" \t=:").strip()
+    return found
+
+
+def judge_settings(spark: Spark) -> Iterator[Finding]:
+    """Name each setting that is missing or another, with its reason."""
+    if spark.found is None:
+        seen = f"there is no {spark.file}"
+        advice = (
+            f"Write it with `peacefs spark conf > {spark.file}`, unless your programs make their sessions with "
+            "peacefs.spark_connector.session.configure."
+        )
+        yield Finding("spark", "settings", Verdict.NOTE, seen, advice)
+        return
+    off = [(wanted, seen) for wanted in spark.wanted if (seen := _difference(wanted, spark.found))]
+    for wanted, seen in off:
+        advice = f"Add the line `{wanted.key} {wanted.value}` to {spark.file}: {wanted.reason}."
+        yield Finding("spark", wanted.key, Verdict.CHANGE, seen, advice)
+    if not off:
+        yield Finding("spark", "settings", Verdict.FINE, f"all {len(spark.wanted)} are in {spark.file}")
+
+
+def _difference(wanted: WantedSetting, found: Mapping[str, str]) -> str:
+    """Return how a setting differs; empty if it does not."""
+    value = found.get(wanted.key)
+    if value is None:
+        return "is not set"
+    if wanted.key == _CHECKPOINT_LOCATION:
+        # Another directory of the same cluster is as good.
+        root = wanted.value.partition("://")
+        same = value.startswith(f"{root[0]}://{root[2].partition('/')[0]}/")
+        return "" if same else "leads to another file system"
+    if wanted.key.endswith("JavaOptions"):
+        return "" if {*wanted.value.split()} <= {*value.split()} else "lacks an option"
+    return "" if value == wanted.value else "has another value"

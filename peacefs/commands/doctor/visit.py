@@ -1,0 +1,72 @@
+"""One visit of the doctor: measure, judge, print."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import msgspec
+
+from peacefs.client.command_line.listing import print_line
+from peacefs.client.control.addresses import parse_address
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.values.cluster_status import ClusterStatus
+
+from .facts import VERDICTS, Facts, Finding, Verdict
+from .judgements import judge, worst
+from .machine import find_spark, measure_directory, measure_machine
+from .probes import ClusterProbes
+
+#: The exit status by the worst finding.
+EXIT_STATUS = {Verdict.FINE: 0, Verdict.NOTE: 0, Verdict.CHANGE: 3, Verdict.BROKEN: 4}
+
+
+def visit(coordinator: str, directories: Sequence[Path], spark_settings: Path | None, *, as_json: bool) -> int:
+    """Print what is found; return the exit status. Raises BadRequest for what is no address."""
+    findings = judge(measure(coordinator, directories, spark_settings))
+    lines = _as_json(findings) if as_json else for_people(findings)
+    for line in lines:
+        print_line(line)
+    return EXIT_STATUS[worst(findings)]
+
+
+def measure(coordinator: str, directories: Sequence[Path], spark_settings: Path | None) -> Facts:
+    """Measure everything."""
+    probes = ClusterProbes(parse_address(coordinator))
+    status: ClusterStatus | None = None
+    fault = ""
+    try:
+        status = probes.status()
+    except PeacefsError as error:
+        fault = error.message
+    return Facts(
+        machine=measure_machine(),
+        coordinators=probes.coordinators(),
+        status=status,
+        status_fault=fault,
+        datanodes=[] if status is None else probes.datanodes(status),
+        directories=[measure_directory(path) for path in directories],
+        spark=find_spark(coordinator, spark_settings, os.environ),
+    )
+
+
+def for_people(findings: Sequence[Finding]) -> Iterator[str]:
+    """Format a line for each finding, with a second one for what to do, and the sum."""
+    words = {Verdict.FINE: "ok", Verdict.NOTE: "note", Verdict.CHANGE: "CHANGE", Verdict.BROKEN: "BROKEN"}
+    width = max(map(len, words.values()))
+    for finding in findings:
+        yield f"{words[finding.verdict]:<{width}}  {finding.check}: {finding.about}: {finding.seen}"
+        if finding.advice:
+            yield f"{'':<{width}}  -> {finding.advice}"
+    counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in VERDICTS}
+    yield (
+        f"{counts[Verdict.BROKEN]} broken, {counts[Verdict.CHANGE]} to change, "
+        f"{counts[Verdict.NOTE]} to know, {counts[Verdict.FINE]} fine"
+    )
+
+
+def _as_json(findings: Sequence[Finding]) -> Iterator[str]:
+    for finding in findings:
+        yield msgspec.json.encode(asdict(finding)).decode()

@@ -1,0 +1,35 @@
+"""A request that a driver of connections serves: its context, from the frame that begins it to the next one's."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from peacefs.protocol.ids import show
+from peacefs.protocol.messages import Message
+
+from .trace_context import context_of
+from .tracing import traced
+
+log = logging.getLogger("peacefs.requests")
+
+
+class ServedRequest:
+    """Made when the request has come; `end` when the connection is free for another, or is given up."""
+
+    __slots__ = ("_began_s", "_message", "context")
+
+    def __init__(self, message: Message) -> None:
+        self.context = traced(type(message).__name__, context_of(message), {})
+        self._message = message
+        self._began_s = time.monotonic()
+
+    def end(self) -> None:
+        """Log it, where the log wants to know. To be called in its context."""
+        if self.context.recording is not None:
+            self.context.recording.end()
+        if log.isEnabledFor(logging.DEBUG):
+            chunk = getattr(self._message, "chunk", None)
+            about = "" if chunk is None else f" of chunk {show(chunk)}"
+            duration_ms = (time.monotonic() - self._began_s) * 1000
+            log.debug("%s%s: over after %.1f ms", type(self._message).__name__, about, duration_ms)

@@ -1,0 +1,58 @@
+"""Lines of a service's log, as text and as JSON: one line an event, whatever strangers have put into it.
+
+A line that concerns somebody's request bears its id (`runtime.trace_context`), which is that of the running code.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from datetime import UTC, datetime
+
+from peacefs.protocol.runtime.trace_context import current_id
+from peacefs.protocol.values.log_style import LogFormat
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# ASCII alone, control characters escaped.
+_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+
+
+class LineFormatter(logging.Formatter):
+    """Escapes control characters: what a stranger sends, and a message repeats, is no line of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        request = current_id()
+        line = super().formatMessage(record) + (f" [{request}]" if request else "")
+        return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), line)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: `time` (UTC), `level`, `logger`, `service`, `message`; `request` and `exception`
+    where there is one."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__()
+        self._service = service
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "service": self._service,
+            "message": record.getMessage(),
+        }
+        if request := current_id():
+            fields["request"] = request
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return _encode(fields)
+
+
+def formatter(form: LogFormat, service: str) -> logging.Formatter:
+    """Return the formatter of a form, for a service of this name."""
+    if form is LogFormat.JSON:
+        return JsonFormatter(service)
+    return LineFormatter(_FORMAT)

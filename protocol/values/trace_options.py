@@ -1,0 +1,13 @@
+"""Where traces go, and of how many requests: what `--traces` and `--trace-share` say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """`to` is the address of a collector for OTLP over HTTP, or a file; `share` the part of requests, 0 to 1."""
+
+    to: str
+    share: float = 1.0

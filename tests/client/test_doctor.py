@@ -1,0 +1,118 @@
+"""`peacefs doctor` beside a real cluster: all fine, then harmed in several ways at once."""
+
+from __future__ import annotations
+
+import json
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from support.waiting import wait_until
+from typer.testing import CliRunner
+
+from peacefs.client.control.addresses import parse_address
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.command import application
+from peacefs.commands.doctor.facts import Finding, Verdict
+from peacefs.commands.doctor.probes import ClusterProbes
+from peacefs.commands.doctor.visit import EXIT_STATUS
+from peacefs.spark_connector.session import installed_spark, settings
+from peacefs.spark_connector.setting_formats import FORMATS
+
+pytestmark = pytest.mark.cluster
+#: Durations are the machine's, and another test may keep its disk busy.
+_OF_THE_MACHINE = {"durability"}
+
+
+def _visit(*arguments: str) -> tuple[int, list[Finding]]:
+    done = CliRunner().invoke(application, ["doctor", "--json", *arguments])
+    assert done.exit_code in EXIT_STATUS.values(), done.output
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return done.exit_code, [Finding(**line | {"verdict": Verdict(line["verdict"])}) for line in lines]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path / "cluster", datanodes=2, port=0) as running:
+        yield running
+
+
+def test_doctor_finds_a_running_cluster_well_and_names_what_is_then_harmed(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    address = cluster.http_address
+    conf = tmp_path / "spark-defaults.conf"
+    good = FORMATS["defaults"](settings(address, spark_version=installed_spark()))
+    conf.write_text(good)
+    found: list[Finding] = []
+
+    def is_well() -> bool:
+        nonlocal found
+        _status, found = _visit("-c", address, f"--spark-conf={conf}")
+        return all(each.verdict is Verdict.FINE for each in found if each.check not in _OF_THE_MACHINE)
+
+    wait_until(is_well, "everything is fine")
+    nodes = {each.about for each in found if each.check == "ports"}
+    assert len(nodes) == 2
+    assert {"answers", "cluster", "versions", "clocks", "addresses", "ports", "descriptors", "spark"} <= {
+        each.check for each in found
+    }
+
+    conf.write_text(good.replace("retry.policy.enabled true", "retry.policy.enabled false"))
+    few, gone = cluster.datanodes
+    resource.prlimit(few.pid, resource.RLIMIT_NOFILE, (512, 512))
+    gone.kill()
+    status, found = _visit(
+        "-c", address, f"--spark-conf={conf}", f"--dir={tmp_path / 'nowhere'}", f"--dir={tmp_path}"
+    )
+    assert status == 4
+    harms = {(each.check, each.about): each for each in found if each.verdict is not Verdict.FINE}
+    setting = harms["spark", "spark.hadoop.dfs.http.client.retry.policy.enabled"]
+    assert setting.verdict is Verdict.CHANGE and "retry.policy.enabled true" in setting.advice
+    scarce = harms["descriptors", few.readiness.node]
+    assert "of 512 are open" in scarce.seen and "LimitNOFILE" in scarce.advice
+    assert harms["directory", str(tmp_path / "nowhere")].verdict is Verdict.BROKEN
+    assert any(each.about == str(tmp_path) and "MiB/s" in each.seen for each in found)
+    # Until the coordinator knows that it is dead, its ports are knocked at.
+    of_gone = [each for (check, about), each in harms.items() if about == gone.readiness.node]
+    assert of_gone and all(each.advice for each in of_gone)
+    assert {each.check for each in of_gone} <= {"answers", "ports", "cluster"}
+
+
+@contextmanager
+def _stranger() -> Iterator[int]:
+    """A web server of somebody else."""
+
+    class Greeting(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"hello")
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Greeting) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def test_doctor_tells_a_stranger_or_another_datanode_at_a_port(shared_cluster: LocalCluster) -> None:
+    probes = ClusterProbes(parse_address(shared_cluster.http_address))
+    status = probes.status()
+    mine, other, *_rest = status.datanodes
+    with _stranger() as port:
+        moved = replace(mine, http_port=port, data_port=other.data_port)
+        [seen] = probes.datanodes(replace(status, datanodes=[moved]))
+    assert "something else than peacefs" in seen.fault
+    assert other.node in seen.data_fault and mine.node in seen.data_fault

@@ -1,0 +1,143 @@
+"""Traces of real processes: one write as a tree of spans, and the hop that was slow in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.services import start_service
+from support.waiting import wait_until
+from typer.testing import CliRunner
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.client.requests import request, trace_requests
+from peacefs.command import application
+from peacefs.commands.trace_drawing import DrawnSpan, read_spans
+
+pytest.importorskip("opentelemetry.sdk", reason="traces are an extra: install peacefs[tracing]")
+pytestmark = pytest.mark.cluster
+_ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def _datanode_with_a_slow_disk(cluster: LocalCluster, directory: Path, traces: Path) -> Iterator[str]:
+    """One that takes 2 MB in a second."""
+    coordinator = cluster.coordinator.readiness
+    process, announced = start_service(
+        "--disk=1=2e6",
+        f"--dir={directory}",
+        f"--coordinator={coordinator.node_host}:{coordinator.node_port}",
+        f"--secret-file={cluster.directory / 'coordinator' / 'cluster.secret'}",
+        f"--traces={traces}",
+        program=(sys.executable, "-m", "benchmarks.emulation.slow_datanode"),
+    )
+    try:
+        yield announced["node"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(180)
+
+
+@pytest.fixture
+def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file into which all processes write their spans."""
+    file = tmp_path / "traces.json"
+    monkeypatch.setenv("PEACEFS_TRACES", str(file))
+    return file
+
+
+def _children(spans: list[DrawnSpan], parent: DrawnSpan) -> list[DrawnSpan]:
+    return [span for span in spans if span.parent == parent.id]
+
+
+def test_trace_shows_one_write_through_the_pipeline_and_which_hop_was_slow(tmp_path: Path, traces: Path) -> None:
+    with (
+        LocalCluster(tmp_path / "cluster", datanodes=2, port=0) as cluster,
+        _datanode_with_a_slow_disk(cluster, tmp_path / "slow", traces) as slow,
+        PeaceFileSystem(cluster.http_address) as files,
+    ):
+        stop = trace_requests(str(traces))
+        try:
+            with request("one-slow-write"):
+                files.write("/slow", os.urandom(4_000_000), replication=3)
+            files.write("/another", b"x" * 1000, replication=3)
+        finally:
+            stop()
+
+        def told() -> list[DrawnSpan]:
+            return [span for span in read_spans([traces]) if span.request == "one-slow-write"]
+
+        wait_until(
+            lambda: (
+                traces.read_bytes().endswith(b"\n")
+                and sum(span.name == "WriteChunk" and span.service == "datanode" for span in told()) == 3
+            ),
+            "every hop has exported its span",
+        )
+        spans = told()
+    [root] = [span for span in spans if not span.parent]
+    assert (root.service, root.name) == ("client", "write a file")
+    assert {"CreateFile", "CompleteFile", "WriteChunk"} <= {span.name for span in _children(spans, root)}
+    [call] = [span for span in spans if span.name == "CreateFile" and span.service == "client"]
+    assert [(span.service, span.name) for span in _children(spans, call)] == [("coordinator", "CreateFile")]
+
+    hops = []
+    above = root
+    for _ in range(3):
+        [above] = [span for span in _children(spans, above) if span.name == "WriteChunk"]
+        hops.append(above)
+    assert len({hop.instance for hop in hops}) == 3 and slow in {hop.instance for hop in hops}
+    for place, hop in enumerate(hops):
+        phases = {span.name for span in _children(spans, hop)}
+        assert {"receive", "append", "fsync", "send"} <= phases
+        assert ("forward" in phases) == (place < 2)
+        assert hop.begin_s <= hop.end_s and hop.begin_s >= root.begin_s
+
+    def waited_for_the_disk_ms(hop: DrawnSpan) -> float:
+        return sum(span.attributes["busy_ms"] for span in _children(spans, hop) if span.name == "sleep")
+
+    by_disk = sorted(hops, key=waited_for_the_disk_ms)
+    assert by_disk[-1].instance == slow and waited_for_the_disk_ms(by_disk[-1]) > 1000
+    assert waited_for_the_disk_ms(by_disk[-2]) < 1000
+
+    drawn = CliRunner().invoke(application, ["trace", "--request", "one-slow-write", str(traces)])
+    assert drawn.exit_code == 0
+    assert drawn.output.startswith("request one-slow-write: ") and f"datanode {slow}: WriteChunk" in drawn.output
+    slowest = CliRunner().invoke(application, ["trace", str(traces)])
+    assert slowest.output == drawn.output
+
+
+def test_trace_costs_no_import_where_nothing_is_traced() -> None:
+    program = (
+        "import sys, peacefs.coordinator.process, peacefs.datanode.service, peacefs.client.filesystem, "
+        "peacefs.client.requests, peacefs.command; "
+        "sys.exit('opentelemetry.sdk' in sys.modules or 'opentelemetry.exporter' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=_ROOT, timeout=180).returncode == 0
+
+
+def test_trace_without_its_packages_is_refused_in_one_line(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['opentelemetry.sdk'] = None; "
+        "sys.argv = ['peacefs', 'datanode', '--dir', sys.argv[1], '--traces', 'x']; "
+        "from peacefs.start import main; main()"
+    )
+    secret = tmp_path / "secret"
+    secret.write_text("0" * 64 + "\n")
+    secret.chmod(0o600)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        env=os.environ | {"PEACEFS_SECRET_FILE": str(secret)},
+    )
+    assert done.returncode == 1 and "install peacefs[tracing]" in done.stderr
+    assert "Traceback" not in done.stderr
