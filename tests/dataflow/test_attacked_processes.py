@@ -49,7 +49,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 # Nodes do not have the folder of the tests: functions of samples travel to them whole.
 cloudpickle.register_pickle_by_value(support.dataflows)
 
-#: After so long a node is taken for dead. A busy machine is silent for some seconds, which would cost a pair its half.
+#: After so long a node is taken for dead. A busy machine is silent for some seconds, and a pair would lose a half.
 _SILENCE_S, _SILENCE_OF_PAIRS_S = 4.0, 15.0
 _UNITS = ("first", "second")
 #: Batches that come while nodes are attacked, one after the other for ever, and those that come afterwards.
