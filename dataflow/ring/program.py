@@ -202,10 +202,10 @@ class _RunningStage:
 def tables(plan: RingPlan, pages: PageManager) -> Callable[[], KeyedTable]:
     """Return what makes the state of an interval."""
     kinds = []
-    for stage in plan.stages.values():
+    for name, stage in plan.stages.items():
         specification = cast(Process, stage.keyed.specification)
         assert specification.state is not None
-        kinds.append(TableKind(pages, specification.state, specification.state_key))
+        kinds.append(TableKind(pages, specification.state, specification.state_key, name))
     if len(kinds) == 1:
         return lambda: PagedTable(kinds[0])
     return lambda: StageTables([PagedTable(kind) for kind in kinds])

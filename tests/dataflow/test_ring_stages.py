@@ -118,11 +118,11 @@ def _die_during(kind: str, chance: random.Random) -> bool:
     return any(found)
 
 
-@pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("kind", ["move", "join", "leave"])
 def test_ring_stages_move_with_the_ring_and_outlive_a_death_meanwhile(seed: int, kind: str) -> None:
     chance = random.Random(f"{seed} {kind}")
-    assert sum(_die_during(kind, chance) for _ in range(6)), "nothing died during a change"
+    assert sum(_die_during(kind, chance) for _ in range(4)), "nothing died during a change"
 
 
 _BALANCES = RingSettings(
@@ -193,9 +193,9 @@ def test_ring_stages_hold_back_the_source_while_the_second_is_full() -> None:
 
 
 def _fail_some() -> None:
-    for seed in range(1, 9):
-        batches = batches_of(seed)
-        _play(_ring_of(seed, batches, nodes=3, events=[KillSet(300, ("node-2",))]), batches)
+    for seed in range(1, 5):
+        batches = batches_of(seed, batches=25)
+        _play(_ring_of(seed, batches, nodes=3, events=[KillSet(700, ("node-2",))]), batches)
 
 
 def test_ring_stages_are_found_out_that_checkpoint_the_first_alone(monkeypatch: pytest.MonkeyPatch) -> None:
