@@ -112,6 +112,11 @@ elif fetch_binary prometheus promtool; then
 else
     say 'hint: no promtool, so the alert rules are checked in part; on Debian: apt-get install prometheus'
 fi
+if pip install --require-hashes --no-build-isolation -r locks/linters.lock >/dev/null 2>&1; then
+    say 'linters of Dockerfile and Kubernetes manifests (locks/linters.lock)'
+else
+    say 'hint: no linters of Dockerfile and manifests (locks/linters.lock) for this machine, so tests with them are skipped'
+fi
 if command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1; then
     say 'Chromium is there, for tests of the web page (docs/web-page.md)'
 elif install_chromium; then

@@ -36,6 +36,7 @@ _ALL = (
     "dataflow_spark",
     "cec",
     "flux",
+    "recovery",
     "recovery_pictures",
     "recovery_costs",
     "peer_ring",
@@ -52,7 +53,8 @@ _WITH_RUNS = ("failover",)
 _WITH_KEPT = ("dead_writers",)
 _WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads", "metadata_ops", "spark_batches")
 _WITH_STATE = ("spark_batches",)
-_WITH_TECHNIQUE = ("recovery_pictures",)
+_WITH_TECHNIQUE = ("recovery_pictures", "recovery")
+_WITH_HOSTS = ("recovery",)
 _WITH_ROWS = ("peers", "failover")
 
 
@@ -73,6 +75,9 @@ def main() -> None:
     parser.add_argument("--tls", action="store_true", help=f"over TLS besides, of {' and '.join(_WITH_TLS)}")
     drawn = " and ".join(_WITH_TECHNIQUE)
     parser.add_argument("--technique", metavar="NAME", help=f"one alone, as upstream-backup, of {drawn}")
+    hosted = " and ".join(_WITH_HOSTS)
+    parser.add_argument("--hosts", metavar="NAME,...", help=f"some hosts, as processes,spark, of {hosted}")
+    parser.add_argument("--publish", action="store_true", help=f"put figures into the page of {hosted}")
     parser.add_argument("--runs", type=int, metavar="N", help=f"how often each, of {' and '.join(_WITH_RUNS)}")
     listed = " and ".join(_WITH_ROWS)
     parser.add_argument("--rows", metavar="NAME,...", help=f"some groups of rows, as names,small, of {listed}")
@@ -92,6 +97,7 @@ def main() -> None:
         tls = {"tls": True} if options.tls and name in _WITH_TLS else {}
         runs = {"runs": options.runs} if options.runs is not None and name in _WITH_RUNS else {}
         technique = {"technique": options.technique} if options.technique and name in _WITH_TECHNIQUE else {}
+        hosts = {"hosts": options.hosts, "publish": options.publish} if name in _WITH_HOSTS else {}
         rows = {"rows": options.rows.split(",")} if options.rows and name in _WITH_ROWS else {}
         importlib.import_module(f"benchmarks.{name}").main(
             quick=options.quick,
@@ -103,6 +109,7 @@ def main() -> None:
             **kept,
             **tls,
             **technique,
+            **hosts,
             **runs,
             **rows,
         )

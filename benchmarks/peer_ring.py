@@ -6,6 +6,7 @@ Two cores and not twenty machines: what a copy costs is said as processor time a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import statistics
@@ -31,6 +32,7 @@ from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.state.warm import warm
 
+from .processor_time import cpu_s
 from .report import show
 from .state_pictures import draw
 
@@ -44,7 +46,6 @@ _WARM_BATCHES = 10
 _PATIENT_S = 300.0
 #: A busy machine may keep a process waiting for long; one that is killed is missed at once nevertheless.
 _SILENCE_S = 60.0
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def main(*, quick: bool = False) -> None:
@@ -95,19 +96,14 @@ class _Ring:
 
     def processor_s(self) -> float:
         """Return the processor time of all nodes and of this program."""
-        times = os.times()
-        return times.user + times.system + sum(_processor_s(pid) for pid in self.host.pids().values())
+        spent_s = cpu_s(os.getpid())
+        for pid in self.host.pids().values():
+            with contextlib.suppress(OSError):
+                spent_s += cpu_s(pid)
+        return spent_s
 
     def kill(self, node: str) -> None:
         os.kill(self.host.pids()[node], signal.SIGKILL)
-
-
-def _processor_s(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def _with_ring(

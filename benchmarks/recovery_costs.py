@@ -49,6 +49,7 @@ from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 from peacefs.state.warm import warm
 
+from .processor_time import cpu_s
 from .recovery_pictures import FEEDS_PER_S, ROWS_PER_FEED, rows_of_now, three_units
 from .report import show
 from .state_pictures import draw
@@ -78,7 +79,6 @@ _WARM_S = 0.8
 _SETTLED_S = 0.7
 _PATIENT_S = 30.0
 _Found = TypeVar("_Found")
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -344,8 +344,7 @@ class _Account:
     def of(cls, host: LocalProcesses, traffic: LinkTraffic, feeds: int) -> _Account:
         processor_s, written = 0.0, 0
         for pid in host.pids().values():
-            user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-            processor_s += (int(user) + int(system)) / _TICKS_PER_S
+            processor_s += cpu_s(pid)
             # Calls that write files count; sockets do not.
             lines = Path(f"/proc/{pid}/io").read_text().splitlines()
             written += next(int(line.split()[1]) for line in lines if line.startswith("wchar"))

@@ -13,12 +13,11 @@ import statistics
 import tempfile
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +41,7 @@ from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 from peacefs.state.warm import warm
 
 from .report import show
+from .side_by_side.verdict import Verdict, judge
 from .state_pictures import draw
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ FEEDS_PER_S = 100
 ROWS_PER_FEED = 100
 _BIN_MS = 10
 _PATIENT_S = 20.0
-_Row = tuple[Any, ...]
 
 
 @dataclass
@@ -74,9 +73,7 @@ class Failure:
     seen: list[tuple[float, float]] = field(default_factory=list)
     noticed_s: float | None = None
     recovered_s: float | None = None
-    lost: int = 0
-    repeated: int = 0
-    different: int = 0
+    verdict: Verdict | None = None
 
     @property
     def again_s(self) -> float:
@@ -92,6 +89,7 @@ def main(*, quick: bool = False, technique: str | None = None) -> None:
     found = []
     for name in [technique] if technique is not None else TECHNIQUES:
         failure = observe(TECHNIQUES[name](), before_s=1.5, after_s=2.0 if quick else 3.5)
+        assert failure.verdict is not None
         before = sorted(late for at, late in failure.seen if -1.0 < at < 0)
         found.append(
             {
@@ -101,9 +99,9 @@ def main(*, quick: bool = False, technique: str | None = None) -> None:
                 "output again, s": failure.again_s,
                 "p50 before, ms": statistics.median(before),
                 "worst, ms": max(late for _, late in failure.seen),
-                "lost": failure.lost,
-                "again": failure.repeated,
-                "different": failure.different,
+                "lost": failure.verdict.lost,
+                "again": failure.verdict.repeated,
+                "different": failure.verdict.wrong,
             }
         )
         draw(f"recovery_{name}", figure_of(name, failure) if find_spec("matplotlib") else None)
@@ -156,7 +154,8 @@ def observe(technique: Technique, *, before_s: float, after_s: float) -> Failure
     # At the end of the stream windows are shown before they are over.
     failure.seen = [(at, late) for at, late in failure.seen if late >= 0]
     expected = SeededRun(network, Amnesia(), {"in": fed}, seed=1, rows_every_s=0.001).run(until_s=1e6).rows("out")
-    _compare(failure, expected, [row for _, rows in out for row in zip(*rows.to_pydict().values(), strict=True)])
+    observed = [row for _, rows in out for row in zip(*rows.to_pydict().values(), strict=True)]
+    failure.verdict = judge(expected, observed, lambda row: (row[0], row[2]))
     return failure
 
 
@@ -209,11 +208,3 @@ def rows_of_now(number: int) -> pa.RecordBatch:
         pa.array(chance.integers(0, 100, ROWS_PER_FEED)),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
-
-
-def _compare(failure: Failure, expected: Sequence[_Row], observed: Sequence[_Row]) -> None:
-    """Count the windows that are lost, that come again, and rows that no run without a failure has."""
-    windows = Counter((row[0], row[2]) for row in observed)
-    failure.lost = len({(row[0], row[2]) for row in expected} - windows.keys())
-    failure.repeated = sum(count - 1 for count in windows.values())
-    failure.different = len(set(observed) - set(expected))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import time
@@ -48,7 +49,15 @@ def show(name: str, title: str, rows: Sequence[dict[str, Any]]) -> None:
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
+def markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the rows as a table for a page."""
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *([_text(value) for value in row.values()] for row in rows)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
 def _text(value: object) -> str:
+    if isinstance(value, float) and math.isnan(value):
+        return ""
     if isinstance(value, float):
         return f"{value:.0f}" if value >= 100 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
     return str(value)

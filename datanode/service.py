@@ -88,6 +88,7 @@ from .disks.metrics import StoreMetrics
 from .disks.scrubber import Scrubber
 from .gateway.app import Gateway
 from .gateway.callers import CallerCheck
+from .gateway.health import DatanodeHealth, HealthAnswers, ready
 from .gateway.local_large_reads import LocalLargeReads
 from .gateway.local_small_reads import LocalSmallReads
 from .gateway.one_time_chunks import OneTimeChunks
@@ -347,7 +348,8 @@ class Datanode:
             check_bearer=CallerCheck(self._verifier, self._signer, self._clock.now_s).check_bearer,
         )
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
-        server = build_server(BrowserGuard(gateway, names), tls=self._tls)
+        answers = HealthAnswers(gateway, self._health)
+        server = build_server(BrowserGuard(answers, names), tls=self._tls)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
         tasks = DatanodeTasks(
             self._driver,
@@ -397,6 +399,9 @@ class Datanode:
                     },
                 )
                 return
+
+    def _health(self) -> DatanodeHealth:
+        return ready(is_registered=self._link.is_registered, disks=self._store.reports())
 
     def _found_corrupt(self, replica: Replica) -> None:
         log.warning("scrubbing found %s corrupt", describe(replica.chunk, replica.version))

@@ -60,6 +60,11 @@ def _copying(load: QueryLoad, around: Surroundings, bytes_s: float) -> float:
     return bytes_s * around.page_byte_s / (load.rate * load.processing_s)
 
 
+def _storing(load: QueryLoad, around: Surroundings, interval_s: float) -> float:
+    """Return the processor time of checkpoints or commits of all units as a share of what rows take."""
+    return load.units * around.storing_processor_s / interval_s / (load.rate * load.processing_s)
+
+
 def _amnesia(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
     return Estimate(0.0, 0.0, 0.0, 0.0, closed_forms.first_row_s(_unit(load, around, parameters)))
 
@@ -93,7 +98,8 @@ def _sguard(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Es
     replayed_s = (parameters.checkpoint_s / 2 + around.stored_s) * load.rate * load.processing_s
     recovery_s = closed_forms.first_row_s(unit) + load.state_bytes / around.load_bytes_s + replayed_s
     kept = load.bytes_s * (parameters.checkpoint_s + around.stored_s)
-    return Estimate(_copying(load, around, load.changed_bytes_s), 0.0, files, kept, recovery_s)
+    processor = _copying(load, around, load.changed_bytes_s) + _storing(load, around, parameters.checkpoint_s)
+    return Estimate(processor, 0.0, files, kept, recovery_s)
 
 
 def _cec(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
@@ -104,7 +110,8 @@ def _cec(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estim
     extent = 2 * load.open_windows
     replayed_s = remembered_s * load.rate * load.processing_s
     recovery_s = closed_forms.first_row_s(unit) + extent * around.tuple_s + replayed_s
-    processor = load.windows_per_row * around.window_s / load.processing_s
+    noting = load.windows_per_row * around.window_s / load.processing_s
+    processor = noting + _storing(load, around, parameters.interval_s)
     return Estimate(processor, 0.0, files, load.bytes_s * remembered_s, recovery_s)
 
 

@@ -27,7 +27,7 @@ from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.errors import InvalidQuery
-from peacefs.protocol.limits import advice_batches_s, advice_state_bytes_max, state_page_bytes_choices
+from peacefs.protocol.limits import advice_batches_s, advice_state_bytes_max
 
 from .load import Parameters, QueryLoad
 
@@ -43,7 +43,7 @@ def measure(
     rate: float,
     parameters: Parameters | None = None,
     *,
-    page_bytes: int = min(state_page_bytes_choices),
+    page_bytes: int = Bounds.page_bytes,
 ) -> QueryLoad:
     """Play the rows of each source, once to warm up, once to measure, twice with checkpoints.
 
@@ -92,6 +92,7 @@ def measure(
         windows_per_row=windows,
         open_windows=windows * rate * (longest_s or 0.0),
         inputs=len(network.sources),
+        units=len(network.units),
     )
 
 

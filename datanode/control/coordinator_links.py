@@ -72,6 +72,13 @@ class CoordinatorLinks:
             raise refusals[0]
         return self._leader(give_up_s) is not None
 
+    @property
+    def is_registered(self) -> bool:
+        """Return whether the coordinator that leads has registered the datanode, and is connected."""
+        with self._state:
+            leading = self._obedience.leader
+            return isinstance(leading, CoordinatorLink) and leading.is_registered
+
     # -- what links say ------------------------------------------------------------------------------
 
     @property

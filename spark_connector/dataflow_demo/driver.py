@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 from bisect import bisect_left
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -27,6 +26,7 @@ from peacefs.protocol.service.lifeline import when_parent_dies
 from peacefs.spark_connector.demo.auth_log import YearAssumption
 from peacefs.spark_connector.demo.staging import read_lines
 from peacefs.spark_connector.executors_host import SparkExecutors
+from peacefs.spark_connector.local_executors import executor_of, session_of_executors
 
 from . import news
 from .load import Feed, make_load
@@ -133,38 +133,10 @@ def _after(begun: threading.Event, feed: Feed) -> Any:
     yield from feed
 
 
-def executor_of(worker: int) -> int:
-    """Return the process of the JVM that has started a Python worker: its parent's parent."""
-    parent: Callable[[int], int] = lambda pid: int(  # noqa: E731
-        Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-    )
-    return parent(parent(worker))
-
-
 def start_session(plan: news.Plan) -> Any:
     """A driver with its executors in processes of their own, one core each."""
-    import pyspark
-    from pyspark.sql import SparkSession
-
-    # Workers keep their files in Spark's home, which is the package: a home of links keeps them out of it.
-    home = Path(plan.directory, "spark")
-    home.mkdir()
-    for part in Path(pyspark.__file__).parent.iterdir():
-        (home / part.name).symlink_to(part)
-    os.environ["SPARK_HOME"] = str(home)
-    session = (
-        SparkSession.builder.master(f"local-cluster[{plan.nodes},1,512]")
-        .appName("failed log-ins")
-        .config("spark.executor.memory", "512m")
-        .config("spark.task.maxFailures", "1000")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    partitions = {"spark.sql.shuffle.partitions": "4"}
+    return session_of_executors(Path(plan.directory), plan.nodes, "failed log-ins", settings=partitions)
 
 
 def main(arguments: list[str]) -> None:

@@ -34,6 +34,7 @@ _MEASURED_LOAD = QueryLoad(
     remembered_s=0.1,
     windows_per_row=1.0,
     open_windows=1_000,
+    units=3,
 )
 #: The figures of the same command on a quiet machine: processor and bytes over links of amnesia's, recovery in s.
 _MEASURED = {
@@ -104,6 +105,13 @@ def test_advice_names_what_no_technique_keeps() -> None:
     options = advise(logins(), _MEASURED_LOAD, Demand(recovery_s_max=0.001))
     assert all(each.refused for each in options)
     assert "recovers in" in by_technique(list(options))["ActiveStandby"].refused
+
+
+def test_advice_counts_what_a_commit_costs_however_small_it_is() -> None:
+    """With few rows a second a log that is committed 20 times a second costs more than a second node."""
+    few = QueryLoad(**{**vars(_MEASURED_LOAD), "rate": 1_000.0})
+    found = {name: estimate(name, few, Surroundings(), Parameters()) for name in _MEASURED}
+    assert found["CEC"].processor > found["ActiveStandby"].processor > found["SGuard"].processor
 
 
 def test_load_of_a_query_is_measured_on_a_sample_of_its_rows() -> None:

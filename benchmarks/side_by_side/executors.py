@@ -1,0 +1,65 @@
+"""Nodes as tasks on Spark's executors, each in a JVM of its own, which is killed with its Python worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from peacefs.dataflow.hosts.checkpoint_store import UnitCheckpoints
+from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
+from peacefs.dataflow.hosts.interface import Sink, Source
+from peacefs.dataflow.hosts.ring_run import RingRun
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.spark_connector.demo.scratch import scratch_environment
+from peacefs.spark_connector.executors_host import SparkExecutors
+from peacefs.spark_connector.java import find_java, java_environment
+from peacefs.spark_connector.local_executors import executor_of, session_of_executors
+
+from .contest import NODE_TIMEOUT_S, NODES
+
+
+@contextmanager
+def spark_with_executors(
+    directory: Path, *, cores: int = 1, settings: Mapping[str, str] | None = None
+) -> Iterator[Any]:
+    """Start a Spark with an executor for each node, and stop it."""
+    directory.mkdir(exist_ok=True)
+    os.environ.update(
+        java_environment(find_java(), directory / "java"),
+        **scratch_environment(directory / "scratch"),
+        SPARK_LOCAL_IP="127.0.0.1",
+        PYSPARK_PYTHON=sys.executable,
+    )
+    spark = session_of_executors(directory, NODES, "side by side", cores=cores, settings=settings)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+class Executors:
+    """Nodes on the executors of a session."""
+
+    def __init__(self, spark: Any, checkpoints: UnitCheckpoints) -> None:
+        self._host = SparkExecutors(spark, NODES, checkpoints, node_timeout_s=NODE_TIMEOUT_S)
+
+    def start(
+        self,
+        network: Network,
+        technique: Technique,
+        sources: Mapping[str, Source],
+        sinks: Mapping[str, Sink],
+        options: RunOptions,
+    ) -> EdgeRun | RingRun:
+        return self._host.start(network, technique, sources, sinks, options)
+
+    def process_of(self, run: EdgeRun | RingRun, unit: str, node: str) -> int:
+        assert isinstance(run, EdgeRun)
+        session = run.session_of(unit)
+        assert session is not None
+        return executor_of(int(session.partition("-")[0]))

@@ -1,0 +1,84 @@
+"""Pictures: latency around the first failure under each technique, and cost against recovery."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .contest import Played
+from .tables import Cell
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLUMNS = 3
+_BEFORE_S, _AFTER_S = 1.0, 4.0
+_MARKERS = {"processes": "o", "executors": "s", "spark": "^"}
+
+
+def latency_figure(query: str, found: Mapping[Cell, Played]) -> Figure:
+    """Draw a small picture for each technique: rows by when they came, and how late."""
+    from matplotlib.figure import Figure
+
+    lines = math.ceil(len(found) / _COLUMNS)
+    figure = Figure(figsize=(10.0, 0.6 + 1.7 * lines), layout="constrained")
+    axes = figure.subplots(lines, _COLUMNS, sharex=True, sharey=True, squeeze=False)
+    for axis, (cell, played) in zip(axes.flat, found.items(), strict=False):
+        line = played.timeline
+        killed_s = line.kills_s[0]
+        came = np.isfinite(line.arrived_s)
+        at, late = line.arrived_s[came] - killed_s, (line.arrived_s - line.offered_s)[came]
+        inside = (at > -_BEFORE_S) & (at < _AFTER_S)
+        axis.plot(at[inside], 1000 * late[inside], ".", markersize=1.5)
+        axis.axvline(0, color="black", linewidth=0.8)
+        recovered_s = line.recoveries_s()[0]
+        if math.isfinite(recovered_s):
+            axis.axvline(recovered_s, color="tab:green", linewidth=0.8, linestyle="--")
+        axis.set_title(f"{cell.technique} ({cell.host})", fontsize="small")
+        axis.set_yscale("log")
+        axis.set_xlim(-_BEFORE_S, _AFTER_S)
+        axis.tick_params(labelsize="x-small")
+    for axis in list(axes.flat)[len(found) :]:
+        axis.set_visible(False)
+    figure.suptitle(f"{query}: latency, ms, by seconds since the SIGKILL (dashed: recovered)", fontsize="medium")
+    return figure
+
+
+def cost_figure(found: Mapping[Cell, Played]) -> Figure:
+    """Draw processor time, and bytes, against the time to recover: a point for each technique, a row a query."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import ScalarFormatter
+
+    queries = list(dict.fromkeys(cell.query for cell in found))
+    names = list(dict.fromkeys(cell.technique for cell in found))
+    figure = Figure(figsize=(10.0, 4.2 * len(queries)), layout="constrained")
+    axes = figure.subplots(len(queries), 2, squeeze=False)
+    for (by_time, by_bytes), query in zip(axes, queries, strict=True):
+        mine = {cell: played for cell, played in found.items() if cell.query == query}
+        for cell, played in mine.items():
+            recovered_ms = 1000 * statistics.median(played.timeline.recoveries_s())
+            if not math.isfinite(recovered_ms):
+                continue
+            usage = played.usage
+            for axis, cost in ((by_time, usage.processor_us), (by_bytes, usage.link_bytes)):
+                color = f"C{names.index(cell.technique) % 10}"
+                axis.plot(cost, recovered_ms, marker=_MARKERS[cell.host], color=color)
+                axis.annotate(
+                    cell.technique, (cost, recovered_ms), (4, 3), textcoords="offset points", fontsize="x-small"
+                )
+        for axis, label in ((by_time, "processor time, µs a row"), (by_bytes, "bytes a row over loopback")):
+            axis.set_xscale("log")
+            axis.set_yscale("log")
+            axis.margins(0.25, 0.1)
+            for scale in (axis.xaxis, axis.yaxis):
+                scale.set_major_formatter(ScalarFormatter())
+                scale.set_minor_formatter(ScalarFormatter())
+            axis.tick_params(which="both", labelsize="x-small")
+            axis.set_xlabel(label)
+            axis.set_title(query, fontsize="small")
+        by_time.set_ylabel("recovered, ms after the SIGKILL")
+    return figure

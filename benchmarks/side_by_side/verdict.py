@@ -1,0 +1,50 @@
+"""The verdict on an output: rows that are lost, come again, or are wrong, and the kind of recovery of HA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from peacefs.dataflow.comparison import compare_outputs
+from peacefs.dataflow.model.operator_class import Recovery
+
+from .queries import Row, SideQuery
+
+_Row = TypeVar("_Row", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Numbers of rows of the output. `wrong` are such as no run without a failure has."""
+
+    lost: int
+    repeated: int
+    wrong: int
+    kind: Recovery
+
+
+def judge(expected: Sequence[_Row], observed: Sequence[_Row], subject: Callable[[_Row], Hashable]) -> Verdict:
+    """Compare outputs; `subject` says what a row speaks of, as a window and a key."""
+    seen = {subject(row) for row in observed}
+    return Verdict(
+        lost=len({subject(row) for row in expected} - seen),
+        repeated=len(observed) - len(seen),
+        wrong=len(set(observed) - set(expected)),
+        kind=compare_outputs(expected, observed, subject=subject),
+    )
+
+
+def judge_by_key(
+    query: SideQuery, expected: Sequence[Row], observed: Sequence[Row], *, latest: bool = False
+) -> Verdict:
+    """Compare rows key by key: no technique promises anything about the order of rows of different keys.
+
+    `latest`: of rows of one key that are made together only the last one comes out, as from Spark in update mode,
+    so that others are not missed.
+    """
+    if latest:
+        last = {row[0]: row for row in expected}
+        seen = {query.subject(row) for row in observed}
+        expected = [row for row in expected if row is last[row[0]] or query.subject(row) in seen]
+    return judge(expected, sorted(observed, key=lambda row: row[0]), query.subject)

@@ -1,0 +1,52 @@
+"""A Spark on this machine whose executors are processes of their own, which can be killed one by one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def session_of_executors(
+    directory: Path, executors: int, name: str, *, cores: int = 1, settings: Mapping[str, str] | None = None
+) -> Any:
+    """Start a session with so many executors of so many cores. Files that Spark leaves are in the directory."""
+    from pyspark.sql import SparkSession
+
+    os.environ["SPARK_HOME"] = str(_home(directory))
+    builder = (
+        SparkSession.builder.master(f"local-cluster[{executors},{cores},512]")
+        .appName(name)
+        .config("spark.executor.memory", "512m")
+        .config("spark.task.maxFailures", "1000")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+    )
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def executor_of(worker: int) -> int:
+    """Return the process of the JVM that has started a Python worker: its parent's parent."""
+    return _parent(_parent(worker))
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _home(directory: Path) -> Path:
+    """Return a home of links to Spark's package, since workers keep their files in Spark's home."""
+    import pyspark
+
+    home = directory / "home"
+    if not home.exists():
+        home.mkdir()
+        for part in Path(pyspark.__file__).parent.iterdir():
+            (home / part.name).symlink_to(part)
+    return home
