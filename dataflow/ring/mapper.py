@@ -32,8 +32,9 @@ class _Feed:
     #: The number up to which the node was told of everything, and up to which it has that.
     told: int
     held: int
-    #: False until the node was told where it begins, also if there is nothing to be sent.
+    #: False until the node was told where it begins, also if there is nothing to be sent; and whether it knows.
     begun: bool = False
+    knows: bool = False
 
 
 class MapperCore:
@@ -88,13 +89,13 @@ class MapperCore:
         while sent and sent[0][0] <= serial:
             _, number, feeds = sent.popleft()
             for feed in feeds:
-                feed.held = max(feed.held, number)
+                feed.held, feed.knows = max(feed.held, number), True
 
     def disconnected(self, node: str) -> None:
         """Learn that what was on its way to a node is lost."""
         self._sent.pop(node, None)
         for feed in self._feeds.get(node, ()):
-            feed.told, feed.begun = feed.held, False
+            feed.told, feed.begun = feed.held, feed.knows
 
     def assign(self) -> None:
         """Feed those whom the ring names by now; who is new gets what is still here."""
@@ -109,11 +110,12 @@ class MapperCore:
                 )
                 if covers == arc.interval.high - arc.interval.low:
                     told, held = min(feed.told for feed in old), min(feed.held for feed in old)
-                    begun = all(feed.begun for feed in old)
+                    begun, knows = all(feed.begun for feed in old), all(feed.knows for feed in old)
                 else:
                     told = held = first
-                    begun = False
-                self._feeds.setdefault(node, []).append(_Feed(node, arc.interval, told, held, begun))
+                    # Those with which the query begins know that there was nothing before.
+                    begun = knows = not before
+                self._feeds.setdefault(node, []).append(_Feed(node, arc.interval, told, held, begun, knows))
         self._carry_over(before)
         self._release()
 
