@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -362,3 +363,14 @@ def test_an_address_is_known_before_anything_is_served(cluster):
     host, port = cluster.nodes[0].server.address
     assert host == "127.0.0.1" and port > 0
     assert msgspec.structs.astuple(cluster.nodes[0].hop)[0] == "n0"
+
+
+def test_server_hangs_up_on_its_writers_before_it_waits_for_the_hops_after_it(make_cluster):
+    """Whoever writes through a datanode that is stopped sees that one go: not a hop behind it, which lives."""
+    node = make_cluster(nodes=1).coordinator.nodes["n0"]
+    with raw(node) as writer:
+        node.server.hang_up()
+        with contextlib.suppress(ConnectionResetError):
+            assert writer.recv(1) == b""
+    with pytest.raises(ConnectionRefusedError):
+        raw(node)
