@@ -32,7 +32,7 @@ from .queries import FailedLogins, Feed, Row, SideQuery, WordCounts
 from .usage import descendants
 
 _PATIENT_S = 120.0
-#: The source of a row that ends all windows; it is no row of the load.
+#: The source and the word of rows that are not of the load: the first one, and one that ends all windows.
 _END = "end"
 _END_AFTER_S = 10.0
 #: The least that Spark allows between checkpoints of Real-time Mode.
@@ -50,6 +50,7 @@ class SparkQuery(ABC):
         self._stream: Any = None
         self._query: StreamingQuery
         self._feeding: threading.Thread | None = None
+        self._given = Feed()
         self._killed: list[int] = []
 
     # -- as a contestant --------------------------------------------------------------------------------
@@ -60,6 +61,10 @@ class SparkQuery(ABC):
         kind = jvm.org.apache.spark.sql.execution.streaming.sources.LowLatencyMemoryStream
         self._stream = kind.apply(self._spark._jsparkSession, 1, jvm.org.apache.spark.sql.Encoders.STRING())
         self._begin(query, output)
+        # What comes first takes as long as a JVM takes that has done nothing yet.
+        self._add_text(f"{_END},{_END},0,1,-1")
+        self._await_first()
+        self._given = feed
         self._feeding = threading.Thread(target=self._feed, args=(feed,), name="feed")
         self._feeding.start()
 
@@ -89,6 +94,10 @@ class SparkQuery(ABC):
     @abstractmethod
     def _begin(self, query: SideQuery, output: Output) -> None:
         """Start the query on what is added to the stream."""
+
+    @abstractmethod
+    def _await_first(self) -> None:
+        """Wait until the row that was added first has been processed."""
 
     @abstractmethod
     def _end(self) -> None:
@@ -140,7 +149,8 @@ class MicroBatches(SparkQuery):
     def _begin(self, query: SideQuery, output: Output) -> None:
         def take(batch: DataFrame, _: int) -> None:
             rows = batch.collect()
-            output.add(time.monotonic(), [_row(row) for row in rows if row[0] != _END])
+            # Rows of a micro-batch have no order.
+            output.add(time.monotonic(), sorted(_row(row) for row in rows if row[0] != _END))
 
         self._windowed = isinstance(query, FailedLogins)
         found = self._failed_logins() if self._windowed else self._word_counts()
@@ -150,6 +160,9 @@ class MicroBatches(SparkQuery):
             .option("checkpointLocation", self._checkpoint)
             .start()
         )
+
+    def _await_first(self) -> None:
+        self._query.processAllAvailable()
 
     def _failed_logins(self) -> DataFrame:
         size, every = f"{FailedLogins.size_us} microseconds", f"{FailedLogins.every_us} microseconds"
@@ -183,6 +196,7 @@ class RealTime(SparkQuery, ShowsLatest):
     def _begin(self, query: SideQuery, output: Output) -> None:
         self._output = output
         self._closing = False
+        self._first = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=self._accept, name="sink", daemon=True).start()
         self._start()
@@ -221,17 +235,25 @@ class RealTime(SparkQuery, ShowsLatest):
         with connection, connection.makefile() as lines:
             for line in lines:
                 word, n, count = line.split(",")
-                self._output.add(time.monotonic(), [(word, int(n), int(count))])
+                if word == _END:
+                    self._first.set()
+                else:
+                    self._output.add(time.monotonic(), [(word, int(n), int(count))])
+
+    def _await_first(self) -> None:
+        if not self._first.wait(_PATIENT_S):
+            raise TimeoutError("Real-time Mode gives no row")
 
     def _end(self) -> None:
-        """Wait until no more rows come; such a query never has nothing to do."""
+        """Wait for the last row, and until no more come: such a query never has nothing to do."""
         deadline_s = time.monotonic() + _PATIENT_S
-        seen = -1
-        while seen < len(self._output.rows):
+        last, seen, looked = self._given.rows - 1, 0, False
+        while not looked or seen < len(self._output.rows):
             if time.monotonic() > deadline_s:
-                raise TimeoutError("rows come and come")
+                raise TimeoutError("Real-time Mode has not given all rows")
+            looked = looked or any(row[1] == last for row in self._output.rows[seen:])
             seen = len(self._output.rows)
-            time.sleep(3.0)
+            time.sleep(2.0)
 
     def close(self) -> None:
         self._closing = True
