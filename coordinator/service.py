@@ -26,6 +26,7 @@ from peacefs.protocol.limits import (
     proof_nonce_bytes,
 )
 from peacefs.protocol.messages import Trust
+from peacefs.protocol.runtime.tracing import spanning
 from peacefs.protocol.secret import (
     is_loopback,
 )
@@ -434,7 +435,8 @@ class Coordinator:
         submitted = self._commits.submit(change, in_any_case=in_any_case)
         submitted.add_done_callback(partial(_hand_on, answered))
         try:
-            return await answered
+            with spanning("commit"):
+                return await answered
         except asyncio.CancelledError:
             # Whoever asked has gone: it is not done, unless that has begun.
             submitted.cancel()

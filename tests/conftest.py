@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from support.java_options import set_options
 from support.prepared_starts import prepare, started_anew
 
 pytest_plugins = ("support.cluster_fixtures",)
@@ -22,15 +23,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # The configuration of whoever runs the tests is not theirs.
 os.environ["PEACEFS_CONFIG"] = ""
 
-# A JVM of a test runs for seconds: the optimising compiler would take more processor time than it saves, and
-# Spark's classes need no verification each time. Nor does a second compiler pay, or a small young generation.
-os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS",
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:CICompilerCount=1 -XX:+UseSerialGC -Xmn300m"
-    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
-)
-# Another JVM makes up the command line of each: it runs for a moment.
-os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
+set_options()
 
 _classes_shared = pytest.StashKey[bool]()
 

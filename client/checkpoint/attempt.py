@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -13,6 +14,7 @@ from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import fast_lane_bytes_max
 from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.new_file import NewFile
+from peacefs.protocol.runtime.tracing import operation
 
 from .manifest import (
     MANIFEST,
@@ -89,7 +91,14 @@ class CheckpointAttempt:
             self._parts.give_up(reason)
 
     def run(self) -> Manifest:
-        """Raises FileAlreadyExists, CheckpointCancelled, NoDatanodes, QuotaExceeded, ..."""
+        """Raises FileAlreadyExists, CheckpointCancelled, NoDatanodes, QuotaExceeded, ...
+
+        In logs and traces all of it is one request.
+        """
+        with operation("write a checkpoint", {"path": self._task.path}):
+            return self._write()
+
+    def _write(self) -> Manifest:
         self._check_new()
         try:
             if self._task.pages.length > fast_lane_bytes_max:
@@ -147,7 +156,7 @@ class CheckpointAttempt:
             # Whoever gave up before the parts existed has told nobody else.
             self._stop.check()
             with ThreadPoolExecutor(parts.workers, thread_name_prefix="peacefs-checkpoint") as threads:
-                workers = [threads.submit(self._work, parts) for _ in range(parts.workers)]
+                workers = [threads.submit(copy_context().run, self._work, parts) for _ in range(parts.workers)]
             for worker in workers:
                 worker.result()
             channels.driver.run(parts.complete())

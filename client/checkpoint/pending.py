@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass
 
 from peacefs.protocol.errors import CheckpointCancelled, PeacefsError
@@ -34,7 +35,9 @@ class PendingCheckpoint:
         self._attempt = attempt
         self._publish = publish
         self._outcome: Future[Published] = Future()
-        threading.Thread(target=self._run, name="peacefs-checkpoint", daemon=True).start()
+        threading.Thread(
+            target=copy_context().run, args=(self._run,), name="peacefs-checkpoint", daemon=True
+        ).start()
 
     @property
     def expected_start_s(self) -> float:

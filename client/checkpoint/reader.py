@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from uuid import uuid4
 
 import msgspec
@@ -14,6 +15,7 @@ from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import ChunkLayout, Layout, Opened
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.runtime.tracing import operation
 
 from .read_grants import ChosenRead, ChunkToRead, ReadGrants
 
@@ -29,8 +31,14 @@ class CheckpointReader:
     def run(self, workers: int) -> None:
         """Raises ChunkUnavailable, FileNotFound for a checkpoint that was deleted meanwhile, ..."""
         reading = ParallelReading(uuid4().hex, self._parts, self._target, workers)
-        with ThreadPoolExecutor(reading.workers, thread_name_prefix="peacefs-recovery") as threads:
-            readers = [threads.submit(self._driver.run, reading.work()) for _ in range(reading.workers)]
+        with (
+            operation("read a checkpoint"),
+            ThreadPoolExecutor(reading.workers, thread_name_prefix="peacefs-recovery") as threads,
+        ):
+            readers = [
+                threads.submit(copy_context().run, self._driver.run, reading.work())
+                for _ in range(reading.workers)
+            ]
         self._driver.run(reading.grants.give_back())
         for reader in readers:
             reader.result()

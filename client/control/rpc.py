@@ -8,13 +8,13 @@ from typing import TypeVar
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation, Unauthenticated, from_wire
 from peacefs.protocol.handshake import COORDINATOR
 from peacefs.protocol.limits import client_answer_timeout_s, client_retry_s, control_call_timeout_s
-from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile
+from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile, Request
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.runtime.local_sockets import socket_file
-from peacefs.protocol.runtime.trace_context import stamped
-from peacefs.protocol.runtime.tracing import operation
+from peacefs.protocol.runtime.trace_context import begun, stamped
+from peacefs.protocol.runtime.tracing import is_tracing, operation
 
 from .addresses import CoordinatorAddress, nobody_at
 from .coordinators import Coordinators
@@ -66,14 +66,23 @@ class ControlRpc:
 
     def ask(self, message: Message, answer: type[M], *, answer_timeout_s: float = client_answer_timeout_s) -> M:
         """One logical request, repeated as `RetryPolicy` has it; no attempt waits longer than the timeout."""
-        with operation(type(message).__name__) as trace:
-            reply = self._retry_policy.ask(
-                lambda: self._attempt(message, answer_timeout_s), client_retry_s, self._coordinators.count
-            )
-        log.debug("%s: %s, request %s", self._coordinators.address.http, type(message).__name__, trace.id)
+        if is_tracing():
+            with operation(type(message).__name__):
+                reply = self._asked(message, answer_timeout_s)
+        else:
+            reply = self._asked(message, answer_timeout_s)
         if not isinstance(reply, answer):
             raise ProtocolViolation(f"{answer.__name__} expected, the coordinator sent {type(reply).__name__}")
         return reply
+
+    def _asked(self, message: Message, answer_timeout_s: float) -> Message:
+        """Return the answer to a request, which has one id, however often it is sent."""
+        traced = begun(message)
+        if log.isEnabledFor(logging.DEBUG) and isinstance(traced, Request):
+            log.debug("%s: %s, request %s", self._coordinators.address.http, type(traced).__name__, traced.trace)
+        return self._retry_policy.ask(
+            lambda: self._attempt(traced, answer_timeout_s), client_retry_s, self._coordinators.count
+        )
 
     def _attempt(self, message: Message, timeout_s: float) -> Message:
         token = self._token.current() if self._token is not None else ""

@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 
@@ -41,7 +42,8 @@ class AwaitedFileSystem(AsyncFileSystem):  # type: ignore[misc]
         if self._threads is None or self._threads_of != os.getpid():
             self._threads = ThreadPoolExecutor(async_calls_at_once_max, thread_name_prefix="peacefs-fsspec")
             self._threads_of = os.getpid()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args, **kwargs))
+        work = partial(copy_context().run, function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     # -- coroutines --------------------------------------------------------------------------------
 

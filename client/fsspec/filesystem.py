@@ -13,7 +13,9 @@ import uuid
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from fsspec.utils import stringify_path, tokenize
@@ -226,7 +228,8 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
 
         with ThreadPoolExecutor(ranges_read_at_once_max, thread_name_prefix="peacefs-ranges") as threads:
             ranges = zip(paths, starts, ends, strict=True)
-            return [future.result() for future in [threads.submit(one, *each) for each in ranges]]
+            begun = [threads.submit(copy_context().run, partial(one, *each)) for each in ranges]
+            return [future.result() for future in begun]
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **kwargs: Any) -> None:
         """`mode` "create" refuses to replace a file, in the step that publishes it."""

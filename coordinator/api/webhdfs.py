@@ -26,7 +26,7 @@ from peacefs.protocol.errors import PathError, Unsupported
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import list_page_entries
 from peacefs.protocol.new_file import block_bytes_notice
-from peacefs.protocol.runtime.trace_context import current_id
+from peacefs.protocol.runtime.trace_context import current_or_new
 from peacefs.protocol.values.trash import home_of, trash_of
 from peacefs.protocol.webhdfs.answers import (
     Answer,
@@ -291,8 +291,17 @@ class WebHdfs:
         delegation = delegation_of(scope) if caller is not None and caller.via is Via.DELEGATION else None
         if caller is not None and effective_user_of(scope) is not None:
             proxy_pass = self._files.proxy_pass(caller.user, wanted.token)
-        trace = current_id()
-        url = location(wanted, scope["scheme"], ticket.http_host, ticket.http_port, delegation, proxy_pass, trace)
+        trace = current_or_new()
+        url = location(
+            wanted,
+            scope["scheme"],
+            ticket.http_host,
+            ticket.http_port,
+            delegation,
+            proxy_pass,
+            trace.id,
+            trace.span,
+        )
         if asked.direct:
             return json_answer({"Location": url}, 200, **extra)
         return empty_answer(307, location=url, **extra)

@@ -40,7 +40,7 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime.trace_context import context_of, enter
-from peacefs.protocol.runtime.tracing import traced
+from peacefs.protocol.runtime.tracing import is_tracing, traced
 from peacefs.protocol.service.outcomes import DONE, of_failure
 
 from .audited_calls import AuditedRpc
@@ -87,7 +87,9 @@ async def answer(
     authenticates who calls, or raises.
     """
     began_s = time.perf_counter()
-    context = traced(type(message).__name__, context_of(message), {})
+    context = context_of(message)
+    if is_tracing():
+        context = traced(type(message).__name__, context, {})
     enter(context)
     who_asks: Caller | None = None
     try:

@@ -109,7 +109,7 @@ def _lines(ours: Sequence[DrawnSpan], request: str, began_s: float, lasted_s: fl
 
 
 def _line(span: DrawnSpan, depth: int, began_s: float, lasted_s: float) -> str:
-    begin = round((span.begin_s - began_s) / lasted_s * _BAR)
+    begin = min(round((span.begin_s - began_s) / lasted_s * _BAR), _BAR - 1)
     end = max(round((span.end_s - began_s) / lasted_s * _BAR), begin + 1)
     bar = (_EMPTY * begin + _FULL * (end - begin)).ljust(_BAR, _EMPTY)[:_BAR]
     peer, count = span.attributes.get("peer", ""), span.attributes.get("count", 1)

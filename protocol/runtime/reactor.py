@@ -37,7 +37,7 @@ from . import effects as fx
 from .connections import SocketConnection
 from .served_request import ServedRequest
 from .thread_driver import ThreadDriver
-from .trace_context import enter, stamped
+from .trace_context import stamped, switch_to
 
 log = logging.getLogger("peacefs.reactor")
 #: In place of a result: another thread goes on with the run.
@@ -153,7 +153,7 @@ class Reactor:
 
     def _resume(self, run: _RunningParticipant, step: Callable[[], fx.Effect]) -> None:
         steps, performers = run.steps, self._performers
-        enter(None if run.request is None else run.request.context)
+        switch_to(None if run.request is None else run.request.context)
         try:
             effect = step()
             while True:
@@ -238,7 +238,7 @@ class Reactor:
         frame = self._receive(run, effect)
         if frame is not _LATER:
             run.request = ServedRequest(frame.message)
-            enter(run.request.context)
+            switch_to(run.request.context)
         return frame
 
     @staticmethod
@@ -246,7 +246,7 @@ class Reactor:
         if run.request is not None:
             run.request.end()
             run.request = None
-            enter(None)
+            switch_to(None)
 
     def _receive(self, run: _RunningParticipant, effect: fx.Receive) -> Any:
         connection = effect.connection

@@ -9,7 +9,7 @@ from peacefs.protocol.ids import show
 from peacefs.protocol.messages import Message
 
 from .trace_context import context_of
-from .tracing import traced
+from .tracing import is_tracing, traced
 
 log = logging.getLogger("peacefs.requests")
 
@@ -20,7 +20,8 @@ class ServedRequest:
     __slots__ = ("_began_s", "_message", "context")
 
     def __init__(self, message: Message) -> None:
-        self.context = traced(type(message).__name__, context_of(message), {})
+        context = context_of(message)
+        self.context = traced(type(message).__name__, context, {}) if is_tracing() else context
         self._message = message
         self._began_s = time.monotonic()
 

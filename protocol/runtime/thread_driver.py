@@ -30,7 +30,7 @@ from .disk_files import (
     write_all,
 )
 from .trace_context import current, stamped
-from .tracing import observed
+from .tracing import is_tracing, observed
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class ThreadDriver:
     def run(self, steps: fx.Steps[T]) -> T:
         """Runs a participant to its end; what it raises comes out here."""
         perform = self._perform
-        if (context := current()) is not None and context.recording is not None:
+        if is_tracing() and (context := current()) is not None and context.recording is not None:
             steps = observed(steps)
         try:
             effect = next(steps)

@@ -52,7 +52,7 @@ from .tls_listener import TlsListener
 log = logging.getLogger("peacefs.http")
 
 #: Where no header brings the id of a request, its URL may: that of a redirect does.
-_TRACE_IN_URL = re.compile(rb"[?&]%b=([^&]*)" % TRACE_HEADER)
+_TRACE_IN_URL = re.compile(rb"[?&]%b=([^&]*)(?:&x-request-span=([0-9a-f]{16})(?:&|$))?" % TRACE_HEADER)
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 #: The place of a request's context in its scope.
 _TRACE = "peacefs.trace"
@@ -305,10 +305,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
 def _trace_of(headers: list[tuple[bytes, bytes]], url: bytes) -> TraceContext:
     given = next((value for name, value in headers if name == TRACE_HEADER), None)
-    if given is None:
-        found = _TRACE_IN_URL.search(url)
-        given = b"" if found is None else found[1]
-    return continued(given.decode("latin-1"))
+    found = _TRACE_IN_URL.search(url)
+    if found is not None and given in (None, found[1]):
+        return continued(found[1].decode("latin-1"), (found[2] or b"").decode())
+    return continued((given or b"").decode("latin-1"))
 
 
 def _with_ascii_line(data: bytes, line_bytes: int) -> bytes:

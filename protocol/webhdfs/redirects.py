@@ -128,18 +128,20 @@ def location(
     delegation: str | None = None,
     proxy_pass: str | None = None,
     trace: str = "",
+    span: str = "",
 ) -> str:
     """The URL at a datanode. Raises PathLimitExceeded if a server would not take it for its length.
 
     A client that came with a delegation token shows it there again; one that acts for another has a pass for it.
-    `trace` is the id by which logs name the request: stock clients bring it in no header.
+    `trace` is the id by which logs name the request, which stock clients bring in no header; `span`, if it is
+    traced, that of the span within which it goes on.
     """
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     shown = "" if delegation is None else f"&delegation={quote(delegation)}"
     if proxy_pass is not None:
         shown += f"&proxypass={proxy_pass}"
     if trace:
-        shown += f"&x-request-id={trace}"
+        shown += f"&x-request-id={trace}" + (f"&x-request-span={span}" if span else "")
     url = f"{scheme}://{authority}{PREFIX}{quote(wanted.path)}?{wanted.query}{shown}"
     if len(url) > http_url_bytes_max:
         raise PathLimitExceeded(f"The path is too long for the URL that leads to its data: {len(url)} bytes")

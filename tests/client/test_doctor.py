@@ -116,3 +116,24 @@ def test_doctor_tells_a_stranger_or_another_datanode_at_a_port(shared_cluster: L
         [seen] = probes.datanodes(replace(status, datanodes=[moved]))
     assert "something else than peacefs" in seen.fault
     assert other.node in seen.data_fault and mine.node in seen.data_fault
+
+
+def test_doctor_speaks_tls_with_services_also_where_an_administrator_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--authentication=token"]
+    with LocalCluster(tmp_path, datanodes=1, port=0, tls=True, coordinator_options=options) as cluster:
+        monkeypatch.setenv("PEACEFS_CA_FILE", str(cluster.directory / "certificates" / "ca.pem"))
+        address = parse_address(f"unix:{tmp_path}")
+        [datanode] = ClusterProbes(address).datanodes(ClusterProbes(address).status())
+        assert (datanode.fault, datanode.data_fault) == ("", "")
+        assert datanode.metrics is not None and 0 < (datanode.metrics.tls_days_left or 0) < 1000
+        # Whoever shows no token is told so, and sees what is open to strangers.
+        status, found = _visit("-c", cluster.http_address)
+        assert status == 4
+        [refused] = [each for each in found if each.verdict is Verdict.BROKEN]
+        assert refused.check == "cluster" and "--token-file" in refused.advice
+        # In plain text nothing of it answers, and the reason is its own.
+        _status, found = _visit("-c", cluster.http_address.replace("https", "http"))
+        [unheard] = [each for each in found if each.check == "answers"]
+        assert unheard.verdict is Verdict.BROKEN and "TLS" in unheard.seen

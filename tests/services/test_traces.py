@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 from support.services import start_service
 from support.waiting import wait_until
@@ -74,19 +75,22 @@ def test_trace_shows_one_write_through_the_pipeline_and_which_hop_was_slow(tmp_p
         def told() -> list[DrawnSpan]:
             return [span for span in read_spans([traces]) if span.request == "one-slow-write"]
 
-        wait_until(
-            lambda: (
-                traces.read_bytes().endswith(b"\n")
-                and sum(span.name == "WriteChunk" and span.service == "datanode" for span in told()) == 3
-            ),
-            "every hop has exported its span",
-        )
+        def is_told_of_everywhere() -> bool:
+            whole = traces.exists() and traces.read_bytes().endswith(b"\n")
+            found = [(span.service, span.name) for span in told()] if whole else []
+            return found.count(("datanode", "WriteChunk")) == 3 and ("coordinator", "CompleteFile") in found
+
+        # A span is exported behind what it consists of.
+        wait_until(is_told_of_everywhere, "every service has exported its spans")
         spans = told()
     [root] = [span for span in spans if not span.parent]
     assert (root.service, root.name) == ("client", "write a file")
     assert {"CreateFile", "CompleteFile", "WriteChunk"} <= {span.name for span in _children(spans, root)}
     [call] = [span for span in spans if span.name == "CreateFile" and span.service == "client"]
     assert [(span.service, span.name) for span in _children(spans, call)] == [("coordinator", "CreateFile")]
+
+    [completion] = [span for span in spans if span.name == "CompleteFile" and span.service == "coordinator"]
+    assert [span.name for span in _children(spans, completion)] == ["commit"]
 
     hops = []
     above = root
@@ -112,6 +116,20 @@ def test_trace_shows_one_write_through_the_pipeline_and_which_hop_was_slow(tmp_p
     assert drawn.output.startswith("request one-slow-write: ") and f"datanode {slow}: WriteChunk" in drawn.output
     slowest = CliRunner().invoke(application, ["trace", str(traces)])
     assert slowest.output == drawn.output
+
+
+def test_trace_of_a_stock_client_goes_on_at_the_gateway(tmp_path: Path, traces: Path) -> None:
+    with LocalCluster(tmp_path / "cluster", datanodes=1, port=0) as cluster, httpx.Client(timeout=180) as http:
+        url = f"{cluster.http_address}/webhdfs/v1/stock?op=CREATE&replication=1"
+        answer = http.put(url, headers={"X-Request-Id": "stock"})
+        assert http.put(answer.headers["location"], content=b"x" * 1000).status_code == 201
+    # They have ended, and so exported all.
+    spans = [span for span in read_spans([traces]) if span.request == "stock"]
+    [create] = [span for span in spans if not span.parent]
+    [gateway] = [span for span in _children(spans, create) if span.service == "datanode"]
+    [hop] = [span for span in _children(spans, gateway) if span.name == "WriteChunk"]
+    assert (create.service, create.name, hop.service) == ("coordinator", "CREATE", "datanode")
+    assert {"append", "fsync"} <= {span.name for span in _children(spans, hop)}
 
 
 def test_trace_costs_no_import_where_nothing_is_traced() -> None:

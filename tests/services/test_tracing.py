@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -154,6 +156,42 @@ def test_trace_is_of_the_same_requests_in_all_processes(tmp_path: Path) -> None:
     none.close()
     [span] = exporter.get_finished_spans()
     assert span.parent is not None and span.parent.span_id == 255 and span.context.trace_id == trace_number("a")
+
+
+def test_trace_goes_to_a_collector() -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="an extra: peacefs[tracing]")
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    from peacefs.client.requests import request, trace_requests
+
+    come: list[tuple[str, bytes]] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            come.append((self.path, self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        serving_thread = threading.Thread(target=server.serve_forever)
+        serving_thread.start()
+        try:
+            stop = trace_requests(f"http://127.0.0.1:{server.server_port}")
+            with request("0af7651916cd43dd8448eb211c80319c"), tracing.operation("write"):
+                pass
+            stop()
+        finally:
+            server.shutdown()
+            serving_thread.join()
+    [(path, body)] = come
+    told = ExportTraceServiceRequest.FromString(body)
+    [span] = told.resource_spans[0].scope_spans[0].spans
+    assert path == "/v1/traces" and span.name == "write"
+    assert span.trace_id.hex() == "0af7651916cd43dd8448eb211c80319c"
+    assert not tracing.is_tracing()
 
 
 def test_trace_drawing_refuses_what_is_none(tmp_path: Path) -> None:

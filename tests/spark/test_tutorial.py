@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.java_options import submit_arguments
 from support.pages import GUIDE_ADDRESS, ROOT, Page
 from support.waiting import wait_until
 
@@ -21,7 +22,7 @@ from peacefs.spark_connector.java import find_java, java_environment
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 
 _PAGE = Page(ROOT / "docs" / "tutorial.md")
-_FEW = "--conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2"
+_FEW = ("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2")
 _ROW = re.compile(r"^\|\s*(\w+)\|\s*(\d+)\|$", re.MULTILINE)
 
 
@@ -67,7 +68,7 @@ def test_tutorial_gives_the_counts_that_it_promises(tmp_path: Path) -> None:
             **java_environment(find_java(), tmp_path),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_SUBMIT_ARGS": f"{_FEW} pyspark-shell",
+            "PYSPARK_SUBMIT_ARGS": submit_arguments(*_FEW),
         }
 
         def write(number: int) -> None:

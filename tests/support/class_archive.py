@@ -18,6 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from support.java_options import add_options
+
 from peacefs.spark_connector.java import JavaRuntime, find_java, java_environment
 
 #: An unused archive is nothing to talk about on what a test reads.
@@ -41,7 +43,7 @@ def share_classes(directory: Path) -> None:
                 old.unlink()
             _make(archive, tried, java)
     if archive.exists():
-        _add_options(os.environ, f"{_SILENT} -XX:SharedArchiveFile={shlex.quote(str(archive))}")
+        add_options(f"{_SILENT} -XX:SharedArchiveFile={shlex.quote(str(archive))}")
 
 
 def _fingerprint(java: JavaRuntime) -> str:
@@ -64,7 +66,7 @@ def _make(archive: Path, log: Path, java: JavaRuntime) -> None:
             "PYSPARK_PYTHON": sys.executable,
             "TMPDIR": scratch,
         }
-        _add_options(environment, f"-XX:ArchiveClassesAtExit={shlex.quote(str(unfinished))}")
+        environment[_OPTIONS] += f" -XX:ArchiveClassesAtExit={shlex.quote(str(unfinished))}"
         with log.open("w") as output:
             subprocess.run(
                 [sys.executable, "-m", "support.class_archive", scratch],
@@ -78,10 +80,6 @@ def _make(archive: Path, log: Path, java: JavaRuntime) -> None:
             )
         if unfinished.exists():
             unfinished.rename(archive)
-
-
-def _add_options(environment: dict[str, str] | os._Environ[str], options: str) -> None:
-    environment[_OPTIONS] = f"{environment.get(_OPTIONS, '')} {options}".strip()
 
 
 def _train(scratch: Path) -> None:

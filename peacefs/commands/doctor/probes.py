@@ -15,15 +15,15 @@ import httpx
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
+from peacefs.client.channels import tls_of
 from peacefs.client.control.addresses import CoordinatorAddress
 from peacefs.client.control.http import CoordinatorHttp
 from peacefs.protocol.decoding import UNREADABLE
-from peacefs.protocol.errors import PeacefsError, PeerRefused
+from peacefs.protocol.errors import PeacefsError, PeerRefused, from_remote_exception
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import doctor_answer_timeout_s, doctor_metrics_bytes_max, doctor_probes_at_once
 from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.secret import is_loopback
-from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.values.cluster_status import ClusterStatus, DatanodeStatus
 
 from .facts import Durations, Service, ServiceMetrics
@@ -38,7 +38,7 @@ class ClusterProbes:
 
     def __init__(self, address: CoordinatorAddress) -> None:
         self._address = address
-        self._tls = TlsIdentity.of_client() if address.tls else None
+        self._tls = tls_of(address, None)
 
     def coordinators(self) -> list[Service]:
         """Return those whose addresses are known."""
@@ -119,14 +119,25 @@ def _at_once(probe: Callable[[S], Service], subjects: Sequence[S]) -> list[Servi
 def _body(http: httpx.Client, url: str) -> bytes:
     """Raises PeerRefused for another answer than one of ours."""
     with http.stream("GET", url) as answer:
-        if not answer.is_success:
-            raise PeerRefused(f"HTTP status {answer.status_code}")
         body = b""
         for piece in answer.iter_bytes():
             body += piece
             if len(body) > doctor_metrics_bytes_max:
                 raise PeerRefused("its metrics have no end")
+        if not answer.is_success:
+            raise _refusal(answer.status_code, body)
         return body
+
+
+def _refusal(status: int, body: bytes) -> PeacefsError:
+    """Return what a service of ours has refused the request with, or just the status."""
+    try:
+        told = msgspec.json.decode(body)
+    except UNREADABLE:
+        told = None
+    if isinstance(told, dict) and isinstance(told.get("RemoteException"), dict):
+        return from_remote_exception(told)
+    return PeerRefused(f"HTTP status {status}")
 
 
 def measured(ask: Callable[[], bytes], clock: Callable[[], float] = time.time) -> ServiceMetrics:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from peacefs.client.command_line.listing import print_line
-from peacefs.client.control.addresses import parse_address
+from peacefs.client.control.addresses import CoordinatorAddress, parse_address
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.values.cluster_status import ClusterStatus
 
@@ -34,7 +34,8 @@ def visit(coordinator: str, directories: Sequence[Path], spark_settings: Path | 
 
 def measure(coordinator: str, directories: Sequence[Path], spark_settings: Path | None) -> Facts:
     """Measure everything."""
-    probes = ClusterProbes(parse_address(coordinator))
+    address = parse_address(coordinator)
+    probes = ClusterProbes(address)
     status: ClusterStatus | None = None
     fault = ""
     try:
@@ -48,8 +49,13 @@ def measure(coordinator: str, directories: Sequence[Path], spark_settings: Path 
         status_fault=fault,
         datanodes=[] if status is None else probes.datanodes(status),
         directories=[measure_directory(path) for path in directories],
-        spark=find_spark(coordinator, spark_settings, os.environ),
+        spark=find_spark(_for_spark(address, coordinator, status), spark_settings, os.environ),
     )
+
+
+def _for_spark(address: CoordinatorAddress, given: str, status: ClusterStatus | None) -> str:
+    """Return the address that Spark is told: a local socket is none for it."""
+    return given if address.socket is None or status is None else status.address
 
 
 def for_people(findings: Sequence[Finding]) -> Iterator[str]:
