@@ -260,7 +260,7 @@ class RealTime(SparkQuery, ShowsLatest):
         super().close()
         if hasattr(self, "_listener"):
             self._listener.close()
-            self._watching.join()
+            self._watching.join(_PATIENT_S)
 
 
 def _to_socket(port: int) -> Any:
