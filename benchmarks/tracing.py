@@ -95,7 +95,7 @@ def _fronts() -> Iterator[dict[str, _Front]]:
                 wanted = {"PEACEFS_TRACES": str(file), **shares}
             os.environ |= wanted
             try:
-                cluster = stack.enter_context(LocalCluster(directory, datanodes=3, port=0))
+                cluster = stack.enter_context(LocalCluster(directory / "cluster", datanodes=3, port=0))
             finally:
                 for name in wanted:
                     del os.environ[name]
