@@ -26,6 +26,7 @@ from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
 from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
+    gateway_drain_s,
     order_threads,
     reregister_backoff_max_s,
     thread_switch_interval_s,
@@ -366,12 +367,17 @@ class Datanode:
             raise StartupError(f"the coordinator refuses this datanode: {refusal.message}") from None
         finally:
             server.should_exit = True
+            # Files that are being sent here may end; who takes longer sends them again, elsewhere.
+            await asyncio.wait({serving}, timeout=gateway_drain_s)
             self._stopping.set()
             if self._tls is not None:
                 self._tls.stop_watch()
             tasks.stop()
             self._disk_balancer.stop()
             await asyncio.to_thread(self._link.stop)
+            # Before any hop after this one fails, who would be blamed: a writer that leaves out all the others
+            # would write the only replica here.
+            await asyncio.to_thread(self._data_server.hang_up)
             self._pool.shut_down()
             await serving
             gateway.close()

@@ -514,6 +514,8 @@ gateway_local_pieces_max: Final = 8
 gateway_local_piece_bytes: Final = 512 * KIB
 # A request waits so long for one of them, or for memory, before it is told to try again.
 gateway_queue_timeout_s: Final = 60.0
+# A datanode that is stopped gives bodies that are under way so long to end.
+gateway_drain_s: Final = 2.0
 gateway_downloads_max: Final = 256
 data_connections_max: Final = 1024
 # For clients of one address: a machine with many tasks has some hundreds.
@@ -1015,6 +1017,8 @@ ring_figures_s: Final = 0.5
 # -- paged state -----------------------------------------------------------------------------------
 state_page_bytes_default: Final = 64 * KIB
 state_page_bytes_choices: Final = (8 * KIB, 64 * KIB)
+# A page manager with less memory asks for no huge pages: it would use little of each.
+state_huge_pages_from_bytes: Final = 32 * MIB
 # Page sets of one page manager, and pages of one set: both halves of a page id.
 state_page_sets_max: Final = 65_536
 state_pages_per_set_max: Final = 2**31 - 1

@@ -30,6 +30,11 @@ def test_site_has_every_page_command_route_and_error_and_fetches_nothing(tmp_pat
     assert [name for name in get_command(application).commands if f">peacefs {name}<" not in commands] == []  # type: ignore[attr-defined]
     errors = (target / "reference" / "errors.html").read_text()
     assert [code for code in BY_CODE if code not in errors] == []
-    assert "GET /v1/chunks" in (target / "reference" / "rest.html").read_text()
+    rest = (target / "reference" / "rest.html").read_text()
+    # Each route has an example, which was asked of a coordinator when the site was built, or says why it has none.
+    routes = re.findall(r"<h2>((?:GET|PUT|POST|DELETE) /v1/[^<]*)<", rest)
+    assert len(routes) > 50
+    assert len(routes) == len(re.findall(r"http://coordinator:9870/v1/", rest)) + rest.count("No example: ")
+    assert "GET /v1/chunks/{chunk}" in routes
     fetched = re.compile(r'<(?:script|link|img)[^>]*(?:src|href)="https?://')
     assert [page for page in target.rglob("*.html") if fetched.search(page.read_text())] == []

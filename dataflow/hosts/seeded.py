@@ -41,6 +41,7 @@ from peacefs.dataflow.core.messages import (
     HistoryWanted,
     Message,
     NodeHeartbeat,
+    Placement,
     RestartPointReached,
     StandbyInStep,
     StandbyReady,
@@ -148,6 +149,9 @@ class SeededRun:
         self._starts: dict[str, int] = {}
         self.outcome = Outcome(sinks={sink.name: [] for sink in network.sinks})
         self._failed: str | None = None
+        #: Nodes of which something happened since the last check, and the placement that was checked.
+        self._touched: set[str] = set()
+        self._checked: Placement | None = None
         for name in names:
             self._start(name)
 
@@ -196,6 +200,7 @@ class SeededRun:
         self._perform_all(node, call())
 
     def _perform_all(self, node: str, effects: Sequence[Effect]) -> None:
+        self._touched.add(node)
         for effect in effects:
             self._perform(node, effect)
         if node in self._nodes and self._nodes[node].core.has_work:
@@ -232,8 +237,8 @@ class SeededRun:
             self._network,
             self._technique,
             clock=lambda: self._now_s,
-            # Memory ahead of clones saves time, which is virtual here.
-            reserve=False,
+            # Threads and memory ahead of clones save time, which is virtual here.
+            in_background=False,
         )
         core = NodeCore(
             name, f"{name}/{self._starts[name]}", self._network, self._technique, states.new, self._bounds
@@ -301,8 +306,10 @@ class SeededRun:
                 )
             case DeleteCheckpoint(unit, checkpoint):
                 delete(self._checkpoints, unit, checkpoint)
+                self._checked = None
             case RetainCheckpoints(unit, oldest):
                 retain(self._checkpoints, unit, oldest)
+                self._checked = None
             case Deliver(sink, _, batch):
                 self.outcome.sinks[sink].append(batch.rows)
             case SinkEnded():
@@ -467,16 +474,27 @@ class SeededRun:
 
     def _check(self) -> None:
         """See that every checkpoint that the controller has recorded is there, and note what is running."""
-        self.outcome.source_held_bytes_max = max(self.outcome.source_held_bytes_max, self._edge.held_bytes)
-        for name, host in self._nodes.items():
-            self.outcome.held_bytes_max = max(self.outcome.held_bytes_max, host.core.held_bytes)
-            self.outcome.queued_bytes_max = max(self.outcome.queued_bytes_max, host.core.queued_bytes)
-            self.outcome.copied_bytes_max = max(self.outcome.copied_bytes_max, host.states.copied_bytes)
-            self.outcome.state_bytes_max = max(self.outcome.state_bytes_max, host.core.state_bytes)
-            self.outcome.places.update((unit, name) for unit in host.core.units)
-        for unit, where in self._controller.placement.units.items():
+        for name in self._touched:
+            if name == EDGE:
+                held_bytes = self._edge.held_bytes
+                self.outcome.source_held_bytes_max = max(self.outcome.source_held_bytes_max, held_bytes)
+            elif name in self._nodes:
+                self._note(name, self._nodes[name])
+        self._touched.clear()
+        if self._controller.placement is self._checked:
+            return
+        self._checked = self._controller.placement
+        for unit, where in self._checked.units.items():
             if where.node not in (None, EDGE):
                 self.outcome.primaries.add((unit, where.node or ""))
             assert where.standby is None or where.standby.node != where.node, "both of a pair are on one node"
             if where.checkpoint is not None:
                 assert sequence_of(where.checkpoint) in self._checkpoints.pages().sequences(name_of(unit))
+
+    def _note(self, name: str, host: _Host) -> None:
+        outcome = self.outcome
+        outcome.held_bytes_max = max(outcome.held_bytes_max, host.core.held_bytes)
+        outcome.queued_bytes_max = max(outcome.queued_bytes_max, host.core.queued_bytes)
+        outcome.copied_bytes_max = max(outcome.copied_bytes_max, host.states.copied_bytes)
+        outcome.state_bytes_max = max(outcome.state_bytes_max, host.core.state_bytes)
+        outcome.places.update((unit, name) for unit in host.core.units)

@@ -34,16 +34,16 @@ class UnitStates:
         *,
         clock: Callable[[], float] = time.time,
         threads: Executor | None = None,
-        reserve: bool = True,
+        in_background: bool = True,
     ) -> None:
         """`network` and `technique` are for units that load themselves.
 
-        `threads`: where logs are written; without them whoever has a commit does. With `reserve` a thread asks for
-        memory ahead of checkpoints.
+        `threads`: where logs are written; without them whoever has a commit does. With `in_background` others
+        write checkpoints, and ask for memory ahead of them.
         """
         self._checkpoints, self._bounds = checkpoints, bounds
         self._network, self._technique = network, technique
-        self._clock, self._threads, self._reserve = clock, threads, reserve
+        self._clock, self._threads, self._in_background = clock, threads, in_background
         # States are copied to the memory of other nodes, and not written, where units have standbys.
         paired = technique is not None and technique.standby is not None
         self._copies = StandbyCopies() if paired else None
@@ -114,10 +114,13 @@ class UnitStates:
 
     def _open(self, unit: str) -> tuple[PageManager, Checkpointer]:
         pages = PageManager(page_bytes=self._bounds.page_bytes, memory_bytes_max=self._bounds.state_bytes_max)
-        name, reserve = name_of(unit), self._reserve
-        if self._copies is None:
-            return pages, Checkpointer(pages, self._checkpoints.pages(), name, keep=None, reserve=reserve)
-        generations = limits.dataflow_copy_generations_max
+        paired = self._copies is not None
         return pages, Checkpointer(
-            pages, self._copies, name, keep=None, generations_max=generations, reserve=reserve
+            pages,
+            self._copies if self._copies is not None else self._checkpoints.pages(),
+            name_of(unit),
+            keep=None,
+            generations_max=limits.dataflow_copy_generations_max if paired else limits.state_generations_max,
+            reserve=self._in_background,
+            in_background=self._in_background,
         )

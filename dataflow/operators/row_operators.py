@@ -42,7 +42,7 @@ class Filter(OperatorSpecification):
         return stream
 
     def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
-        return _RowByRow(lambda rows: rows.filter(self.predicate))
+        return _RowByRow(lambda rows: _filter(rows, self.predicate))
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,17 @@ def checked(made: object, schema: pa.Schema, function: Callable[..., object]) ->
     return made
 
 
+def _filter(rows: Rows, predicate: Any) -> Rows:
+    if rows.num_rows > _ROWS_OF_A_THREAD:
+        return rows.filter(predicate)
+    steps = [
+        acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([rows]))),
+        acero.Declaration("filter", acero.FilterNodeOptions(predicate)),
+    ]
+    kept = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
+    return kept.combine_chunks().to_batches()[0] if kept.num_rows else rows.slice(0, 0)
+
+
 def _evaluate(rows: Rows, expressions: Sequence[Any], names: Sequence[str]) -> Rows:
     steps = [
         acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([rows]))),
@@ -180,6 +191,8 @@ def _evaluate(rows: Rows, expressions: Sequence[Any], names: Sequence[str]) -> R
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
+#: Acero gives so many rows to a thread at a time; with no more, others would only be waited for.
+_ROWS_OF_A_THREAD = 32 * 1024
 _NO_COLUMN = re.compile(r"No match for FieldRef\.Name\((.*?)\) in")
 
 

@@ -106,8 +106,8 @@ class DataServer:
         for acceptor in self._acceptors:
             acceptor.start()
 
-    def stop(self) -> None:
-        """Hangs up on everybody and returns when the last request has ended."""
+    def hang_up(self) -> None:
+        """Take nothing more, and hang up on everybody: whoever writes through here blames this one."""
         self._stopping.set()
         for listener, acceptor in zip(self._listeners, self._acceptors, strict=True):
             with contextlib.suppress(OSError):
@@ -118,6 +118,12 @@ class DataServer:
         with self._lock:
             for connection in self._serving:
                 connection.shut_down()
+
+    def stop(self) -> None:
+        """Hang up, if that is not done, and return when the last request has ended."""
+        if not self._stopping.is_set():
+            self.hang_up()
+        with self._lock:
             self._ended.wait_for(lambda: not self._serving)
         self._reactor.stop()
 

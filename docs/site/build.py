@@ -21,6 +21,7 @@ from peacefs.command import application
 from peacefs.commands import configuration
 
 sys.path.insert(0, str(Path(__file__).parent))
+import rest_examples
 from reference import commands_page, errors_page, rest_page
 
 _ROOT = Path(__file__).parents[2]
@@ -61,16 +62,16 @@ def _gather(source: Path) -> None:
     program = get_command(application)
     (reference / "commands.md").write_text(commands_page(program, configuration.apply(program, {})))
     (reference / "errors.md").write_text(errors_page())
-    (reference / "rest.md").write_text(rest_page(_described()))
+    with tempfile.TemporaryDirectory() as name, LocalCluster(Path(name), datanodes=1, port=0) as cluster:
+        described = _described(cluster.http_address)
+        answers = rest_examples.run(cluster.http_address)
+        rest = rest_page(described, answers, rest_examples.WITHOUT)
+        (reference / "rest.md").write_text(rest.replace(cluster.http_address, "http://coordinator:9870"))
 
 
-def _described() -> dict[str, object]:
+def _described(address: str) -> dict[str, object]:
     """Ask a coordinator for the description of its REST."""
-    with (
-        tempfile.TemporaryDirectory() as name,
-        LocalCluster(Path(name), datanodes=1, port=0) as cluster,
-        urllib.request.urlopen(f"{cluster.http_address}/v1/openapi.json", timeout=60) as answer,
-    ):
+    with urllib.request.urlopen(f"{address}/v1/openapi.json", timeout=60) as answer:
         return msgspec.json.decode(answer.read(), type=dict[str, object])
 
 

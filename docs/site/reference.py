@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rest_examples import Answered
 from typer.core import TyperGroup, TyperOption
 
 from peacefs.commands.configuration import Configuration
@@ -59,8 +60,8 @@ def _cell(text: str) -> str:
     return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
 
 
-def rest_page(described: Mapping[str, Any]) -> str:
-    """Describe each route of a coordinator's OpenAPI description."""
+def rest_page(described: Mapping[str, Any], answers: Mapping[str, Answered], without: Mapping[str, str]) -> str:
+    """Describe each route of a coordinator's OpenAPI description, with its example, or why there is none."""
     lines = [
         "# REST",
         "",
@@ -71,7 +72,11 @@ def rest_page(described: Mapping[str, Any]) -> str:
     for path, operations in sorted(described["paths"].items()):
         for method in _METHODS:
             if method in operations:
+                route = f"{method.upper()} {path}"
                 lines += [*_route_lines(method.upper(), path, operations[method])]
+                lines += (
+                    _example_lines(answers[route]) if route in answers else [f"No example: {without[route]}.", ""]
+                )
     lines += ["## Bodies and answers", ""]
     for name, schema in sorted(described.get("components", {}).get("schemas", {}).items()):
         lines += [f"### {name}", "", str(schema.get("description", "")).strip(), "", "```json"]
@@ -97,6 +102,14 @@ def _route_lines(method: str, path: str, operation: Mapping[str, Any]) -> Iterat
         if status != "default" and answer.get("description"):
             yield f"- {status}: {answer['description']}"
     yield ""
+
+
+def _example_lines(answered: Answered | None, why_none: str) -> list[str]:
+    if answered is None:
+        assert why_none, "a route has neither an example nor a reason why not"
+        return [f"No example: {why_none}.", ""]
+    lines = ["```sh", answered.curl, "```", ""]
+    return [*lines, "```json", answered.text, "```", ""] if answered.text else lines
 
 
 def errors_page() -> str:

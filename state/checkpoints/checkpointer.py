@@ -34,7 +34,7 @@ from . import index as indexes
 from .loader import Loaded, Loader
 from .outcome import PreparedCheckpoint, PublishedPages, RunningCheckpoint
 from .reserve import Reserve
-from .standby_thread import StandbyThread
+from .standby_thread import NoThread, StandbyThread, Writer
 from .store import CheckpointStore, PendingWrite, WriteRequest
 
 log = logging.getLogger("peacefs.state")
@@ -61,8 +61,12 @@ class Checkpointer:
         live_share_min: float = state_live_share_min,
         keep: int | None = state_checkpoints_kept_default,
         reserve: bool = True,
+        in_background: bool = True,
     ) -> None:
-        """With `reserve` memory for clones is asked for ahead: as much as the pages have."""
+        """With `reserve` memory for clones is asked for ahead: as much as the pages have.
+
+        Without `in_background` a checkpoint is written when it is started, and no thread is begun.
+        """
         if generations_max < 1 or (keep is not None and keep < 1):
             raise BadRequest(f"generations_max is {generations_max} and keep is {keep}: both must be at least 1")
         if unit in ("", ".", "..") or "/" in unit or "\0" in unit:
@@ -82,7 +86,8 @@ class Checkpointer:
         self._given_up: PendingWrite | None = None
         self._news = threading.Event()
         self._reserve = Reserve(pages.frames) if reserve else None
-        self._writer: StandbyThread | None = StandbyThread(_WRITER)
+        self._in_background = in_background
+        self._writer: Writer | None = self._new_writer()
 
     @property
     def idle(self) -> bool:
@@ -146,9 +151,12 @@ class Checkpointer:
         given_up, self._given_up = self._given_up, None
         task = (running, snapshot, self._last, dict(self._stored_counts), given_up, patience_s)
         if self._writer is None:
-            self._writer = StandbyThread(_WRITER)
+            self._writer = self._new_writer()
         self._writer.put(lambda: self._write(*task))
         return running
+
+    def _new_writer(self) -> Writer:
+        return StandbyThread(_WRITER) if self._in_background else NoThread()
 
     def cancel(self, prepared: PreparedCheckpoint) -> None:
         """Forget what was prepared and not started."""

@@ -1,4 +1,4 @@
-"""A thread that has begun already, for work that is handed to it in a pause.
+"""A thread that has begun already, for work that is handed to it in a pause, and none where time is virtual.
 
 Whoever starts a thread waits until it has begun: two changes of the interpreter's lock, of which the second takes
 as long as the new thread likes to go on with it.
@@ -11,8 +11,18 @@ import threading
 import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Protocol
 
 _Work = Callable[[], None]
+
+
+class Writer(Protocol):
+    """Does what it is given, one after the other."""
+
+    def put(self, work: _Work) -> None: ...
+
+    def close(self) -> None: ...
+
 
 log = logging.getLogger("peacefs.state")
 
@@ -34,6 +44,16 @@ class StandbyThread:
         """Wait until all that was given is done, and the thread has ended."""
         self._given.put(None)
         self._thread.join()
+
+
+class NoThread:
+    """Does what it is given before `put` returns."""
+
+    def put(self, work: _Work) -> None:
+        work()
+
+    def close(self) -> None:
+        """Nothing is left to be done."""
 
 
 def _run(given: SimpleQueue[_Work | None]) -> None:

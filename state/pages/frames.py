@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peacefs.protocol.errors import BadRequest, PagesExhausted
-from peacefs.protocol.limits import state_page_bytes_choices
+from peacefs.protocol.limits import state_huge_pages_from_bytes, state_page_bytes_choices
 from peacefs.state.kernels.places import (
     CLONES,
     COUNTERS,
@@ -63,7 +63,7 @@ class Frames:
             raise PagesExhausted(
                 f"the system reserves no {memory_bytes_max} bytes ({error.strerror}): give a lower bound"
             ) from None
-        if hasattr(mmap, "MADV_HUGEPAGE"):
+        if hasattr(mmap, "MADV_HUGEPAGE") and count * page_bytes >= state_huge_pages_from_bytes:
             # Without huge pages it is only slower.
             with suppress(OSError):
                 self._mapping.madvise(mmap.MADV_HUGEPAGE)

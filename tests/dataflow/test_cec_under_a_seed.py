@@ -129,7 +129,7 @@ def test_cec_is_precise_after_a_failure_at_any_step(name: str) -> None:
     assert cec().promises(sample.network.operator_class) is Recovery.PRECISE
     for unit, node in expected.places:
         # The other unit has no windows.
-        for step in steps(expected.steps, every=4 if unit == sample.windowed else 15):
+        for step in steps(expected.steps, every=8 if unit == sample.windowed else 30):
             observed = play(sample, cec(), Kill(step, node))
             found = compare_outputs(expected.rows("out"), observed.rows("out"), subject=sample.subject)
             assert found is Recovery.PRECISE, f"{node} killed before step {step}"
@@ -138,7 +138,7 @@ def test_cec_is_precise_after_a_failure_at_any_step(name: str) -> None:
 def test_cec_is_precise_for_units_without_windows() -> None:
     sample = SAMPLES[OperatorClass.REPEATABLE]()
     expected = expected_of(sample)
-    for step in steps(expected.steps, every=5):
+    for step in steps(expected.steps, every=10):
         observed = play(sample, cec(), Kill(step, "node-2"))
         assert observed.rows("out") == expected.rows("out"), f"killed before step {step}"
 
@@ -156,7 +156,7 @@ def test_cec_is_precise_for_each_output_of_a_unit() -> None:
     assert len(plan.outputs) == 3
     expected = play(sample, cec())
     (node,) = {node for _, node in expected.places}
-    for step in range(0, expected.steps, 2):
+    for step in steps(expected.steps, every=6):
         observed = play(sample, cec(), Kill(step, node))
         for sink in expected.sinks:
             assert observed.rows(sink) == expected.rows(sink), f"{sink} of a run with a kill before step {step}"
@@ -168,7 +168,7 @@ def test_cec_is_precise_after_a_crash_in_the_middle_of_a_recovery(name: str) -> 
     expected = expected_of(sample)
     (lost,) = [node for unit, node in expected.places if unit == sample.windowed]
     first = expected.steps // 2
-    for after in steps(90, every=7, begin=1):
+    for after in steps(90, every=12, begin=1):
         observed = play(
             sample, cec(), Kill(first, lost), *(Kill(first + after, n) for n in ("node-1", "node-2") if n != lost)
         )

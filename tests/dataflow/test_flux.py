@@ -96,25 +96,25 @@ _SURVIVALS = {
 @pytest.mark.parametrize("lost", _SURVIVALS.values(), ids=_SURVIVALS.keys())
 def test_flux_takes_over_in_all_cases_that_a_quartet_can_survive(lost: list[str]) -> None:
     """Flux 5.2: nobody catches up, and what is left of four parts in two stages goes on to the end."""
+    whole = _quartets()
+    places = {("first[0]", "node-1"), ("first[0]", "node-2"), ("second[2]", "node-3"), ("second[2]", "node-4")}
+    assert places | {("second[3]", "node-4"), ("second[3]", "node-1")} <= whole.places
+    for step in range(100, whole.steps, max(whole.steps // 2, _EVERY_STEP)):
+        failures = [Kill(step + 40 * at, node) for at, node in enumerate(lost)]
+        observed = _quartets(*failures)
+        assert not observed.caught_up
+        assert observed.rows("out") == whole.rows("out"), f"killed from step {step}"
+
+
+@cache
+def _quartets(*failures: Failure) -> Outcome:
     query = Query("clicks")
     stream = query.source("in", SCHEMA, time="at").filter(F.col("value") >= 0)
     stream = stream.partition("value", parts=4, name="first", grain_rows=5).filter(F.col("value") >= 0)
     stream.partition("key", parts=4, name="second").process(_count).sink("out")
     rows = {"in": input_rows(1, batches=14, size=2)}
-
-    def run(*failures: Failure) -> Outcome:
-        technique = Flux(catch_up_after_s=1000.0, interval_s=0.1)
-        given: dict[str, Any] = {"nodes": 4, "rows_every_s": 0.12}
-        return SeededRun(query.network(), technique, rows, seed=1, failures=failures, **given).run()
-
-    whole = run()
-    places = {("first[0]", "node-1"), ("first[0]", "node-2"), ("second[2]", "node-3"), ("second[2]", "node-4")}
-    assert places | {("second[3]", "node-4"), ("second[3]", "node-1")} <= whole.places
-    for step in range(100, whole.steps, max(whole.steps // 2, _EVERY_STEP)):
-        failures = [Kill(step + 40 * at, node) for at, node in enumerate(lost)]
-        observed = run(*failures)
-        assert not observed.caught_up
-        assert observed.rows("out") == whole.rows("out"), f"killed from step {step}"
+    technique = Flux(catch_up_after_s=1000.0, interval_s=0.1)
+    return SeededRun(query.network(), technique, rows, seed=1, failures=failures, nodes=4, rows_every_s=0.12).run()
 
 
 def _count(rows: pa.RecordBatch, state: MutableMapping[Any, Any]) -> pa.RecordBatch:

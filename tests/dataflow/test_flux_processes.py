@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 # Nodes do not have the folder of the tests: functions of queries travel to them whole.
 cloudpickle.register_pickle_by_value(support.dataflows)
 
-_BATCHES = 200
+_BATCHES = 60
 
 
 def network() -> Network:

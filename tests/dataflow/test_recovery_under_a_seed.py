@@ -54,7 +54,7 @@ def test_sguard_is_precise_after_a_failure_at_any_step(network: OperatorClass) -
     assert expected.checkpoints_stored > 2
     assert sguard().promises(sample.network.operator_class) is Recovery.PRECISE
     for first, node in enumerate(sorted({node for _, node in expected.places})):
-        for step in steps(expected.steps, every=5, offset=2 * first):
+        for step in steps(expected.steps, every=10, offset=4 * first):
             observed = play(sample, sguard(), Kill(step, node))
             assert observed.rows("out") == expected.rows("out"), f"{node} killed before step {step}"
 
@@ -75,7 +75,7 @@ def test_sguard_without_precision_recovers_as_passive_standby(network: OperatorC
     expected = play(sample, sguard(precise=False))
     assert sguard(precise=False).promises(sample.network.operator_class) is promised
     seen = set()
-    for step in steps(expected.steps, every=7):
+    for step in steps(expected.steps, every=12):
         observed = play(sample, sguard(precise=False), Kill(step, node_of(expected, sample.unit)))
         seen.add(verdict(sample, expected, observed))
     assert max(seen, key=_WORSE.index) is promised, "nothing that is worse than promised"
@@ -116,7 +116,7 @@ def test_node_that_hung_is_fenced_when_it_comes_back() -> None:
     """It is taken for dead; what it says when it goes on is not listened to."""
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
     expected = play(sample, sguard())
-    for step in steps(expected.steps, every=11, begin=20):
+    for step in steps(expected.steps, every=19, begin=20):
         observed = play(sample, sguard(), Hang(step, node_of(expected, "second"), for_s=1.2))
         assert observed.rows("out") == expected.rows("out"), step
 

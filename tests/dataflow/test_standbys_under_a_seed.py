@@ -75,7 +75,7 @@ def test_standby_is_precise_after_a_failure_at_any_step(
     assert technique().promises(network) is Recovery.PRECISE
     recovered = played = 0
     for first, node in enumerate(_NODES):
-        for step in steps(expected.steps, every=11, offset=4 * first):
+        for step in steps(expected.steps, every=20, offset=7 * first):
             observed = play(network, technique(), Kill(step, node))
             assert verdict(network, expected, observed) is Recovery.PRECISE, f"{node} killed before step {step}"
             recovered += observed.recoveries
@@ -95,7 +95,7 @@ def test_standby_without_precision_gives_the_row_of_the_table(
     (node,) = [node for unit, node in expected.primaries if unit == sample_of(network).unit]
     seen = {
         verdict(network, expected, play(network, technique(precise=False), Kill(step, node)))
-        for step in steps(expected.steps, every=9)
+        for step in steps(expected.steps, every=14)
     }
     assert max(seen, key=_WORSE.index) is promised, "nothing that is worse than promised"
 
@@ -198,7 +198,7 @@ def test_node_that_hung_is_fenced_when_its_standby_has_taken_over(
 ) -> None:
     for network in (OperatorClass.CONVERGENT_CAPABLE, OperatorClass.ARBITRARY):
         expected = play(network, technique())
-        for step in steps(expected.steps, every=13, begin=20):
+        for step in steps(expected.steps, every=20, begin=20):
             observed = play(network, technique(), Hang(step, _NODES[step % 3], for_s=1.2))
             assert verdict(network, expected, observed) is Recovery.PRECISE, step
 
@@ -265,7 +265,7 @@ def test_what_chance_and_time_did_is_done_again(technique: Callable[[], StandbyT
 
     expected = run()
     assert 10 < len(expected.rows("drawn")) < 40
-    for step in steps(expected.steps, every=10):
+    for step in steps(expected.steps, every=17):
         observed = run(Kill(step, _NODES[step % 3]))
         drawn, windows = observed.rows("drawn"), observed.rows("out")
         assert [row[0] for row in drawn] == [f"row {at + 1}" for at in range(len(drawn))], step

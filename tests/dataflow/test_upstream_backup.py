@@ -81,7 +81,7 @@ def test_upstream_backup_is_precise_whatever_fails(seed: int) -> None:
 @pytest.mark.parametrize("precise", [True, False])
 def test_neighbours_that_die_together_lose_nothing(precise: bool) -> None:
     network, rows, expected = converging("sliding window")
-    for step in steps(expected.steps, every=17):
+    for step in steps(expected.steps, every=26):
         dead = [Kill(step, node_of(expected, unit)) for unit in ("first", "second")]
         observed = play(network, rows, *dead, technique=backup(precise=precise))
         if precise:

@@ -13,3 +13,5 @@ CALL_TIMEOUT_S = 5.0
 GRANT_CLIENT = GrantClient("simulated", pushed=True)
 #: The beginning of the names of clients to which nothing can be pushed: they ask over HTTP, and are held.
 HTTP_CLIENT = "client-http"
+#: So often a story looks at all disks, which takes longer than what happens meanwhile.
+LOOK_S = 0.1

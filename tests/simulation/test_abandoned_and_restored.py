@@ -14,7 +14,7 @@ from simulation.client_requests import Extend
 from simulation.client_steps import append, write
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S, LOOK_S
 from simulation.test_abandoned_chunks import HeadBreaker, run, unknown_replicas
 from simulation.test_restored_metadata import (
     cluster_with_short_lived_tokens,
@@ -52,7 +52,7 @@ def finish(leased: Leased, data: bytes) -> fx.Steps[None]:
 def release_gc_floor(cluster: SimulatedCluster) -> None:
     assert run_now(cluster.coordinator.metadata, lambda tx: tx.release_gc_floor())
     let_pass(cluster, 3 * _TOKENS_LIVE_S)
-    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=3 * _TOKENS_LIVE_S)
+    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=3 * _TOKENS_LIVE_S, look_s=LOOK_S)
 
 
 def assert_nothing_is_missing(cluster: SimulatedCluster) -> None:
@@ -73,7 +73,9 @@ def test_a_file_that_was_completed_without_what_its_writer_gave_up(seed: int, si
     data, more = random.randbytes(size), random.randbytes(size)
     run(cluster, client, append("/log", data, "writer"))
     assert breaker.broken
-    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=10.0), "what was given up is gone"
+    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=10.0, look_s=LOOK_S), (
+        "what was given up is gone"
+    )
     cluster.until_ready()
     before = held(cluster)
 

@@ -12,7 +12,7 @@ from simulation.name_changes import Change
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_network import Network
-from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S, LOOK_S
 from simulation.world import Node
 
 from peacefs.client.checkpoint.pages import Pages, Stop
@@ -76,7 +76,9 @@ def test_remains_of_a_broken_pipeline_are_gone_soon_and_long_before_the_floor(se
     data = Random(seed).randbytes(size)
     run(cluster, client, append("/log", data, "writer"))
     assert breaker.broken
-    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=10.0), unknown_replicas(cluster)
+    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=10.0, look_s=LOOK_S), unknown_replicas(
+        cluster
+    )
     assert run(cluster, client, read("/log")) == b"first" + data
 
 
@@ -114,7 +116,7 @@ SIZES = pytest.mark.parametrize("size", [5000, 300 * 1024, 2 * CHUNK_BYTES + 5],
 
 
 def nothing_is_left(cluster: SimulatedCluster, limit_s: float = 5.0) -> bool:
-    return cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=limit_s)
+    return cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=limit_s, look_s=LOOK_S)
 
 
 @SIZES
@@ -168,7 +170,9 @@ def test_chunks_of_a_file_whose_producer_dies_are_gone_soon(appending: bool) -> 
     source.feed(bytes(3 * CHUNK_BYTES))
     steps = append_from("/log", source, "writer") if appending else write_from("/new", source, "new")
     writing = cluster.start(client, "write", steps)
-    assert cluster.world.run(lambda: len(unknown_replicas(cluster)) >= 6, limit_s=60.0), "two chunks are written"
+    assert cluster.world.run(lambda: len(unknown_replicas(cluster)) >= 6, limit_s=60.0, look_s=LOOK_S), (
+        "two chunks are written"
+    )
     source.abort(PeerUnreachable("the client hung up"))
     with pytest.raises(PeerUnreachable, match="hung up"):
         cluster.world.run_task(writing, limit_s=60.0)

@@ -13,7 +13,7 @@ from simulation.client_requests import Create, Created
 from simulation.client_steps import flusher, read, write, write_from
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S, LOOK_S
 from simulation.test_abandoned_chunks import run, unknown_replicas
 from simulation.test_restored_metadata import content, crash_and_start, let_pass
 
@@ -79,7 +79,9 @@ def test_dead_writers_garbage_is_gone_in_minutes_although_coordinators_die_all_t
         most_left = max(most_left, len(unknown_replicas(cluster)))
     assert most_left < 24 * 2 * 3 * 3 / 4, "what the first of them left went while coordinators were still dying"
     assert len(kept) > 12
-    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=GONE_S), unknown_replicas(cluster)
+    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=GONE_S, look_s=LOOK_S), (
+        unknown_replicas(cluster)
+    )
     for path, data in kept.items():
         assert content(cluster, path) == data
     assert_no_file_lacks_a_chunk(cluster)
@@ -107,7 +109,7 @@ def test_slow_writer_keeps_what_it_has_written_over_restarts_of_the_coordinator(
     source.finish()
     cluster.world.run_task(task, limit_s=60.0)
     assert content(cluster, "/slow") == b"".join(pieces)
-    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=GONE_S)
+    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=GONE_S, look_s=LOOK_S)
     assert_no_file_lacks_a_chunk(cluster)
 
 
@@ -140,7 +142,7 @@ def test_paused_writer_completes_soon_or_is_refused_and_never_gets_a_file_withou
         assert content(cluster, "/paused") == data
         let_pass(cluster, GONE_S)
         assert content(cluster, "/paused") == data
-    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=GONE_S)
+    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=GONE_S, look_s=LOOK_S)
     assert_no_file_lacks_a_chunk(cluster)
 
 
@@ -150,7 +152,9 @@ def test_writer_that_was_paused_for_too_long_is_refused(size: int) -> None:
     client = cluster.client("paused")
     cluster.until_ready()
     token, written = run(cluster, client, write_and_pause("/paused", bytes(size)))
-    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=GONE_S), "nobody says that he holds it"
+    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=GONE_S, look_s=LOOK_S), (
+        "nobody says that he holds it"
+    )
     crash_and_start(cluster)
     with pytest.raises(AccessDenied, match="was not heard of for too long"):
         run(cluster, client, complete(token, written))
@@ -164,7 +168,7 @@ def test_restored_coordinator_makes_no_file_of_what_was_given_to_garbage_after_t
     cluster.until_ready()
     backup = cluster.coordinator.back_up()
     token, written = run(cluster, client, write_and_pause("/paused", bytes(size)))
-    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=GONE_S)
+    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=GONE_S, look_s=LOOK_S)
     crash_and_start(cluster, backup)
     with pytest.raises(ChunkUnavailable, match="write its data again"):
         run(cluster, client, complete(token, written))

@@ -76,7 +76,7 @@ def test_acknowledged_writes_survive_everything_at_once(seed: int) -> None:
     separator = Separator(cluster, random)
     latecomers = Latecomers(cluster, random)
     filler = MetadataFiller(cluster, random)
-    work(cluster, clients, operations=100)
+    work(cluster, clients, operations=70)
     saboteur.rest()
     breaker.rest()
     clocks.set_right()

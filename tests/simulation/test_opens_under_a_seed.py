@@ -39,7 +39,7 @@ def test_opens_give_one_version_that_was_there_and_listed_names_can_be_read(seed
     ]
     saboteur = Saboteur(cluster, random, effects_between=1500) if crashes else None
     writing = [
-        cluster.start(cluster.client(f"client-{number}"), "writing", writer.work(operations=60))
+        cluster.start(cluster.client(f"client-{number}"), "writing", writer.work(operations=40))
         for number, writer in enumerate(writers)
     ]
 

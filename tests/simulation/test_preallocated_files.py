@@ -17,7 +17,7 @@ from simulation.name_changes import Change
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_network import Network
-from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, HOP_TIMEOUT_S
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, HOP_TIMEOUT_S, LOOK_S
 from simulation.test_abandoned_chunks import HeadBreaker, nothing_is_left, run, unknown_replicas
 from simulation.test_restored_metadata import (
     cluster_with_short_lived_tokens,
@@ -134,7 +134,9 @@ def test_preallocated_chunk_whose_pipeline_breaks_is_gone_soon(seed: int, size: 
     data = Random(seed).randbytes(size)
     run(cluster, client, write_small(small, "/f", data))
     assert breaker.broken and asked.names[0] == "CreateFile" and asked.names[-1] == "CompleteFile"
-    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=10.0), unknown_replicas(cluster)
+    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=10.0, look_s=LOOK_S), unknown_replicas(
+        cluster
+    )
     assert run(cluster, client, read("/f")) == data
 
 
@@ -146,7 +148,9 @@ def test_a_name_that_is_refused_after_its_pipeline_broke_leaves_nothing_either()
     with pytest.raises(FileAlreadyExists):
         run(cluster, client, write_small(small, "/taken", bytes(5000)))
     assert breaker.broken
-    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=10.0), unknown_replicas(cluster)
+    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=10.0, look_s=LOOK_S), unknown_replicas(
+        cluster
+    )
 
 
 def taken_by_a_directory() -> fx.Steps[str]:
@@ -316,7 +320,7 @@ def test_token_ends_and_what_was_written_with_it_is_garbage_then() -> None:
     cluster = cluster_with_short_lived_tokens(1)
     client = cluster.client("client-1")
     token, chunk = in_hand(cluster, client, "r", b"data")
-    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=5 * _TOKENS_LIVE_S)
+    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=5 * _TOKENS_LIVE_S, look_s=LOOK_S)
     with pytest.raises(AccessDenied, match="expired"):
         run(cluster, client, publish("/f", "r", chunk, token))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from simulation.client_steps import flusher, open_file, read, read_opened
 from simulation.simulated_cluster import SimulatedCluster
+from simulation.terms import LOOK_S
 
 from peacefs.protocol.limits import read_token_renewable_s
 from peacefs.protocol.runtime import effects as fx
@@ -53,5 +54,5 @@ def test_replaced_chunks_are_dropped_after_the_last_reader_and_not_before(crashe
     world.run(lambda: False, limit_s=began_s + read_token_renewable_s - 60.0 - world.now_s)
     assert holders(cluster, replaced) == 2
     # A coordinator that has forgotten them finds out by its floor, which follows some minutes behind.
-    assert world.run(lambda: holders(cluster, replaced) == 0, limit_s=600.0)
+    assert world.run(lambda: holders(cluster, replaced) == 0, limit_s=600.0, look_s=LOOK_S)
     assert world.run_task(cluster.start(client, "read", read("/log")), limit_s=60.0) == _FIRST + _SECOND

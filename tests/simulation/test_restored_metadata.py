@@ -12,6 +12,7 @@ import pytest
 from simulation.client_steps import read, write
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_datanode import SimulatedDatanode
+from simulation.terms import LOOK_S
 
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
@@ -118,7 +119,7 @@ def test_chunks_kept_by_the_floor_go_after_its_release_and_nothing_else(seed: in
     everything = held(cluster)
 
     assert run_now(cluster.coordinator.metadata, lambda tx: tx.release_gc_floor())
-    assert cluster.world.run(lambda: held(cluster) < everything, limit_s=3 * _TOKENS_LIVE_S)
+    assert cluster.world.run(lambda: held(cluster) < everything, limit_s=3 * _TOKENS_LIVE_S, look_s=LOOK_S)
     let_pass(cluster, 60.0)
     assert before <= held(cluster)
     for path, data in {**known, **later}.items():
@@ -190,7 +191,7 @@ def test_garbage_of_failed_writes_goes_where_nothing_was_restored() -> None:
     assert cluster.world.run(lambda: held(cluster) > good, limit_s=60.0)
     cluster.world.crash(client)
     assert not task.done
-    assert cluster.world.run(lambda: held(cluster) == good, limit_s=5 * _TOKENS_LIVE_S)
+    assert cluster.world.run(lambda: held(cluster) == good, limit_s=5 * _TOKENS_LIVE_S, look_s=LOOK_S)
     for path, data in known.items():
         assert content(cluster, path) == data
     with pytest.raises(PeacefsError):

@@ -147,16 +147,22 @@ class World:
     def restart(self, node: Node) -> None:
         node.up = True
 
-    def run(self, until: Callable[[], bool], *, limit_s: float) -> bool:
-        """Lets time pass until the condition holds (True) or `limit_s` virtual seconds are over (False)."""
-        end_s = self.now_s + limit_s
-        while not until():
+    def run(self, until: Callable[[], bool], *, limit_s: float, look_s: float = 0.0) -> bool:
+        """Lets time pass until the condition holds (True) or `limit_s` virtual seconds are over (False).
+
+        A condition that takes long to find out is looked at every `look_s` alone.
+        """
+        end_s, looks_at_s = self.now_s + limit_s, self.now_s
+        while True:
+            if self.now_s >= looks_at_s:
+                if until():
+                    return True
+                looks_at_s = self.now_s + look_s
             if not self._agenda or self._agenda[0][0] > end_s:
                 self.now_s = end_s
                 return until()
             self.now_s, _order, action = heapq.heappop(self._agenda)
             action()
-        return True
 
     def run_task(self, task: Task, *, limit_s: float) -> Any:
         """Until one participant is done; gives its result or raises its error."""

@@ -24,11 +24,13 @@ ROWS = 100
 _KILLED_AFTER = 3
 
 
-def name_coordinators(spark: SparkSession, cluster: FailoverCluster) -> None:
-    """As `configure` does for the addresses of several, in a session that is there already."""
+def session_of(spark: SparkSession, cluster: FailoverCluster) -> SparkSession:
+    """Name several coordinators as `configure` does, in a session of their own: the others keep theirs."""
+    own = spark.newSession()
     for key, value in as_dict(settings(",".join(cluster.http))).items():
         if key.startswith("spark.hadoop."):
-            spark.conf.set(key.removeprefix("spark.hadoop."), value)
+            own.conf.set(key.removeprefix("spark.hadoop."), value)
+    return own
 
 
 def test_query_goes_on_exactly_when_its_coordinator_fails_over(spark: SparkSession, tmp_path: Path) -> None:
@@ -42,8 +44,8 @@ def test_query_goes_on_exactly_when_its_coordinator_fails_over(spark: SparkSessi
         failover_cluster(tmp_path / "cluster") as cluster,
         PeaceFileSystem("http://" + ",".join(cluster.http)) as files,
     ):
-        name_coordinators(spark, cluster)
-        lines = spark.readStream.option("maxFilesPerTrigger", 1).text(f"file://{source}")
+        session = session_of(spark, cluster)
+        lines = session.readStream.option("maxFilesPerTrigger", 1).text(f"file://{source}")
         query = (
             lines.groupBy("value")
             .count()
@@ -67,5 +69,5 @@ def test_query_goes_on_exactly_when_its_coordinator_fails_over(spark: SparkSessi
         assert checkpoint.committed() == PARTS - 1
         batches = [round(each["durationMs"]["triggerExecution"] / 1000, 2) for each in query.recentProgress]
         print(f"batches of {batches} s")
-    counts = {row.value: row["count"] for row in spark.table("counts_over_a_failover").collect()}
+    counts = {row.value: row["count"] for row in session.table("counts_over_a_failover").collect()}
     assert counts == {str(value): PARTS * len(range(value, ROWS, 7)) for value in range(7)}

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.java_options import given_options
 from support.prometheus import scraped
 from support.supervised_world import World, accounts_of_tests
 from support.waiting import wait_until
@@ -39,8 +40,9 @@ def test_spark_query_whose_node_dies_is_finished_by_its_standby_with_the_exact_r
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         **java_environment(find_java(), tmp_path / "java"),
+        **given_options(),
     }
-    environment = ", ".join(f"{name} = '{value}'" for name, value in variables.items())
+    environment = ", ".join(f"{name} = {json.dumps(value)}" for name, value in variables.items())
     commands = f"""
         [commands.words]
         program = "{sys.executable}"

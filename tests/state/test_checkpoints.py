@@ -231,6 +231,26 @@ def test_checkpoint_writes_only_pages_that_changed_and_refers_to_the_others() ->
     assert list(List.create(recovered.page_set("numbers"), NUMBERS)) == list(numbers)
 
 
+def test_checkpoint_without_a_thread_is_there_when_it_was_begun() -> None:
+    """For virtual time: nobody else runs, and what changes afterwards is in the next one."""
+    pages, store = manager(), MemoryStore()
+    counts = count_map(pages)
+    counts.add_at(np.arange(5000), 1)
+    threads = threading.enumerate()
+    checkpointer = Checkpointer(pages, store, "unit", reserve=False, in_background=False)
+    first = checkpointer.begin()
+    assert first.done and store.sequences("unit") == [1]
+    counts.add_at(np.arange(2), 1)
+    assert checkpointer.begin().result(0).pages_written < first.result(0).pages_written
+    assert threading.enumerate() == threads
+    assert pages.clones == 0
+    checkpointer.close()
+    for sequence, expected in ((1, [1, 1, 1]), (2, [2, 2, 1])):
+        recovered = manager()
+        Checkpointer(recovered, store, "unit").load(sequence)
+        assert [content(count_map(recovered))[key] for key in range(3)] == expected
+
+
 def test_cancelled_checkpoint_leaves_all_that_changed_to_the_next() -> None:
     pages, store = manager(), MemoryStore()
     counts = count_map(pages)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,10 +26,12 @@ class Service(KillableProcess):
     def __init__(self, log: Path, *arguments: str) -> None:
         self._log = log
         self._arguments = arguments
+        #: The command of the release that it is started as.
+        self.program: Sequence[str] = PEACEFS
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen([*PEACEFS, *self._arguments], cwd=ROOT, stdout=log, stderr=log)
+            self._process = subprocess.Popen([*self.program, *self._arguments], cwd=ROOT, stdout=log, stderr=log)
 
     def exit_status(self) -> int | None:
         assert self._process is not None
@@ -188,11 +190,14 @@ def failover_cluster(
     members: int = 1,
     quota_bytes: int = 0,
     last_disk_bytes: int = 0,
+    program: Sequence[str] = PEACEFS,
 ) -> Iterator[FailoverCluster]:
-    """All of it, running. Skips the test where there is no etcd."""
+    """All of it, running, as the release of `program`. Skips the test where there is no etcd."""
     (directory / "etcd").mkdir()
     with etcd_members(directory / "etcd", members, quota_bytes, last_disk_bytes=last_disk_bytes) as etcd:
         cluster = FailoverCluster(directory, etcd, coordinators, datanodes)
+        for service in (*cluster.coordinators, *cluster.datanodes):
+            service.program = program
         try:
             cluster.start()
             yield cluster

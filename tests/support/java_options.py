@@ -17,6 +17,9 @@ _LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 _SPARK = {"spark.sql.streaming.pollingDelay": "100ms"}
 
 
+_VARIABLES = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "PYSPARK_SUBMIT_ARGS")
+
+
 def set_options() -> None:
     """Give options to all JVMs of this process and its children; those of whoever runs the tests win."""
     os.environ.setdefault("SPARK_SUBMIT_OPTS", _OPTIONS)
@@ -30,6 +33,11 @@ def add_options(options: str) -> None:
     os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {options}".strip()
     if os.environ.get("PYSPARK_SUBMIT_ARGS") == before:
         os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()
+
+
+def given_options() -> dict[str, str]:
+    """Return the variables with the options, for a process that does not have those of this one."""
+    return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
 def submit_arguments(*own: str) -> str:

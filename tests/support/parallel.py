@@ -24,6 +24,7 @@ SESSION = "the Spark session"
 SESSION_FILES = (
     "tests/spark/checkpoints/",
     "tests/spark/test_auth_log_columns.py",
+    "tests/spark/test_coordinator_failover.py",
     "tests/spark/test_coordinator_restart.py",
     "tests/spark/test_failed_logins.py",
     "tests/spark/test_query_reporter.py",
@@ -35,10 +36,11 @@ _APART = "tests/spark/test_stream_logs.py::test_stream_rows_are_there_once_when_
 JVM = (
     "tests/spark/test_stream_logs.py",
     SESSION,
-    "tests/spark/test_supervision.py",
     "tests/spark/test_killed_queries.py",
     "tests/spark/test_dataflow_demo.py",
     "tests/spark/test_demo.py",
+    "tests/spark/test_supervision.py",
+    "tests/spark/test_dataflow_on_executors.py",
     "tests/spark/",
     "tests/webhdfs/test_stock_hadoop",
 )

@@ -15,16 +15,19 @@ class States:
 
     def begin(self) -> PagedState:
         pages = self._pages()
-        return PagedState(pages, Checkpointer(pages, self._store, "unit", keep=None))
+        return PagedState(pages, self._checkpointer(pages))
 
     def store_and_load(self, state: PagedState) -> PagedState:
         """Store a checkpoint, and return the state of a unit that begins with it."""
         self._sequence += 1
         state.capture(self._sequence, {}).start().result()
         pages = self._pages()
-        checkpointer = Checkpointer(pages, self._store, "unit", keep=None)
+        checkpointer = self._checkpointer(pages)
         checkpointer.load(self._sequence)
         return PagedState(pages, checkpointer)
 
+    def _checkpointer(self, pages: PageManager) -> Checkpointer:
+        return Checkpointer(pages, self._store, "unit", keep=None, reserve=False, in_background=False)
+
     def _pages(self) -> PageManager:
-        return PageManager(page_bytes=_PAGE_BYTES, memory_bytes_max=1 << 28)
+        return PageManager(page_bytes=_PAGE_BYTES, memory_bytes_max=1 << 23)
