@@ -131,7 +131,8 @@ def active_standby_bandwidth(load: UnitLoad) -> float:
 
 # -- the time until both of a pair are gone (Flux 3.2, 4.2 and 5) ----------------------------------------------
 #
-# As in the paper they leave out that either node of a pair may be the first to fail: played, each is half as long.
+# The paper leaves out that either node of a pair may be the first to fail, and so do these: what is played is half
+# as long.
 
 
 def pair_mttf_s(node_mttf_s: float, repair_s: float) -> float:

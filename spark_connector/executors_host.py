@@ -6,13 +6,15 @@
 
 A node is a job of one task, in a thread and a job group of the driver. If its executor dies Spark starts the task
 again, which takes seconds; what ran there is taken over at once by the nodes that are left. Sources, sinks and the
-controller are in the driver. Nodes speak on loopback: the executors have to be on the driver's machine.
+controller, or the mappers of a ring, are in the driver. Nodes speak on loopback: the executors have to be on the
+driver's machine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import threading
 from collections.abc import Iterator, Mapping
@@ -24,8 +26,12 @@ from peacefs.dataflow.hosts.checkpoint_store import UnitCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.interface import Sink, Source
 from peacefs.dataflow.hosts.node_process import NodeOrders, NodeProcess
+from peacefs.dataflow.hosts.query_start import start_query
+from peacefs.dataflow.hosts.ring_node import RingNode, RingOrders
+from peacefs.dataflow.hosts.ring_run import RingRun
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol import limits
 from peacefs.protocol.errors import StartupError
 
@@ -43,7 +49,8 @@ class SparkExecutors:
         node_timeout_s: float = limits.dataflow_node_timeout_s,
     ) -> None:
         self._context = spark.sparkContext
-        failures = int(self._context.getConf().get("spark.task.maxFailures", "4"))
+        self._settings = self._context.getConf()
+        failures = int(self._settings.get("spark.task.maxFailures", "4"))
         if failures < limits.dataflow_task_failures_min:
             raise StartupError(
                 f"spark.task.maxFailures is {failures}, and a node that is lost so often would end the query: "
@@ -61,8 +68,10 @@ class SparkExecutors:
         sources: Mapping[str, Source],
         sinks: Mapping[str, Sink],
         options: RunOptions | None = None,
-    ) -> EdgeRun:
-        return EdgeRun(
+    ) -> EdgeRun | RingRun:
+        if technique.standby is not None or isinstance(technique, PeerRing):
+            self._check_executors(technique.name)
+        return start_query(
             network,
             technique,
             sources,
@@ -75,6 +84,19 @@ class SparkExecutors:
             options=options,
         )
 
+    def _check_executors(self, technique: str) -> None:
+        """Refuse executors that may run both nodes of a pair, and would lose both with one process."""
+        master = self._settings.get("spark.master", "")
+        cluster = re.fullmatch(r"local-cluster\[\s*\d+\s*,\s*(\d+)\s*,\s*\d+\s*\]", master)
+        # A standalone master gives an executor all cores of a worker, others one, unless it is said.
+        usual = cluster[1] if cluster else "all" if master.startswith("spark://") else "1"
+        cores = self._settings.get("spark.executor.cores", usual)
+        if cores == "all" or int(cores) // int(self._settings.get("spark.task.cpus", "1")) > 1:
+            raise StartupError(
+                f"an executor of {cores} cores can run two nodes, which would die together, and {technique} keeps "
+                "what one has on the other: set spark.executor.cores to 1"
+            )
+
 
 class _Jobs:
     """A job for each node. Python's threads are Spark's threads, so that each has a job group of its own."""
@@ -85,7 +107,7 @@ class _Jobs:
         self._lock = threading.Lock()
         self._closed = False
 
-    def run_node(self, orders: NodeOrders) -> None:
+    def run_node(self, orders: NodeOrders | RingOrders) -> None:
         group = f"dataflow {orders.network.name} {orders.name} {secrets.token_hex(4)}"
         with self._lock:
             if self._closed:
@@ -108,10 +130,19 @@ class _Jobs:
             self._context.cancelJobGroup(group)
 
 
-def _run_task(orders: NodeOrders) -> Iterator[int]:
-    """Run a node in a task. Each attempt is another session, so that the controller knows that memory is gone.
+def _run_task(orders: NodeOrders | RingOrders) -> Iterator[int]:
+    """Run a node in a task. What an attempt before had in its memory is gone, and others have to know.
 
-    The session begins with the number of the process, for those who want to know where a unit is.
+    So each attempt is another session, which begins with the number of the process, for those who want to know
+    where a unit is; and on a ring it is another node, since the place of the one before is taken.
     """
-    asyncio.run(NodeProcess(replace(orders, session=f"{os.getpid()}-{secrets.token_hex(8)}")).run())
+    if isinstance(orders, RingOrders):
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = 0 if context is None else context.attemptNumber()
+        name = f"{orders.name}.retry-{attempt}" if attempt else orders.name
+        asyncio.run(RingNode(replace(orders, name=name)).run())
+    else:
+        asyncio.run(NodeProcess(replace(orders, session=f"{os.getpid()}-{secrets.token_hex(8)}")).run())
     yield os.getpid()

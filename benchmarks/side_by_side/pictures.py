@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = 3
 _BEFORE_S, _AFTER_S = 1.0, 4.0
+_LATENCIES_MS = 1.0, 20_000.0
 _MARKERS = {"processes": "o", "executors": "s", "spark": "^"}
 
 
@@ -41,6 +42,7 @@ def latency_figure(query: str, found: Mapping[Cell, Played]) -> Figure:
         axis.set_title(f"{cell.technique} ({cell.host})", fontsize="small")
         axis.set_yscale("log")
         axis.set_xlim(-_BEFORE_S, _AFTER_S)
+        axis.set_ylim(*_LATENCIES_MS)
         axis.tick_params(labelsize="x-small")
     for axis in list(axes.flat)[len(found) :]:
         axis.set_visible(False)
@@ -53,16 +55,17 @@ def cost_figure(found: Mapping[Cell, Played]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.ticker import ScalarFormatter
 
+    found = {cell: each for cell, each in found.items() if math.isfinite(max(each.timeline.recoveries_s()))}
     queries = list(dict.fromkeys(cell.query for cell in found))
     names = list(dict.fromkeys(cell.technique for cell in found))
-    figure = Figure(figsize=(10.0, 4.2 * len(queries)), layout="constrained")
+    figure = Figure(figsize=(10.0, 4.2 * max(1, len(queries))), layout="constrained")
+    if not found:
+        return figure
     axes = figure.subplots(len(queries), 2, squeeze=False)
     for (by_time, by_bytes), query in zip(axes, queries, strict=True):
         mine = {cell: played for cell, played in found.items() if cell.query == query}
         for cell, played in mine.items():
             recovered_ms = 1000 * statistics.median(played.timeline.recoveries_s())
-            if not math.isfinite(recovered_ms):
-                continue
             usage = played.usage
             for axis, cost in ((by_time, usage.processor_us), (by_bytes, usage.link_bytes)):
                 color = f"C{names.index(cell.technique) % 10}"

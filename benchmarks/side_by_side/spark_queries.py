@@ -22,7 +22,6 @@ import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.processor_time import cpu_s
 from peacefs.protocol.errors import InvalidQuery
@@ -32,11 +31,13 @@ from .queries import FailedLogins, Feed, Row, SideQuery, WordCounts
 from .usage import descendants
 
 _PATIENT_S = 120.0
-#: The source of a row that ends all windows; it is no row of the load.
+#: The source and the word of rows that are not of the load: the first one, and one that ends all windows.
 _END = "end"
 _END_AFTER_S = 10.0
 #: The least that Spark allows between checkpoints of Real-time Mode.
 _CHECKPOINT_EVERY = "5 seconds"
+#: It takes the second format alone, where our settings choose the first.
+_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 class SparkQuery(ABC):
@@ -48,8 +49,11 @@ class SparkQuery(ABC):
         self._spark = spark
         self._checkpoint = checkpoint
         self._stream: Any = None
-        self._query: StreamingQuery
+        #: A StreamingQuery, once it has begun.
+        self._query: Any = None
         self._feeding: threading.Thread | None = None
+        self._given = Feed()
+        self._watching: threading.Thread | None = None
         self._killed: list[int] = []
 
     # -- as a contestant --------------------------------------------------------------------------------
@@ -60,6 +64,10 @@ class SparkQuery(ABC):
         kind = jvm.org.apache.spark.sql.execution.streaming.sources.LowLatencyMemoryStream
         self._stream = kind.apply(self._spark._jsparkSession, 1, jvm.org.apache.spark.sql.Encoders.STRING())
         self._begin(query, output)
+        # What comes first takes as long as a JVM takes that has done nothing yet.
+        self._add_text(f"{_END},{_END},0,1,-1")
+        self._await_first()
+        self._given = feed
         self._feeding = threading.Thread(target=self._feed, args=(feed,), name="feed")
         self._feeding.start()
 
@@ -82,6 +90,7 @@ class SparkQuery(ABC):
     def close(self) -> None:
         if self._feeding is not None:
             self._feeding.join()
+        if self._query is not None:
             self._query.stop()
 
     # -- of each kind -------------------------------------------------------------------------------------
@@ -89,6 +98,10 @@ class SparkQuery(ABC):
     @abstractmethod
     def _begin(self, query: SideQuery, output: Output) -> None:
         """Start the query on what is added to the stream."""
+
+    @abstractmethod
+    def _await_first(self) -> None:
+        """Wait until the row that was added first has been processed."""
 
     @abstractmethod
     def _end(self) -> None:
@@ -140,7 +153,8 @@ class MicroBatches(SparkQuery):
     def _begin(self, query: SideQuery, output: Output) -> None:
         def take(batch: DataFrame, _: int) -> None:
             rows = batch.collect()
-            output.add(time.monotonic(), [_row(row) for row in rows if row[0] != _END])
+            # Rows of a micro-batch have no order.
+            output.add(time.monotonic(), sorted(_row(row) for row in rows if row[0] != _END))
 
         self._windowed = isinstance(query, FailedLogins)
         found = self._failed_logins() if self._windowed else self._word_counts()
@@ -150,6 +164,9 @@ class MicroBatches(SparkQuery):
             .option("checkpointLocation", self._checkpoint)
             .start()
         )
+
+    def _await_first(self) -> None:
+        self._query.processAllAvailable()
 
     def _failed_logins(self) -> DataFrame:
         size, every = f"{FailedLogins.size_us} microseconds", f"{FailedLogins.every_us} microseconds"
@@ -183,6 +200,8 @@ class RealTime(SparkQuery, ShowsLatest):
     def _begin(self, query: SideQuery, output: Output) -> None:
         self._output = output
         self._closing = False
+        self._first = threading.Event()
+        self._spark.conf.set(_FORMAT, "2")
         self._listener = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=self._accept, name="sink", daemon=True).start()
         self._start()
@@ -221,24 +240,34 @@ class RealTime(SparkQuery, ShowsLatest):
         with connection, connection.makefile() as lines:
             for line in lines:
                 word, n, count = line.split(",")
-                self._output.add(time.monotonic(), [(word, int(n), int(count))])
+                if word == _END:
+                    self._first.set()
+                else:
+                    self._output.add(time.monotonic(), [(word, int(n), int(count))])
+
+    def _await_first(self) -> None:
+        if not self._first.wait(_PATIENT_S):
+            raise TimeoutError("Real-time Mode gives no row")
 
     def _end(self) -> None:
-        """Wait until no more rows come; such a query never has nothing to do."""
+        """Wait for the last row, and until no more come: such a query never has nothing to do."""
         deadline_s = time.monotonic() + _PATIENT_S
-        seen = -1
-        while seen < len(self._output.rows):
+        last, seen, looked = self._given.rows - 1, 0, False
+        while not looked or seen < len(self._output.rows):
             if time.monotonic() > deadline_s:
-                raise TimeoutError("rows come and come")
+                raise TimeoutError("Real-time Mode has not given all rows")
+            looked = looked or any(row[1] == last for row in self._output.rows[seen:])
             seen = len(self._output.rows)
-            time.sleep(3.0)
+            time.sleep(2.0)
 
     def close(self) -> None:
         self._closing = True
         super().close()
         if hasattr(self, "_listener"):
             self._listener.close()
-            self._watching.join()
+            self._spark.conf.set(_FORMAT, "1")
+        if self._watching is not None:
+            self._watching.join(_PATIENT_S)
 
 
 def _to_socket(port: int) -> Any:

@@ -56,7 +56,7 @@ class Exchange:
         self._placement = Placement(0, {})
         # Requests for rows of a unit that has not begun here: the last of each consumer of each stream.
         self._early: dict[tuple[str, str], tuple[str, Subscribe]] = {}
-        # How each input reads from a pair, where both replicas of a producer may be read.
+        # An input that may read both replicas of a producer has its side of the protocol here.
         self._readings: dict[tuple[str, int, str], PairReading] = {}
 
     def placed(self, placement: Placement) -> None:

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import random
 import sys
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
 from peacefs.dataflow.model.batches import OLDEST, START, Position
-from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.operators.phases import Phases, pack
 from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.dataflow.techniques.interface import StandbyKind, Technique
 from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
-from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import OperatorFailed
 from peacefs.protocol.limits import dataflow_copy_number_bits as copy_number_bits
 
@@ -30,9 +28,11 @@ from .ha_input import HAInput
 from .ha_output import too_much_retained
 from .messages import sequence_of
 from .output_buffer import Level
+from .output_hold import OutputHold
 from .replicas import replica
 from .restart_point import InputPoint, RestartPoint
 from .unit_edges import describe, read
+from .unit_operators import UnitOperators
 from .unit_output import make_output
 from .watermarks import Watermarks
 
@@ -95,9 +95,6 @@ class HAUnit:
         self.copies, self.copying = 0, False
         #: True for a standby that does what its primary has done, and nothing else.
         self.follows = False
-        # The outputs as they were at each event that gave output which is held back.
-        self._held: deque[tuple[int, dict[str, tuple[int, bool]]]] = deque()
-        self._holds = False
         edges = None if described is None else read(described)
         #: True if it begins with a checkpoint.
         self.loaded = edges is not None
@@ -116,6 +113,7 @@ class HAUnit:
             stream: make_output(stream, network, technique, plan=plan, incarnation=incarnation, state=state)
             for stream in plan.outputs
         }
+        self._hold = OutputHold(self.outputs)
         # The input of rows that two replicas number differently.
         self._watermarks: dict[str, Watermarks] | None = None
         if technique.standby is StandbyKind.ACTIVE and technique.lineage(incarnation):
@@ -126,23 +124,18 @@ class HAUnit:
             for stream, output in self.outputs.items():
                 output.load(edges.outputs[stream])
             self._mark()
-        #: Rows that each operator was given since the unit began.
-        self.operator_rows: Counter[str] = Counter()
         if restart is not None:
             for stream, number in restart.outputs.items():
                 self.outputs[stream].begin_after(number)
-        tracks = technique.tracks_causes
-        self._operators: dict[str, Operator] = {
-            node.name: self._watched(
-                node.name,
-                node.specification.start(
-                    node.input_types, OperatorState(state, node.name, keeps_stamps=tracks, chance=self._drawn)
-                ),
-            )
-            for node in plan.operators
-        }
-        for name, had in (phases or {}).items():
-            self._operators[name].begin_with(had)
+        self._operators = UnitOperators(
+            plan,
+            state,
+            self.inputs,
+            self.outputs,
+            keeps_stamps=technique.tracks_causes,
+            chance=self._drawn,
+            phases=phases or {},
+        )
         for stream, point in restart.inputs.items() if restart is not None else ():
             if point.began_ended:
                 self._begin_ended(stream)
@@ -150,8 +143,8 @@ class HAUnit:
             for stream, source in self.inputs.items():
                 source.cuts = self._journal.cuts(stream)
         self._causes: UnitCauses | None = None
-        if tracks:
-            self._causes = UnitCauses(plan, self._operators, self.inputs, event=self.event, records=records)
+        if technique.tracks_causes:
+            self._causes = self._operators.track_causes(event=self.event, records=records)
         # Points that the controller was told of, by number, and the phases that changed before each.
         self._unrecorded: dict[int, tuple[RestartPoint, Mapping[str, Phases]]] = {}
         self._points = 0
@@ -237,22 +230,14 @@ class HAUnit:
 
     def hold(self) -> None:
         """Hold output back from now on until the events that it depends on are released."""
-        self._holds = True
-        for output in self.outputs.values():
-            output.hold()
+        self._hold.begin()
 
     def release(self, event: int) -> None:
         """Let the output of events up to this one leave."""
-        while self._held and self._held[0][0] <= event:
-            _, outputs = self._held.popleft()
-            for stream, (number, ended) in outputs.items():
-                self.outputs[stream].release(number, ended)
+        self._hold.release(event)
 
     def release_all(self) -> None:
-        self._holds = False
-        self._held.clear()
-        for output in self.outputs.values():
-            output.release_all()
+        self._hold.end()
 
     def _seed(self) -> int:
         return self._seeds.getrandbits(32) if self._seeded and self._seeds is not None else 0
@@ -276,14 +261,12 @@ class HAUnit:
             case EventKind.END:
                 self._finish(event.stream)
             case EventKind.TIME:
-                self._tell_time(event.number)
+                self._publish(self._operators.tell_time(event.number))
         self.event += 1
         if self._record is not None:
             self._record.append(event)
         self._mark()
-        if self._holds:
-            outputs = {name: (output.buffer.produced, output.ended) for name, output in self.outputs.items()}
-            self._held.append((self.event, outputs))
+        self._hold.note(self.event)
 
     def _mark(self) -> None:
         """Note what the rows of outputs were made from, where two replicas number them differently."""
@@ -313,15 +296,15 @@ class HAUnit:
         if self._journal is not None:
             self._journal.enter(stream, batch.last)
         which = f"rows {batch.first} to {batch.last} of {stream!r}"
-        self._publish(self._push(stream, batch.rows, which, self._stamp))
+        self._publish(self._operators.push(stream, batch.rows, which))
         source.take(upto)
         self._go_on()
 
     def _finish(self, stream: str) -> None:
         if self._journal is not None:
             self._journal.enter(stream, self.inputs[stream].processed.number, ended=True)
-        ended = self._ended()
-        self._publish(self._end(stream, ended))
+        ended = self._operators.ended()
+        self._publish(self._operators.end(stream, ended))
         self.inputs[stream].ended = True
         for name in ended & self.outputs.keys():
             self.outputs[name].end()
@@ -329,30 +312,22 @@ class HAUnit:
 
     def _begin_ended(self, stream: str) -> None:
         """Begin after the end of an input, of which operators were told before their state began."""
-        ended = self._ended()
-        for _ in self._end(stream, ended):
+        ended = self._operators.ended()
+        for _ in self._operators.end(stream, ended):
             raise AssertionError("an operator without state has put out rows")
         self.inputs[stream].ended = True
         for name in ended & self.outputs.keys():
             self.outputs[name].end()
 
-    def _tell_time(self, now_us: int) -> None:
-        ended = self._ended()
-        made = [
-            made
-            for node in self._plan.operators
-            if node.specification.wants_time and node.name not in ended
-            for rows in self._call(
-                node.name, "the time", lambda name=node.name: self._operators[name].on_time(now_us)
-            )
-            for made in self._made(node.name, rows)
-        ]
-        self._publish(made)
-
     @property
     def covered(self) -> Mapping[str, Position]:
         """Return the position of each input in what is durable: rows up to there are not needed again."""
         return self.positions if self._journal is None else self._journal.covered
+
+    @property
+    def operator_rows(self) -> Counter[str]:
+        """Return the rows that each operator was given since the unit began."""
+        return self._operators.rows
 
     @property
     def state_bytes(self) -> int:
@@ -430,62 +405,7 @@ class HAUnit:
         self._unrecorded = {other: each for other, each in self._unrecorded.items() if other > number}
         return point.begins
 
-    # -- rows on their way through the operators ------------------------------------------------------------
-
-    @property
-    def _stamp(self) -> int:
-        return 0 if self._causes is None else self._causes.stamp
-
-    def _push(
-        self, stream: str, rows: pa.RecordBatch, which: str, stamp: int
-    ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Give rows of a stream to those that read it, and yield what leaves the unit."""
-        for node, port in self._plan.readers.get(stream, ()):
-            operator = self._operators[node.name]
-            self.operator_rows[node.name] += rows.num_rows
-            caused = stamp if self._causes is None else self._causes.enter(node.name, stamp)
-            for made in self._call(node.name, which, lambda o=operator, p=port: o.process(p, rows)):
-                yield from self._made(node.name, made, which, caused)
-
-    def _made(
-        self, operator: str, rows: pa.RecordBatch, which: str = "the time", stamp: int | None = None
-    ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        if not rows.num_rows:
-            return
-        if operator in self.outputs:
-            yield operator, rows
-        if stamp is None:
-            stamp = 0 if self._causes is None else self._causes.of(operator)
-        yield from self._push(operator, rows, which, stamp)
-
-    def _end(self, stream: str, ended: set[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Tell those that read a stream that it has ended, and so on for those whose last input it was."""
-        ended.add(stream)
-        readers = self._plan.readers.get(stream, ())
-        which = f"the end of {stream!r}"
-        for node, port in readers:
-            operator = self._operators[node.name]
-            for made in self._call(node.name, which, lambda o=operator, p=port: o.end(p)):
-                yield from self._made(node.name, made, which)
-        for name in dict.fromkeys(node.name for node, _ in readers if ended.issuperset(node.inputs)):
-            yield from self._end(name, ended)
-
-    def _ended(self) -> set[str]:
-        """Return the streams that have ended: inputs, and operators all of whose inputs have."""
-        ended = {stream for stream, source in self.inputs.items() if source.ended}
-        for node in self._plan.operators:
-            if ended.issuperset(node.inputs):
-                ended.add(node.name)
-        return ended
-
-    def _call(self, operator: str, which: str, call: object) -> list[pa.RecordBatch]:
-        assert callable(call)
-        try:
-            return list(call())
-        except Exception as error:  # whatever a user's function raises
-            raise OperatorFailed(
-                f"operator {operator!r} failed on {which}: {type(error).__name__}: {error}"
-            ) from error
+    # -- what leaves -----------------------------------------------------------------------------------------
 
     def _publish(self, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
         """Put rows into the outputs once all of them are there: of an event that fails nothing is published."""
@@ -503,9 +423,6 @@ class HAUnit:
         )
         if all(reached):
             self._replayed = {}
-
-    def _watched(self, name: str, operator: Operator) -> Operator:
-        return operator if self._journal is None else self._journal.watch(name, operator)
 
     def _has_room(self) -> bool:
         for stream, output in self.outputs.items():

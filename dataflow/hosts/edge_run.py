@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
@@ -51,7 +50,7 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.admission import admit
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
-from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed, StartupError
+from peacefs.protocol.errors import PeacefsError, StartupError
 
 from .checkpoint_store import UnitCheckpoints, delete, retain
 from .interface import Sink, Source
@@ -59,6 +58,7 @@ from .link_traffic import LinkTraffic
 from .links import Links
 from .node_process import EDGE, NodeOrders
 from .query_record import new_record, read_record
+from .query_run import QueryRun, check_ends
 from .row_counts import RowCounts
 from .run_events import (
     CheckpointTaken,
@@ -66,7 +66,6 @@ from .run_events import (
     Observer,
     PairComplete,
     RecoveryMeasured,
-    RunEvent,
     StandbyHasCopy,
     StandbyMissing,
     UnitsPlaced,
@@ -105,7 +104,7 @@ class Launcher(Protocol):
         ...
 
 
-class EdgeRun:
+class EdgeRun(QueryRun):
     def __init__(
         self,
         network: Network,
@@ -127,18 +126,7 @@ class EdgeRun:
                 f"{technique.name} keeps nothing that outlives the program that started a query: begin it without "
                 "resume, or use a technique that takes checkpoints, as SGuard(interval_s=1)"
             )
-        for kind, wanted, given in (("source", network.sources, sources), ("sink", network.sinks, sinks)):
-            missing = {each.name for each in wanted} ^ set(given)
-            if missing:
-                raise InvalidQuery(
-                    f"{kind} {min(missing)!r} is in the query or in what was given, and not in both"
-                )
-        for name, rows in sources.items():
-            if not isinstance(rows, Iterable):
-                raise InvalidQuery(f"source {name!r} has to be an iterable of record batches, and is {rows!r}")
-        for name, sink in sinks.items():
-            if not callable(sink):
-                raise InvalidQuery(f"sink {name!r} has to be a function of a record batch, and is {sink!r}")
+        check_ends((each.name for each in network.sources), (each.name for each in network.sinks), sources, sinks)
         technique.check_nodes(nodes)
         self._network, self._technique, self._bounds = network, technique, bounds
         self._sources, self._sinks = sources, sinks
@@ -174,25 +162,13 @@ class EdgeRun:
             with_history=[plan.name for plan in network.units if technique.keeps_history(plan)],
         )
         self._announced: Placement | None = None
-        self._ended = threading.Event()
-        self._failure: str | None = None
-        self._loop = asyncio.new_event_loop()
         # A thread waits for each node, one asks each source, and some delete checkpoints.
-        self._loop.set_default_executor(ThreadPoolExecutor(nodes + len(sources) + 2))
+        super().__init__(network.name, threads=nodes + len(sources) + 2, observer=options.observer)
         # Records are written one after the other.
         self._recorder = ThreadPoolExecutor(1)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._run_loop, name=f"dataflow {network.name}", daemon=True)
         self._thread.start()
 
     # -- for the user -----------------------------------------------------------------------------------
-
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until every sink has had its last row. Raises QueryFailed if the query stopped."""
-        if not self._ended.wait(timeout_s):
-            raise TimeoutError(f"query {self._network.name!r} goes on after {timeout_s} s")
-        if self._failure is not None:
-            raise QueryFailed(self._failure)
 
     def place_of(self, unit: str) -> str | None:
         """Return the node where a unit runs; None while there is none."""
@@ -217,30 +193,7 @@ class EdgeRun:
         """Return the checkpoint with which a unit would begin, as (incarnation, number)."""
         return self._controller.placement.units[unit].checkpoint
 
-    def close(self) -> None:
-        """End all nodes. The checkpoint store belongs to whoever gave it."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop)
-            self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # -- the loop -----------------------------------------------------------------------------------------
-
-    def _run_loop(self) -> None:
-        # Set when the query is to stop, and when a source may have room again.
-        self._stopped, self._room = asyncio.Event(), asyncio.Event()
-        try:
-            self._loop.run_until_complete(self._main())
-        except Exception as error:
-            self._failure = f"the host of query {self._network.name!r} failed: {error!r}"
-        finally:
-            self._ended.set()
-            self._loop.close()
 
     async def _main(self) -> None:
         schemas = {name: kind.schema for name, kind in self._network.types.items()}
@@ -262,31 +215,11 @@ class EdgeRun:
                 self._perform(self._edge.tick(now_s))
                 await asyncio.sleep(limits.dataflow_tick_s)
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._end_tasks()
             await self._links.close()
             self._launcher.close()
             await self._loop.shutdown_default_executor()
             self._recorder.shutdown()
-
-    def _stop(self) -> None:
-        self._ended.set()
-        self._stopped.set()
-
-    def _begin(self, steps: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(steps)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(f"{type(error).__name__}: {error}")
-
-    def _fail(self, reason: str) -> None:
-        self._failure = self._failure or reason
-        self._stop()
 
     # -- events ---------------------------------------------------------------------------------------------
 
@@ -341,23 +274,9 @@ class EdgeRun:
         self._perform(self._edge.disconnected(now_s, peer))
 
     async def _feed(self, source: str, rows: Iterator[pa.RecordBatch]) -> None:
-        """Offer rows while there is room. The iterator may block: it is asked on another thread."""
-        kind = self._network.types[source]
-        while True:
-            try:
-                given = await asyncio.to_thread(next, rows, None)
-                batch = None if given is None else kind.conform(given)
-            except Exception as error:  # whatever the user's iterator raises
-                self._fail(f"source {source!r} failed: {_reason(error)}")
-                return
-            if batch is None:
-                break
-            for first in range(0, batch.num_rows, limits.dataflow_batch_rows_max):
-                while not self._edge.has_room(source):
-                    self._room.clear()
-                    await self._room.wait()
-                part = batch.slice(first, limits.dataflow_batch_rows_max)
-                self._perform(self._edge.offer(time.monotonic(), source, part))
+        kind, edge = self._network.types[source], self._edge
+        async for batch in self._rows_of(source, rows, kind, lambda: edge.has_room(source)):
+            self._perform(edge.offer(time.monotonic(), source, batch))
         self._perform(self._edge.end(time.monotonic(), source))
 
     # -- effects ---------------------------------------------------------------------------------------------
@@ -374,7 +293,7 @@ class EdgeRun:
                     if address is not None:
                         self._links.send(to, address, message)
                 case Deliver(sink, _, batch):
-                    self._deliver(sink, batch.rows)
+                    self._deliver(sink, self._sinks[sink], batch.rows)
                 case SinkEnded():
                     if self._edge.ended:
                         self._ended.set()
@@ -432,10 +351,6 @@ class EdgeRun:
         except (PeacefsError, OSError) as error:
             log.warning("checkpoints that are not needed stay for now: %s", error)
 
-    def _tell(self, event: RunEvent) -> None:
-        if self._options.observer is not None:
-            self._options.observer(time.monotonic(), event)
-
     def _note_placement(self, placement: Placement) -> None:
         before = self._announced.units if self._announced is not None else {}
         changed = {
@@ -455,13 +370,3 @@ class EdgeRun:
                 why = "until it has caught up" if self._technique.symmetric else "no other node is free"
                 log.warning("unit %r goes on without a standby: %s", name, why)
                 self._tell(StandbyMissing(name))
-
-    def _deliver(self, sink: str, rows: pa.RecordBatch) -> None:
-        try:
-            self._sinks[sink](rows)
-        except Exception as error:  # whatever the user's function raises
-            self._fail(f"sink {sink!r} failed: {_reason(error)}")
-
-
-def _reason(error: Exception) -> str:
-    return error.message if isinstance(error, PeacefsError) else f"{type(error).__name__}: {error}"

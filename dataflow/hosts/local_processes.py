@@ -12,13 +12,13 @@ import cloudpickle
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
-from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol import limits
 
 from .checkpoint_store import UnitCheckpoints
 from .edge_run import EdgeRun, RunOptions
 from .interface import Sink, Source
 from .node_process import NodeOrders
+from .query_start import start_query
 from .ring_node import RingOrders
 from .ring_run import RingRun
 
@@ -54,18 +54,7 @@ class LocalProcesses:
         options: RunOptions | None = None,
     ) -> EdgeRun | RingRun:
         self._launcher = _Processes()
-        if isinstance(technique, PeerRing):
-            return RingRun(
-                network,
-                technique,
-                sources,
-                sinks,
-                nodes=self._nodes,
-                launcher=self._launcher,
-                bounds=self._bounds,
-                options=options,
-            )
-        return EdgeRun(
+        return start_query(
             network,
             technique,
             sources,

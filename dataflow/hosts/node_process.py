@@ -1,21 +1,14 @@
-"""A node as a process of its own, which finds its orders on standard input.
-
-It ends when standard input does, so that it does not outlive the program that started it.
-"""
+"""A node, as a process of its own or in a task: it ends when the connection to the edge breaks."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sys
 import time
 from collections.abc import Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
-
-import cloudpickle
 
 from peacefs.dataflow.core.effects import (
     CopyState,
@@ -44,6 +37,7 @@ from peacefs.state.warm import warm
 from .checkpoint_store import UnitCheckpoints
 from .link_traffic import LinkTraffic
 from .links import Links
+from .node_main import run_as_ordered
 from .row_counts import RowCounts
 from .unit_states import UnitStates
 
@@ -235,27 +229,5 @@ class NodeProcess:
         task.add_done_callback(self._tasks.discard)
 
 
-def main() -> None:
-    orders: NodeOrders = cloudpickle.load(sys.stdin.buffer)
-
-    async def until_input_ends() -> None:
-        node = asyncio.create_task(NodeProcess(orders).run())
-        orphaned = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.read))
-        done, _ = await asyncio.wait({node, orphaned}, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-
-    try:
-        asyncio.run(until_input_ends())
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-        sys.stderr.flush()
-        # The thread that reads standard input would hold an ordinary exit.
-        os._exit(1)
-    os._exit(0)
-
-
 if __name__ == "__main__":
-    main()
+    run_as_ordered(lambda orders: NodeProcess(orders).run())

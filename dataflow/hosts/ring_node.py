@@ -1,25 +1,19 @@
-"""A node of a ring as a process of its own, which finds its orders on standard input.
-
-It ends when standard input does, or when the connection to the edge breaks.
-"""
+"""A node of a ring, as a process of its own or in a task: it ends when the connection to the edge breaks."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-import cloudpickle
 
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.effects import LeaveRing, RingEffect, SendTo, Serialise
 from peacefs.dataflow.ring.messages import EDGE, Checkpoint, RingMessage
-from peacefs.dataflow.ring.program import plan_of, reducing, tables
+from peacefs.dataflow.ring.program import Reducing, plan_of, tables
 from peacefs.dataflow.ring.reducer import ReducerCore
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol import limits
@@ -28,6 +22,7 @@ from peacefs.state import PageManager
 from peacefs.state.warm import warm
 
 from .links import Links
+from .node_main import run_as_ordered
 from .ring_wire import BeginNode, HostMessage, NodeFailed, NodeFigures, NodeStarted, RingMessageReader, encode
 
 log = logging.getLogger("peacefs.dataflow")
@@ -73,7 +68,7 @@ class RingNode:
         """Run the node until it has no place, or the program that started it is gone."""
         await asyncio.to_thread(warm)
         address = await self._links.listen()
-        self._links.send(EDGE, self._orders.edge_address, NodeStarted(self._orders.name, address))
+        self._links.send(EDGE, self._orders.edge_address, NodeStarted(self._orders.name, address, os.getpid()))
         told_s = ticked_s = time.monotonic()
         try:
             while not self._ended.is_set():
@@ -108,7 +103,7 @@ class RingNode:
             self._orders.name,
             message.members,
             tuple(self._plan.mappers),
-            reducing(self._plan),
+            Reducing(self._plan),
             tables(self._plan, pages),
             self._orders.technique.settings,
             begins=message.begins,
@@ -196,27 +191,5 @@ class RingNode:
         )
 
 
-def main() -> None:
-    orders: RingOrders = cloudpickle.load(sys.stdin.buffer)
-
-    async def until_input_ends() -> None:
-        node = asyncio.create_task(RingNode(orders).run())
-        orphaned = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.read))
-        done, _ = await asyncio.wait({node, orphaned}, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-
-    try:
-        asyncio.run(until_input_ends())
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-        sys.stderr.flush()
-        # The thread that reads standard input would hold an ordinary exit.
-        os._exit(1)
-    os._exit(0)
-
-
 if __name__ == "__main__":
-    main()
+    run_as_ordered(lambda orders: RingNode(orders).run())

@@ -30,6 +30,8 @@ class NodeStarted:
 
     name: str
     address: str
+    #: The process that it runs in.
+    process: int
 
 
 @dataclass(frozen=True, slots=True)

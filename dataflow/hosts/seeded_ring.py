@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 import pyarrow as pa
 
 from peacefs.dataflow.ring.arrangement import arrange
-from peacefs.dataflow.ring.edge import EdgeOfRing
+from peacefs.dataflow.ring.edge import EdgeOfRing, Relay
 from peacefs.dataflow.ring.effects import (
     AllDelivered,
     DeliverRows,
@@ -117,8 +117,12 @@ class SeededRing:
         serialise_s: float = 0.02,
         row_s: float = 0.0,
         tick_s: float = 0.05,
+        relays: Mapping[str, Relay] | None = None,
     ) -> None:
-        """`row_s` is the time that a node takes for a row; `clock_skew_s` how far mappers' clocks are off."""
+        """`row_s` is the time that a node takes for a row; `clock_skew_s` how far mappers' clocks are off.
+
+        `relays` are mappers of results; there are `batches` of the others.
+        """
         self._settings = settings
         self._chance = random.Random(seed)
         self._reduce, self._new_table = reduce, new_table
@@ -136,7 +140,8 @@ class SeededRing:
         self._arrivals: dict[tuple[str, str], float] = {}
         self._done = self._ended_early = False
         self.outcome = RingOutcome()
-        self.edge = EdgeOfRing(self._members, batches, settings)
+        self._mappers = [*batches, *(relays or {})]
+        self.edge = EdgeOfRing(self._members, self._mappers, settings, relays)
         self._nodes: dict[str, _Node] = {}
         for name in names:
             self._start(name, self._members, begins=True)
@@ -211,7 +216,7 @@ class SeededRing:
             self._now_s,
             name,
             members,
-            self._pending,
+            self._mappers,
             self._reduce,
             self._new_table,
             self._settings,
@@ -248,7 +253,7 @@ class SeededRing:
         self._later(max(self._tick_s, node.hung_until_s - self._now_s), partial(self._tick_node, name, core))
 
     def _tick_edge(self) -> None:
-        self._on_edge(self.edge.tick)
+        self._on_edge(lambda: self.edge.tick(self._now_s))
         self._later(self._tick_s, self._tick_edge)
 
     def _on_edge(self, call: Callable[[], list[RingEffect]]) -> None:
@@ -318,7 +323,7 @@ class SeededRing:
             if self._connections.get(link, 0) != connection:
                 return
             if to == EDGE:
-                self._on_edge(lambda: self.edge.received(sender, message))
+                self._on_edge(lambda: self.edge.received(int(self._now_s * 1e6), sender, message))
             elif to in self._nodes:
                 core = self._nodes[to].core
                 self._on_node(to, core, lambda: core.received(self._now_s, sender, message))

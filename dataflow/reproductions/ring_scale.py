@@ -85,7 +85,7 @@ def _batch(words: list[int]) -> HashedRows:
     return HashedRows.sort(places_of(words), pa.record_batch({"word": pa.array(words, pa.int64())}))
 
 
-def _count(table: KeyedTable, rows: HashedRows) -> Iterable[pa.RecordBatch]:
+def _count(mapper: str, table: KeyedTable, rows: HashedRows) -> Iterable[pa.RecordBatch]:
     assert isinstance(table, DictTable)
     for word in rows.rows.column("word").to_pylist():
         table.put(word, table.get(word, 0) + 1)

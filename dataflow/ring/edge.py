@@ -1,32 +1,55 @@
 """The edge of a ring: mappers and the sink, in the program that started the query.
 
 The sink knows for each place of the ring up to which batch of each mapper it has results, so that none counts
-twice, whoever sends it.
+twice, whoever sends it. Results for another keyed function are batches of another mapper, as rows of a source are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
 
 from .coverage import RingCoverage
 from .effects import AllDelivered, DeliverRows, LossFound, RingEffect, Say, SendTo
 from .hashed_rows import HashedRows
 from .mapper import MapperCore
-from .messages import Lost, News, Observed, Results, ResultsTaken, RingMessage, Tuples, TuplesHeld
+from .messages import Invite, Lost, News, Observed, Results, ResultsTaken, RingMessage, Tuples, TuplesHeld
 from .settings import RingSettings
 from .tokens import WHOLE
-from .view import Member, RingView
+from .view import Member, Phase, RingView
+
+
+@dataclass(frozen=True)
+class Relay:
+    """A mapper of results: the mappers whose results it gets, and what puts them into the order of their keys."""
+
+    feeds: frozenset[str]
+    mapping: Callable[[pa.RecordBatch], HashedRows]
 
 
 class EdgeOfRing:
-    def __init__(self, members: Iterable[Member], mappers: Iterable[str], settings: RingSettings) -> None:
+    def __init__(
+        self,
+        members: Iterable[Member],
+        mappers: Iterable[str],
+        settings: RingSettings,
+        relays: Mapping[str, Relay] | None = None,
+    ) -> None:
+        """`relays` are the mappers of results, those before others first."""
         self.view = RingView(settings.r, members)
         self.mappers = {name: MapperCore(name, self.view, settings) for name in mappers}
         self._settings = settings
+        self._relays = dict(relays or {})
+        self._relay_of = {mapper: name for name, relay in self._relays.items() for mapper in relay.feeds}
         self._covered = RingCoverage()
         self._begins_at = self.view.revision
         self._told: dict[str, int] = {}
         self._done = False
+        # Nodes that are to be on the ring, and whether there are too few for r.
+        self._nodes, self._small = len(self.view.ring), False
+        self._invited_s = float("-inf")
         # Nodes to which the connection broke, and of which nothing was heard since.
         self._broken: set[str] = set()
         #: Results that came again, and were left out.
@@ -35,7 +58,13 @@ class EdgeOfRing:
     # -- sources -----------------------------------------------------------------------------------------
 
     def has_room(self, mapper: str) -> bool:
-        return self.mappers[mapper].has_room
+        """Return whether a mapper, and all those behind it, can take more."""
+        behind: str | None = mapper
+        while behind is not None:
+            if not self.mappers[behind].has_room:
+                return False
+            behind = self._relay_of.get(behind)
+        return True
 
     def offer(self, now_us: int, mapper: str, rows: HashedRows) -> list[RingEffect]:
         return list(self._sent(self.mappers[mapper].offer(now_us, rows)))
@@ -43,12 +72,12 @@ class EdgeOfRing:
     def end(self, mapper: str) -> list[RingEffect]:
         return [*self._sent(self.mappers[mapper].end()), *self._look_for_end()]
 
-    def tick(self) -> list[RingEffect]:
-        return [effect for mapper in self.mappers.values() for effect in self._sent(mapper.progress())]
+    def tick(self, now_s: float) -> list[RingEffect]:
+        return [*self._progress(), *self._refill(now_s)]
 
     # -- nodes -------------------------------------------------------------------------------------------
 
-    def received(self, sender: str, message: RingMessage) -> list[RingEffect]:
+    def received(self, now_us: int, sender: str, message: RingMessage) -> list[RingEffect]:
         self._broken.discard(sender)
         if self.view.is_gone(sender) and not isinstance(message, Results):
             return [SendTo(sender, News((self.view.members[sender],)))]
@@ -57,11 +86,11 @@ class EdgeOfRing:
                 if self.view.merge(members, sender):
                     for mapper in self.mappers.values():
                         mapper.assign()
-                    return self.tick()
+                    return [*self._progress(), *self._look_at_size()]
             case TuplesHeld(mapper, serial):
                 self.mappers[mapper].held(sender, serial)
             case Results():
-                return [*self._take(message), *self._reply(sender, message.serial), *self._look_for_end()]
+                return [*self._take(now_us, message), *self._reply(sender, message.serial), *self._look_for_end()]
             case Lost(interval, reason):
                 return [LossFound(interval, reason)]
             case Observed(text):
@@ -92,7 +121,46 @@ class EdgeOfRing:
             ]
         return []
 
+    # -- the size of the ring ----------------------------------------------------------------------------
+
+    def invite(self, after: str) -> list[RingEffect]:
+        """Have a spare join in the middle of a node's interval, if possible one from another rack."""
+        token, spares = self.view.middle_of(after), self.view.spares
+        if token is None or not spares:
+            return [Say(f"no spare can join after {after!r}: start more nodes")]
+        near = {self.view.members[name].rack for name in (after, *self.view.neighbours_after(after, 1))}
+        chosen = min(spares, key=lambda each: (each.name in self._broken, each.rack in near, each.name))
+        return [*self._tell(chosen.name), SendTo(chosen.name, Invite(token))]
+
+    def _refill(self, now_s: float) -> list[RingEffect]:
+        """Have a spare join in place of a node that has died; it may say no, or die, and is asked again later."""
+        members = self.view.members.values()
+        left = sum(member.gone and member.phase is Phase.LEAVING for member in members)
+        ring = self.view.ring
+        if not ring or len(ring) >= self._nodes - left or not self.view.spares:
+            return []
+        if any(member.in_transition for member in members) or now_s < self._invited_s + self._settings.balance_s:
+            return []
+        self._invited_s = now_s
+        return self.invite(max(ring, key=self.view.share_of))
+
+    def _look_at_size(self) -> list[RingEffect]:
+        """Say when the ring has become too small for r."""
+        live, r = len(self.view.ring), self._settings.r
+        before, self._small = self._small, live <= r
+        if not self._small or before or not live:
+            return []
+        return [
+            Say(
+                f"the ring has {live} of the {r + 1} nodes that r={r} wants until another joins: "
+                "start more nodes, or begin with spares"
+            )
+        ]
+
     # -- inside ------------------------------------------------------------------------------------------
+
+    def _progress(self) -> list[RingEffect]:
+        return [effect for mapper in self.mappers.values() for effect in self._sent(mapper.progress())]
 
     def _sent(self, messages: Iterator[tuple[str, Tuples]]) -> Iterator[RingEffect]:
         for node, message in messages:
@@ -107,7 +175,7 @@ class EdgeOfRing:
             if news:
                 yield SendTo(node, News(news))
 
-    def _take(self, message: Results) -> Iterator[RingEffect]:
+    def _take(self, now_us: int, message: Results) -> Iterator[RingEffect]:
         result = message.result
         lowest, highest = self._covered.span(result.mapper, result.interval)
         if self._settings.exactly_once and result.number <= highest:
@@ -123,16 +191,28 @@ class EdgeOfRing:
             reason = f"results {lowest + 1} to {result.after} of mapper {result.mapper!r} did not come"
             yield LossFound(result.interval, reason)
         self._covered.raise_to(result.mapper, result.interval, result.number)
+        relay = self._relay_of.get(result.mapper)
         for rows in result.rows:
-            yield DeliverRows(rows)
+            if relay is None:
+                yield DeliverRows(rows)
+            elif not self.mappers[relay].ended:
+                yield from self._sent(self.mappers[relay].offer(now_us, self._relays[relay].mapping(rows)))
 
     def _reply(self, sender: str, serial: int) -> Iterator[RingEffect]:
         yield from self._tell(sender)
         yield SendTo(sender, ResultsTaken(serial))
 
     def _look_for_end(self) -> Iterator[RingEffect]:
-        if self._done or not all(mapper.ended for mapper in self.mappers.values()):
-            return
-        if self._covered.complete({name: mapper.number for name, mapper in self.mappers.items()}):
+        for name, relay in self._relays.items():
+            if not self.mappers[name].ended and self._is_over(relay.feeds):
+                yield from self._sent(self.mappers[name].end())
+        if not self._done and self._is_over(self.mappers):
             self._done = True
             yield AllDelivered()
+
+    def _is_over(self, mappers: Iterable[str]) -> bool:
+        """Return whether mappers have ended, and all that was made of their rows is here."""
+        found = {name: self.mappers[name] for name in mappers}
+        return all(mapper.ended for mapper in found.values()) and self._covered.complete(
+            {name: mapper.number for name, mapper in found.items()}
+        )

@@ -32,6 +32,9 @@ class _Feed:
     #: The number up to which the node was told of everything, and up to which it has that.
     told: int
     held: int
+    #: False until the node was told where it begins, also if there is nothing to be sent; and whether it knows.
+    begun: bool = False
+    knows: bool = False
 
 
 class MapperCore:
@@ -76,9 +79,9 @@ class MapperCore:
         self._release()
         for node, feeds in self._feeds.items():
             yield from self._due(node)
-            behind = {feed.told for feed in feeds if feed.told < self.number}
-            for told in sorted(behind):
-                yield node, self._message(node, [feed for feed in feeds if feed.told == told], self.number, None)
+            behind = [feed for feed in feeds if feed.told < self.number or not feed.begun]
+            for told in sorted({feed.told for feed in behind}):
+                yield node, self._message(node, [feed for feed in behind if feed.told == told], self.number, None)
 
     def held(self, node: str, serial: int) -> None:
         """Learn that a node has the messages up to this one."""
@@ -86,13 +89,13 @@ class MapperCore:
         while sent and sent[0][0] <= serial:
             _, number, feeds = sent.popleft()
             for feed in feeds:
-                feed.held = max(feed.held, number)
+                feed.held, feed.knows = max(feed.held, number), True
 
     def disconnected(self, node: str) -> None:
         """Learn that what was on its way to a node is lost."""
         self._sent.pop(node, None)
         for feed in self._feeds.get(node, ()):
-            feed.told = feed.held
+            feed.told, feed.begun = feed.held, feed.knows
 
     def assign(self) -> None:
         """Feed those whom the ring names by now; who is new gets what is still here."""
@@ -107,9 +110,12 @@ class MapperCore:
                 )
                 if covers == arc.interval.high - arc.interval.low:
                     told, held = min(feed.told for feed in old), min(feed.held for feed in old)
+                    begun, knows = all(feed.begun for feed in old), all(feed.knows for feed in old)
                 else:
                     told = held = first
-                self._feeds.setdefault(node, []).append(_Feed(node, arc.interval, told, held))
+                    # Those with which the query begins know that there was nothing before.
+                    begun = knows = not before
+                self._feeds.setdefault(node, []).append(_Feed(node, arc.interval, told, held, begun, knows))
         self._carry_over(before)
         self._release()
 
@@ -156,7 +162,7 @@ class MapperCore:
             rows = NO_ROWS
         serial = self._serials[node] = self._serials.get(node, 0) + 1
         for feed in feeds:
-            feed.told = number
+            feed.told, feed.begun = number, True
         self._sent.setdefault(node, deque()).append((serial, number, feeds))
         self.sent_bytes += rows.bytes
         stamp_us = self._stamp_us if batch is None else batch.stamp_us

@@ -42,7 +42,9 @@ class Monitor:
         settings, view = self._context.settings, self._context.view
         hung = now_s - self._ticked_s > settings.silence_s / 2
         self._ticked_s = now_s
-        before = view.neighbours_before(self._context.name, max(settings.r, 1))
+        # Others beat for members of the ring, and for who joins when it is one.
+        count = max(settings.r, 1) if self._context.me.on_ring else 0
+        before = view.neighbours_before(self._context.name, count)
         watched = [*before, *self._joining()]
         if hung:
             # This node did nothing for a while itself, and may not have heard what there was to hear.

@@ -19,15 +19,16 @@ from .tokens import RING, Interval
 
 
 class TableKind:
-    """The schema of a state, and the pages of a node."""
+    """The schema of a state, and the pages of a node, where no other kind has the same name."""
 
-    def __init__(self, pages: PageManager, schema: pa.Schema, key: tuple[str, ...]) -> None:
+    def __init__(self, pages: PageManager, schema: pa.Schema, key: tuple[str, ...], name: str = "state") -> None:
         self.pages, self.schema, self.key = pages, schema, key
+        self._name = name
         self.values = [name for name in schema.names if name not in key]
         self._numbers = count()
 
     def new_map(self) -> tuple[str, UnorderedMap]:
-        name = f"fragment {next(self._numbers)}"
+        name = f"{self._name}, fragment {next(self._numbers)}"
         return name, UnorderedMap.create(self.pages.page_set(name), self.schema, self.key)
 
 

@@ -1,7 +1,8 @@
-"""A query as mappers and reducers: what is without state before its keyed function, and that function.
+"""A query as mappers and reducers: its keyed functions, and what is without state before and between them.
 
-A mapper for each source runs filter, select, map and flat map; the ring runs one `process` with declared state,
-and what is without state after it.
+A mapper for each source runs filter, select, map and flat map. The ring runs each `process` with declared state,
+and what is without state after it. Rows for another keyed function come back to the edge, which sends them around
+by the key of that one: the results of the first have a mapper, as the rows of a source do.
 """
 
 from __future__ import annotations
@@ -24,70 +25,107 @@ from .hashed_rows import NO_ROWS, HashedRows
 from .key_places import key_places
 from .keyed_table import KeyedTable
 from .paged_table import PagedTable, TableKind
+from .stage_tables import StageTables
 
 _STATELESS = (Filter, Select, MapRows)
 _WAY_OUT = "put it elsewhere, or choose SGuard(interval_s=1), which covers every operator"
 
 
 @dataclass(frozen=True)
-class RingPlan:
-    """The operators of a query, by who runs them."""
+class Stage:
+    """A keyed function, and what is without state between it and the next one, or the sink."""
 
-    #: For each source the operators from it to the keyed function, in order.
-    mappers: dict[str, tuple[OperatorNode, ...]]
     keyed: OperatorNode
     after: tuple[OperatorNode, ...]
-    sink: str
 
     @property
     def key(self) -> tuple[str, ...]:
         return cast(Process, self.keyed.specification).state_key
 
 
+@dataclass(frozen=True)
+class RingPlan:
+    """The operators of a query, by who runs them."""
+
+    #: By the name of the keyed function, those before others first.
+    stages: dict[str, Stage]
+    #: For each source the operators from it to a keyed function, in order.
+    sources: dict[str, tuple[OperatorNode, ...]]
+    #: The stage to which the rows of each source, and of each stage but the last, go.
+    goes_to: dict[str, str]
+    sink: str
+
+    @property
+    def mappers(self) -> list[str]:
+        """Return the names of all whose rows are sent around by key, those before others first."""
+        return [*self.sources, *(name for name in self.stages if name in self.goes_to)]
+
+    def feeds(self, stage: str) -> frozenset[str]:
+        """Return the mappers whose rows a stage gets."""
+        return frozenset(name for name, to in self.goes_to.items() if to == stage)
+
+
 def plan_of(network: Network) -> RingPlan:
     """Return the plan of a query. Raises InvalidQuery, in one line, for one that a ring cannot run."""
-    keyed = [node for node in network.operators if isinstance(node.specification, Process)]
     for node in network.operators:
         if not isinstance(node.specification, (*_STATELESS, Union, Process)):
             raise InvalidQuery(
-                f"PeerRing runs filter, select, map, flat map and one process by key; {node.name!r} is "
+                f"PeerRing runs filter, select, map, flat map and process by key; {node.name!r} is "
                 f"{node.specification.kind}: {_WAY_OUT}"
             )
-    if len(keyed) != 1 or len(network.sinks) != 1:
+        if isinstance(node.specification, Process):
+            _check_keyed(node)
+    keyed = [node for node in network.operators if isinstance(node.specification, Process)]
+    if not keyed or len(network.sinks) != 1:
         raise InvalidQuery(
-            f"PeerRing runs one process with state by key, and one sink; query {network.name!r} has "
+            f"PeerRing runs functions with state by key, and one sink; query {network.name!r} has "
             f"{len(keyed)} and {len(network.sinks)}: {_WAY_OUT}"
         )
-    (node,) = keyed
-    _check_keyed(node)
-    by_name = {each.name: each for each in network.operators}
-    after: list[OperatorNode] = []
-    stream = network.sinks[0].input
-    while stream != node.name:
-        each = by_name.get(stream)
-        if each is None or len(each.inputs) != 1:
-            raise InvalidQuery(f"the sink of query {network.name!r} does not follow {node.name!r}: {_WAY_OUT}")
-        after.insert(0, each)
-        stream = each.inputs[0]
-    mappers: dict[str, tuple[OperatorNode, ...]] = {}
-    _walk(node.inputs[0], (), by_name, mappers)
-    return RingPlan(mappers, node, tuple(after), network.sinks[0].name)
+    return _Plans(network, keyed).plan()
 
 
-def _walk(
-    stream: str,
-    after: tuple[OperatorNode, ...],
-    by_name: dict[str, OperatorNode],
-    found: dict[str, tuple[OperatorNode, ...]],
-) -> None:
-    node = by_name.get(stream)
-    if node is None:
-        if stream in found:
-            raise InvalidQuery(f"source {stream!r} comes to the ring twice: give each way a source of its own")
-        found[stream] = after
-        return
-    for each in node.inputs:
-        _walk(each, after if isinstance(node.specification, Union) else (node, *after), by_name, found)
+class _Plans:
+    """The way back from the sink, and from each keyed function, to those whose rows come there."""
+
+    def __init__(self, network: Network, keyed: Sequence[OperatorNode]) -> None:
+        self._network = network
+        self._by_name = {each.name: each for each in network.operators}
+        self._keyed = {node.name: node for node in keyed}
+        self._ways: dict[str, tuple[OperatorNode, ...]] = {}
+        self._goes_to: dict[str, str] = {}
+
+    def plan(self) -> RingPlan:
+        (sink,) = self._network.sinks
+        self._walk(sink.input, (), None)
+        for name, node in self._keyed.items():
+            self._walk(node.inputs[0], (), name)
+        for name in self._keyed.keys() - self._ways.keys():
+            raise InvalidQuery(f"nothing reads what {name!r} makes: end it in the sink")
+        # Operators are in the order in which they were made, so that those before others come first.
+        stages = {name: Stage(node, self._ways[name]) for name, node in self._keyed.items()}
+        sources = {name: way for name, way in self._ways.items() if name not in self._keyed}
+        return RingPlan(stages, sources, self._goes_to, sink.name)
+
+    def _walk(self, stream: str, after: tuple[OperatorNode, ...], to: str | None) -> None:
+        node = self._by_name.get(stream)
+        if node is not None and node.name not in self._keyed:
+            for each in node.inputs:
+                self._walk(each, after if isinstance(node.specification, Union) else (node, *after), to)
+            return
+        if stream in self._ways:
+            what = "source" if node is None else "what"
+            made = "" if node is None else " makes"
+            raise InvalidQuery(
+                f"{what} {stream!r}{made} comes to the ring twice: give each way a source of its own"
+            )
+        if node is None and to is None:
+            raise InvalidQuery(
+                f"source {stream!r} comes to the sink of query {self._network.name!r} without a function with "
+                f"state by key: {_WAY_OUT}"
+            )
+        self._ways[stream] = after
+        if to is not None:
+            self._goes_to[stream] = to
 
 
 def _check_keyed(node: OperatorNode) -> None:
@@ -110,11 +148,12 @@ def _check_keyed(node: OperatorNode) -> None:
 
 
 class Mapping:
-    """The operators of one source, and the places of its rows' keys."""
+    """The operators of one mapper, and the places of its rows' keys."""
 
-    def __init__(self, plan: RingPlan, source: str) -> None:
-        self._steps = [(node, _started(node)) for node in plan.mappers[source]]
-        self._key = plan.key
+    def __init__(self, plan: RingPlan, mapper: str) -> None:
+        # What is between two keyed functions is done by nodes.
+        self._steps = [(node, _started(node)) for node in plan.sources.get(mapper, ())]
+        self._key = plan.stages[plan.goes_to[mapper]].key
 
     def __call__(self, rows: pa.RecordBatch) -> HashedRows:
         batches = _apply(self._steps, [rows])
@@ -128,32 +167,48 @@ class Mapping:
         return HashedRows.sort(key_places([made.column(name) for name in self._key]), made)
 
 
-def reducing(plan: RingPlan) -> Callable[[KeyedTable, HashedRows], Iterable[pa.RecordBatch]]:
-    """Return what a reducer does with rows of an interval."""
-    specification = cast(Process, plan.keyed.specification)
-    function = cast(Callable[[pa.RecordBatch, Any], pa.RecordBatch], specification.function)
-    steps = [(node, _started(node)) for node in plan.after]
+class Reducing:
+    """A call is what a reducer does with rows of an interval."""
 
-    def reduce(table: KeyedTable, rows: HashedRows) -> Iterable[pa.RecordBatch]:
+    def __init__(self, plan: RingPlan) -> None:
+        self._numbers = {name: number for number, name in enumerate(plan.stages)}
+        self._goes_to = plan.goes_to
+        self._stages = {name: _RunningStage(stage) for name, stage in plan.stages.items()}
+
+    def __call__(self, mapper: str, table: KeyedTable, rows: HashedRows) -> Iterable[pa.RecordBatch]:
+        stage = self._goes_to[mapper]
+        if isinstance(table, StageTables):
+            table = table.of(self._numbers[stage])
+        return self._stages[stage](table, rows)
+
+
+class _RunningStage:
+    def __init__(self, stage: Stage) -> None:
+        self._name = stage.keyed.name
+        specification = cast(Process, stage.keyed.specification)
+        self._function = cast(Callable[[pa.RecordBatch, Any], pa.RecordBatch], specification.function)
+        self._steps = [(node, _started(node)) for node in stage.after]
+
+    def __call__(self, table: KeyedTable, rows: HashedRows) -> Iterable[pa.RecordBatch]:
         try:
-            made = function(rows.rows, table)
+            made = self._function(rows.rows, table)
         except PeacefsError:
             raise
         except Exception as error:  # whatever the user's function raises
-            raise OperatorFailed(
-                f"operator {plan.keyed.name!r} failed: {type(error).__name__}: {error}"
-            ) from error
-        return _apply(steps, [made] if made.num_rows else [])
-
-    return reduce
+            raise OperatorFailed(f"operator {self._name!r} failed: {type(error).__name__}: {error}") from error
+        return _apply(self._steps, [made] if made.num_rows else [])
 
 
 def tables(plan: RingPlan, pages: PageManager) -> Callable[[], KeyedTable]:
     """Return what makes the state of an interval."""
-    specification = cast(Process, plan.keyed.specification)
-    assert specification.state is not None
-    kind = TableKind(pages, specification.state, specification.state_key)
-    return lambda: PagedTable(kind)
+    kinds = []
+    for name, stage in plan.stages.items():
+        specification = cast(Process, stage.keyed.specification)
+        assert specification.state is not None
+        kinds.append(TableKind(pages, specification.state, specification.state_key, name))
+    if len(kinds) == 1:
+        return lambda: PagedTable(kinds[0])
+    return lambda: StageTables([PagedTable(kind) for kind in kinds])
 
 
 def _failed(node: OperatorNode, error: Exception) -> OperatorFailed:

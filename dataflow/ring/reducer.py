@@ -48,8 +48,8 @@ from .transitions import Transitions
 from .tuple_backup import Piece
 from .view import Member, Phase
 
-#: Changes the state by rows of one interval, and returns rows for the sink.
-Reduce = Callable[[KeyedTable, HashedRows], Iterable[pa.RecordBatch]]
+#: Changes the state by rows of a mapper in one interval, and returns rows for the sink, or for the next function.
+Reduce = Callable[[str, KeyedTable, HashedRows], Iterable[pa.RecordBatch]]
 
 
 @dataclass(slots=True)
@@ -285,7 +285,7 @@ class ReducerCore:
         rows = piece.rows.between(fragment.interval)
         made: tuple[pa.RecordBatch, ...] = ()
         if len(rows):
-            made = tuple(each for each in self._reduce(fragment.table, rows) if each.num_rows)
+            made = tuple(each for each in self._reduce(piece.mapper, fragment.table, rows) if each.num_rows)
             self.processed_rows += len(rows)
             fragment.stamp_us = max(fragment.stamp_us, piece.stamp_us)
         fragment.coverage[piece.mapper] = max(covered, piece.number)

@@ -232,6 +232,10 @@ class RingView:
         ends = [each.token for each in self._members.values() if each.token is not None and each.on_ring]
         return halfway(member.token, min(ends, key=lambda token: distance(member.token or 0, token) or RING))
 
+    def share_of(self, name: str) -> int:
+        """Return how much of the ring a live member owns."""
+        return sum(arc.interval.high - arc.interval.low for arc in self.arcs_of(name) if arc.owner == name)
+
     def passed(self, name: str, token: int) -> list[Member]:
         """Return those who are gone and whose places a member passes when it moves to a token."""
         own = self._members[name].token

@@ -8,8 +8,10 @@ from typing import ClassVar
 from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.ring.arrangement import arrange
 from peacefs.dataflow.ring.program import plan_of
 from peacefs.dataflow.ring.settings import RingSettings
+from peacefs.dataflow.ring.view import Member
 from peacefs.protocol.errors import InvalidQuery
 from peacefs.protocol.limits import (
     ring_checkpoint_s,
@@ -32,6 +34,7 @@ class PeerRing(Technique):
     spares         nodes that wait off the ring until others have too much to do
     balances       nodes relieve each other, and take spares, by themselves; `shrinks`: and leave
     rack_of        the rack of each node ("node-1", ...), so that neighbours are in different ones
+    tokens         where the interval of each node begins, from 0 to 2**62 - 1; even unless they are given
     silence_s      a neighbour that was silent for so long is dead; one whose process dies is missed at once
     """
 
@@ -48,6 +51,7 @@ class PeerRing(Technique):
         balances: bool = True,
         shrinks: bool = False,
         rack_of: Mapping[str, str] | None = None,
+        tokens: Mapping[str, int] | None = None,
         silence_s: float = ring_silence_s,
     ) -> None:
         if not 0 <= r <= ring_neighbours_max:
@@ -58,6 +62,7 @@ class PeerRing(Technique):
                 raise InvalidQuery(f"PeerRing({name}={value}): it has to be above 0")
         self.spares = spares
         self.rack_of = dict(rack_of or {})
+        self.tokens = None if tokens is None else dict(tokens)
         self.settings = RingSettings(
             r=r,
             exactly_once=exactly_once,
@@ -79,6 +84,12 @@ class PeerRing(Technique):
                 f"PeerRing(r={r}) keeps each tuple on {r + 1} nodes, and the ring has {nodes - self.spares}: "
                 f"start {r + 1 + self.spares} nodes or more, or choose a smaller r"
             )
+        self.arrange(nodes)
+
+    def arrange(self, nodes: int) -> list[Member]:
+        """Return the members of a ring of so many nodes. Raises InvalidQuery for what cannot be one."""
+        names = [f"node-{number}" for number in range(1, nodes + 1)]
+        return arrange(names, self.settings.r, rack_of=self.rack_of, tokens=self.tokens, spares=self.spares)
 
     def promises(self, network: OperatorClass) -> Recovery:
         """Each tuple counts once; but mappers' tuples may count in another order than without a failure."""

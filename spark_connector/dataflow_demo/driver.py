@@ -65,6 +65,7 @@ class Driver:
             {SINK: self._take},
             RunOptions(observer=self._observe),
         ) as run:
+            assert isinstance(run, EdgeRun)
             self._await_units(run)
             begun.set()
             self._watch(run)

@@ -76,7 +76,7 @@ def given_run(order: RunOrder, coordinator: str, *, tls: bool) -> GivenRun:
     """Return the run of an order as its program is told of it."""
     if not order.location:
         return GivenRun(order.run, "", "")
-    # Where there are several coordinators, Spark's URIs name the cluster, and our clients each of them.
+    # Spark's URIs name a cluster of several coordinators; our clients name each of them.
     webhdfs = parse_address(f"{'https' if tls else 'http'}://{coordinator}").webhdfs
     return GivenRun(order.run, webhdfs + without_run(order.location), webhdfs + order.location)
 

@@ -126,7 +126,8 @@ def test_flux_processes_refuse_a_node_that_hung(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGCONT)
         time.sleep(0.1)
 
-    assert Played(tmp_path, stop, node_timeout_s=5.0).rows == expected_rows()
+    # A busy machine may keep a node from speaking for some seconds; if that were a death the pair would be lost.
+    assert Played(tmp_path, stop, node_timeout_s=15.0).rows == expected_rows()
 
 
 def test_flux_processes_want_two_nodes_besides_those_that_stand_by(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from peacefs.dataflow import Query
@@ -62,9 +64,24 @@ def _other_key() -> Query:
     return text.process(_count, state={"name": "string", "count": "int64"}, key="name").sink("out")
 
 
+def _used_twice() -> Query:
+    text = Query("twice").source("text", _SCHEMA, time="at")
+    counted = text.process(_count, state=_STATE, key="word")
+    longer = counted.filter(F.col("word") != "")
+    return longer.union(counted).process(_count, state=_STATE, key="word").sink("out")
+
+
+def _around() -> Query:
+    query = Query("around")
+    counted = query.source("text", _SCHEMA, time="at").process(_count, state=_STATE, key="word")
+    return counted.union(query.source("more", _SCHEMA, time="at")).sink("out")
+
+
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
+        (_used_twice, "comes to the ring twice: give each way a source of its own"),
+        (_around, "source 'more' comes to the sink of query 'around' without a function with state by key"),
         (_windows, "is aggregate"),
         (_undeclared, "declare it with state="),
         (_other_key, "have no such column: name it alike"),
@@ -88,6 +105,38 @@ def test_peer_ring_refuses_tokens_that_collide_or_are_not_on_the_ring() -> None:
         arrange(["node-1", "node-2"], 1, tokens={"node-1": 5, "node-2": 5})
     with pytest.raises(InvalidQuery, match="is not on the ring"):
         arrange(["node-1", "node-2"], 1, tokens={"node-1": 5, "node-2": RING})
+
+
+@pytest.mark.parametrize(
+    ("technique", "nodes", "reason"),
+    [
+        (PeerRing(tokens={"node-1": 5, "node-2": 5, "node-3": 7}), 3, "'node-1' and 'node-2' have the same token"),
+        (PeerRing(tokens={"node-1": 5, "node-2": 6}), 3, "'node-3' has no token"),
+        (PeerRing(r=2, spares=1), 3, "the ring has 2: start 4 nodes or more"),
+    ],
+)
+def test_peer_ring_refuses_to_start_what_cannot_be_a_ring(
+    technique: PeerRing, nodes: int, reason: str, tmp_path: Path
+) -> None:
+    host = LocalProcesses(nodes, DirectoryCheckpoints(tmp_path))
+    with pytest.raises(InvalidQuery, match=re.escape(reason)) as refusal:
+        host.start(_words().network(), technique, {"text": []}, {"out": print})
+    assert "\n" not in refusal.value.message
+
+
+@pytest.mark.parametrize(
+    ("sources", "sinks", "reason"),
+    [
+        ({"text": 5}, {"out": print}, "source 'text' has to be an iterable of record batches"),
+        ({"text": []}, {"out": 5}, "sink 'out' has to be a function of a record batch"),
+        ({}, {"out": print}, "source 'text' is in the query or in what was given"),
+    ],
+)
+def test_peer_ring_wants_rows_of_sources_and_functions_of_sinks(
+    sources: Any, sinks: Any, reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidQuery, match=re.escape(reason)):
+        LocalProcesses(2, DirectoryCheckpoints(tmp_path)).start(_words().network(), PeerRing(), sources, sinks)
 
 
 def test_neighbours_of_a_ring_are_in_different_racks() -> None:
@@ -155,6 +204,50 @@ def test_places_of_keys_are_the_same_for_every_type_of_text() -> None:
 
 
 # -- a real ring ----------------------------------------------------------------------------------------
+
+
+def _first_letter(rows: pa.RecordBatch) -> pa.RecordBatch:
+    letters = pc.utf8_slice_codeunits(rows.column("word"), 0, 6)
+    return rows.set_column(0, "word", letters)
+
+
+def _counts(rows: pa.RecordBatch, state: Any) -> pa.RecordBatch:
+    """Count words, and put out every count as it is now: the highest of each is the last."""
+    state.add_at(rows.column("word"), 1)
+    found = state.find(rows.column("word")).column("count")
+    return pa.record_batch({"word": rows.column("word"), "count": found, "at": rows.column("at")})
+
+
+def test_ring_of_processes_runs_two_functions_one_behind_the_other(tmp_path: Path) -> None:
+    """A node that has state of both is killed in the middle: no word is missing, in either."""
+    batches, size = 30, 200
+    chance = np.random.default_rng(5)
+    made = [[f"word-{word}" for word in chance.integers(0, 90, size)] for _ in range(batches)]
+    host = LocalProcesses(3, DirectoryCheckpoints(tmp_path))
+    highest: dict[str, int] = {}
+    some = threading.Event()
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for number, words in enumerate(made):
+            yield pa.record_batch({"word": words, "at": pa.array([number] * size, TIME)}, schema=_SCHEMA)
+            if number == batches // 2:
+                assert some.wait(120)
+                os.kill(host.pids()["node-2"], signal.SIGKILL)
+
+    def take(rows: pa.RecordBatch) -> None:
+        for letter, count in zip(rows.column("word").to_pylist(), rows.column("count").to_pylist(), strict=True):
+            highest[letter] = max(highest.get(letter, 0), count)
+        some.set()
+
+    query = Query("letters")
+    words = query.source("text", _SCHEMA, time="at").process(_count, state=_STATE, key="word")
+    schema = pa.schema([*_SCHEMA, ("count", pa.int64())])
+    letters = words.map(_first_letter).process(_counts, schema=schema, state=_STATE, key="word")
+    letters.sink("out")
+    technique = PeerRing(r=1, checkpoint_s=0.3, silence_s=60.0)
+    with host.start(query.network(), technique, {"text": rows()}, {"out": take}) as run:
+        run.wait(200)
+    assert highest == Counter(word[:6] for words in made for word in words)
 
 
 def test_ring_of_processes_outlives_a_sigkill(tmp_path: Path) -> None:

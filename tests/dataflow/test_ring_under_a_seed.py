@@ -202,6 +202,37 @@ def test_ring_changes_while_it_runs(kind: str) -> None:
         assert [name for name, member in members.items() if member.token != before[name]]
 
 
+@pytest.mark.parametrize("seed", seeds(2))
+def test_ring_changes_while_no_rows_come(seed: int) -> None:
+    """A node joins between two batches, and does not wait for the next one."""
+    batches = batches_of(seed, batches=3)
+    ring = ring_of(seed, batches, nodes=3, spares=1, batch_every_s=20.0)
+    invited_s = joined_s = 0.0
+
+    def until() -> bool:
+        nonlocal invited_s, joined_s
+        if not invited_s and all(core.number == 1 for core in ring.edge.mappers.values()):
+            invited_s = ring.now_s
+            ring.happen(Join(0, "node-4", "node-1"))
+        if invited_s and not joined_s and len(ring.edge.view.ring) == 4:
+            joined_s = ring.now_s
+        return False
+
+    outcome = ring.run(until_s=200.0, until=until)
+    assert delivered(outcome) == expected(batches)
+    assert 0 < joined_s - invited_s < 2.0
+
+
+def test_ring_does_not_take_those_for_dead_that_need_not_speak_to_who_joins() -> None:
+    """The state takes longer to be sent than a node may be silent; beats go to members of the ring."""
+    batches = batches_of(2, batches=60)
+    events = [Join(100, "node-5", "node-2")]
+    ring = ring_of(2, batches, nodes=4, spares=1, events=events, serialise_s=2.0)
+    outcome = _play(ring, batches)
+    assert not outcome.refused
+    assert len(ring.edge.view.ring) == 5
+
+
 @pytest.mark.parametrize("seed", seeds(4))
 def test_ring_outlives_a_long_series_of_mishaps(seed: int) -> None:
     """One after the other, with time for repair between: deaths, hangs, cut links, changes, nodes that return."""
@@ -274,6 +305,37 @@ def test_ring_says_what_is_lost_when_neighbours_die_at_once() -> None:
     ring = ring_of(1, batches, nodes=4, events=[KillSet(400, ("node-2", "node-3"))])
     outcome = _play(ring, batches, may_lose=True)
     assert any("25.0% of the ring is lost" in reason and "raise r" in reason for reason in outcome.losses)
+
+
+def test_ring_says_that_it_has_become_too_small_for_r() -> None:
+    """Two of four die, and r is 2: a third copy has no node."""
+    batches = batches_of(1, batches=30)
+    outcome = _play(ring_of(1, batches, nodes=4, r=2, events=[KillSet(300, ("node-1", "node-3"))]), batches)
+    assert "the ring has 2 of the 3 nodes that r=2 wants" in " ".join(outcome.said)
+    assert sum("that r=2 wants" in said for said in outcome.said) == 1
+    outcome = _play(ring_of(1, batches, nodes=4, r=2, events=[KillSet(300, ("node-1",))]), batches)
+    assert not any("that r=2 wants" in said for said in outcome.said)
+
+
+def test_ring_takes_spares_in_place_of_nodes_that_die() -> None:
+    """All nodes with which it began die, one after the other: at the end it has others, and all that there was."""
+    batches = batches_of(6, batches=110, rows=6)
+    events = [KillSet(400 + at * 1100, (f"node-{at + 1}",)) for at in range(3)]
+    ring = ring_of(6, batches, nodes=3, spares=3, events=events)
+    outcome = _play(ring, batches)
+    assert len(outcome.killed_s) == 3
+    assert sorted(ring.edge.view.ring) == ["node-4", "node-5", "node-6"]
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_ring_gives_two_nodes_that_join_with_one_token_each_its_own(seed: int) -> None:
+    """Both are invited to the middle of the same interval at once."""
+    batches = batches_of(seed, batches=40)
+    events = [Join(100, "node-4", "node-1"), Join(100, "node-5", "node-1")]
+    ring = ring_of(seed, batches, nodes=3, spares=2, events=events)
+    _play(ring, batches)
+    tokens = [member.token for member in ring.edge.view.members.values() if member.on_ring]
+    assert len(set(tokens)) == len(tokens) >= 4
 
 
 def test_ring_refuses_a_node_that_returns_with_its_old_token() -> None:

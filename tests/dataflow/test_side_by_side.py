@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.recovery import PAGE
-from benchmarks.side_by_side import tables
+from benchmarks.side_by_side import pictures, tables
 from benchmarks.side_by_side.contest import Nodes, Played, Processes, Schedule, play
 from benchmarks.side_by_side.queries import (
     QUERIES,
@@ -121,6 +121,19 @@ def test_tables_are_put_into_a_page_and_read_back(tmp_path: Path) -> None:
     (row,) = costs
     assert (row["technique"], row["µs a row"], row["lost"], row["recovery"]) == ("Amnesia", "61.20", "1", "gap")
     assert late[0]["before p50"] == "5.00"
+
+
+def test_pictures_are_drawn_of_one_that_has_not_recovered(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra `picture` is not installed")
+    cell = Cell("word counts", "Amnesia", "spark")
+    line = _timeline(dict.fromkeys(range(300, 600), float("inf")))
+    found = {cell: Played(line, Verdict(300, 0, 0, Recovery.GAP), Usage(61.2, 400.0, 3 << 20))}
+    for name, figure in (
+        ("latency", pictures.latency_figure("word counts", found)),
+        ("costs", pictures.cost_figure(found)),
+    ):
+        figure.savefig(tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").stat().st_size > 0
 
 
 def test_network_of_a_benchmark_is_left_as_it_was() -> None:

@@ -51,7 +51,7 @@ class Client:
 
 
 def hand_over(cluster: FailoverCluster, at: int) -> None:
-    """As `peacefs coordinator hand-over` does."""
+    """Ask a coordinator to hand over, with the request of `peacefs coordinator hand-over`."""
     url = f"http://{cluster.http[at]}/v1/coordinator/hand-over"
     answer = httpx.post(url, params={"user": "root"}, timeout=60, trust_env=False)
     assert answer.is_success, answer.text

@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.dataflows import SAMPLES
+from support.dataflows import SAMPLES, input_rows
 
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.techniques.active_standby import ActiveStandby
+from peacefs.dataflow.techniques.flux import Flux
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.passive_standby import PassiveStandby
+from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.errors import StartupError
 from peacefs.spark_connector.executors_host import SparkExecutors
@@ -73,7 +78,9 @@ def ordeal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ordeal]:
 
 @pytest.mark.spark
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("technique", ["sguard", "upstream-backup", "active-standby", "passive-standby", "cec"])
+@pytest.mark.parametrize(
+    "technique", ["sguard", "upstream-backup", "active-standby", "passive-standby", "cec", "flux"]
+)
 def test_executor_that_is_killed_is_made_up_for(technique: str, ordeal: Ordeal) -> None:
     said = ordeal.play(technique)
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
@@ -83,15 +90,52 @@ def test_executor_that_is_killed_is_made_up_for(technique: str, ordeal: Ordeal) 
     assert before != after, "the unit ran in another process after the kill"
 
 
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_executor_of_a_ring_is_made_up_for_by_its_neighbour(ordeal: Ordeal) -> None:
+    said = ordeal.play("peer-ring")
+    rows = [row for batch in input_rows(1, batches=8, size=4) for row in batch.to_pylist()]
+    assert said["rows"] == sorted([*map(str, row.values())] for row in rows if row["value"] >= 0)
+    before, after = map(set, said["sessions"])
+    assert before == {"node-1", "node-2"}
+    assert after == {"node-1", "node-2.retry-1"}, "the next attempt of the task is on the ring, as another node"
+
+
+class _Session:
+    """A Spark with nothing but settings."""
+
+    def __init__(self, **settings: str) -> None:
+        self.sparkContext = self
+        self._settings = {name.replace("_", "."): value for name, value in settings.items()}
+
+    def getConf(self) -> dict[str, str]:
+        return self._settings
+
+
 def test_executors_want_tasks_that_may_fail_often() -> None:
     """With Spark's four failures a task, the fourth executor that dies would end the query."""
-
-    class Context:
-        def getConf(self) -> dict[str, str]:
-            return {}
-
-    class Session:
-        sparkContext = Context()
-
     with pytest.raises(StartupError, match=r"spark.task.maxFailures is 4.*set it to 100 or more"):
-        SparkExecutors(Session(), 2, checkpoints=None)  # type: ignore[arg-type]
+        SparkExecutors(_Session(), 2, checkpoints=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "cores"),
+    [
+        ({"spark_master": "local-cluster[2,2,512]"}, "2"),
+        ({"spark_master": "spark://localhost:7077"}, "all"),
+        ({"spark_master": "yarn", "spark_executor_cores": "4"}, "4"),
+    ],
+)
+@pytest.mark.parametrize(
+    "technique", [Flux(), ActiveStandby(), PassiveStandby(), PeerRing()], ids=lambda it: it.name
+)
+def test_executors_that_may_run_both_of_a_pair_are_refused(
+    settings: dict[str, str], cores: str, technique: Technique
+) -> None:
+    spark = _Session(**settings, **{"spark_task_maxFailures": "1000"})
+    host = SparkExecutors(spark, 2, checkpoints=None)  # type: ignore[arg-type]
+    sample = SAMPLES[OperatorClass.REPEATABLE]()
+    with pytest.raises(
+        StartupError, match=f"an executor of {cores} cores can run two .* set spark.executor.cores to 1"
+    ):
+        host.start(sample.network, technique, {"in": []}, {"out": print})

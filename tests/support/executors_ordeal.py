@@ -2,7 +2,8 @@
 
 It is a program, since a process has one Spark context: `python -m support.executors_ordeal DIRECTORY`. For each
 technique that is named in a line of its standard input it runs the dataflow on the same executors, and prints a
-line of JSON: the rows of the output, and the sessions in which the killed unit ran before and after.
+line of JSON: the rows of the output, and the sessions in which the killed unit ran before and after. A peer ring
+counts words in its place; the sessions are the nodes that were on it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import json
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pyarrow as pa
@@ -24,11 +25,14 @@ from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun
+from peacefs.dataflow.hosts.ring_run import RingRun
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.cec import CEC
+from peacefs.dataflow.techniques.flux import Flux
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
+from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 from peacefs.spark_connector.executors_host import SparkExecutors
@@ -87,13 +91,14 @@ TECHNIQUES: dict[str, Callable[[], Technique]] = {
     "active-standby": ActiveStandby,
     "passive-standby": PassiveStandby,
     "cec": CEC,
+    "flux": Flux,
 }
 
 
 def is_prepared(run: EdgeRun, technique: Technique, checkpoints: DirectoryCheckpoints) -> bool:
     """Return whether the second unit has what its technique recovers it from; upstream backup stores nothing."""
     if technique.standby is not None:
-        return run.standby_of("second") is not None
+        return run.survives_loss_of("second")
     if technique.loads_itself:
         return any(name.startswith("second ") for name in checkpoints.segments().streams())
     return not technique.takes_checkpoints or run.checkpoint_of("second") is not None
@@ -104,13 +109,13 @@ def play(spark: SparkSession, technique: Technique, directory: Path) -> dict[str
     places.mkdir(parents=True)
     checkpoints = DirectoryCheckpoints(directory / "checkpoints")
     batches = input_rows(1, batches=8, size=4)
-    begun = threading.Event()
+    started: Queue[EdgeRun] = Queue()
     rows: list[list[str]] = []
     sessions: list[str] = []
 
     def feed() -> Iterator[pa.RecordBatch]:
         yield from batches[:4]
-        begun.wait()
+        run = started.get()
         wait_until(lambda: run.session_of("second"), "a place of the second unit", _PATIENCE_S)
         session = run.session_of("second")
         assert session is not None
@@ -130,9 +135,57 @@ def play(spark: SparkSession, technique: Technique, directory: Path) -> dict[str
 
     host = SparkExecutors(spark, 2, checkpoints, node_timeout_s=5.0)
     with host.start(network(places), technique, {"in": feed()}, {"out": take}) as run:
-        begun.set()
+        assert isinstance(run, EdgeRun)
+        started.put(run)
         run.wait(_PATIENCE_S)
     return {"rows": rows, "sessions": sessions}
+
+
+def ring_network() -> Network:
+    """Rows are counted by key, and put out as they are."""
+
+    def count(rows: pa.RecordBatch, state: Any) -> pa.RecordBatch:
+        state.add_at(rows.column("key"), 1)
+        return rows
+
+    query = Query("ring")
+    rows = query.source("in", SCHEMA, time="at").filter(F.col("value") >= 0)
+    rows.process(count, state={"key": "string", "count": "int64"}, key="key").sink("out")
+    return query.network()
+
+
+def play_ring(spark: SparkSession, directory: Path) -> dict[str, Any]:
+    """Run a ring of two nodes, each the other's neighbour, of which one is killed; Spark starts another."""
+    batches = input_rows(1, batches=8, size=4)
+    started: Queue[RingRun] = Queue()
+    rows: list[list[str]] = []
+    rings: list[list[str]] = []
+
+    def feed() -> Iterator[pa.RecordBatch]:
+        yield from batches[:4]
+        run = started.get()
+        wait_until(lambda: len(rows) >= 4, "rows of the ring", _PATIENCE_S)
+        rings.append(run.ring())
+        worker = run.process_of("node-2")
+        assert worker is not None
+        os.kill(executor_of(worker), signal.SIGKILL)
+        wait_until(lambda: "node-2" not in run.ring(), "a ring without the node", _PATIENCE_S)
+        yield from batches[4:6]
+        wait_until(lambda: len(run.ring()) == 2, "another node in its place", _PATIENCE_S)
+        rings.append(run.ring())
+        yield from batches[6:]
+
+    def take(batch: pa.RecordBatch) -> None:
+        rows.extend([*map(str, row)] for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
+
+    host = SparkExecutors(spark, 2, DirectoryCheckpoints(directory))
+    # A busy machine may keep a task waiting for long; one that is killed is missed at once nevertheless.
+    technique = PeerRing(r=1, checkpoint_s=0.3, silence_s=60.0)
+    with host.start(ring_network(), technique, {"in": feed()}, {"out": take}) as run:
+        assert isinstance(run, RingRun)
+        started.put(run)
+        run.wait(_PATIENCE_S)
+    return {"rows": sorted(rows), "sessions": rings}
 
 
 def main(directory: Path) -> None:
@@ -147,7 +200,9 @@ def main(directory: Path) -> None:
     )
     for line in sys.stdin:
         name = line.strip()
-        print(json.dumps(play(spark, TECHNIQUES[name](), directory / name)), flush=True)
+        ring = name == "peer-ring"
+        said = play_ring(spark, directory / name) if ring else play(spark, TECHNIQUES[name](), directory / name)
+        print(json.dumps(said), flush=True)
     spark.stop()
 
 

@@ -31,7 +31,7 @@ def hashed(words: list[int]) -> HashedRows:
     return HashedRows.sort(places_of(words), pa.record_batch({"word": pa.array(words, pa.int64())}))
 
 
-def count(table: KeyedTable, rows: HashedRows) -> Iterable[pa.RecordBatch]:
+def count(mapper: str, table: KeyedTable, rows: HashedRows) -> Iterable[pa.RecordBatch]:
     """Count words in the state, and put out by how much each count has risen."""
     assert isinstance(table, DictTable)
     words = rows.rows.column("word").to_pylist()
@@ -70,4 +70,5 @@ def ring_of(seed: int, batches: dict[str, list[HashedRows]], *, r: int = 1, **op
         balances=False,
         exactly_once=options.pop("exactly_once", True),
     )
-    return SeededRing(settings, batches, count, DictTable, seed=seed, **options)
+    reduce, new_table = options.pop("reduce", count), options.pop("new_table", DictTable)
+    return SeededRing(settings, batches, reduce, new_table, seed=seed, **options)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 #: A look may cost a request, on the machine that is to bring about what is waited for: whoever has waited for long
 #: looks less often, and learns of it a twentieth later.
-_LOOK_S, _LOOK_MAX_S = 0.01, 0.2
+_LOOK_S, _LOOK_MAX_S = 0.01, 0.1
 _LOOK_SHARE = 0.05
 #: Longer than anything takes on a machine that is busy with much else: only what never comes is given up.
 PATIENCE_S = 180.0

@@ -1,0 +1,46 @@
+"""The main program of a node that is a process of its own.
+
+It finds its orders on standard input, and ends when standard input does, so that it does not outlive the program
+that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import cloudpickle
+
+
+def run_as_ordered(run: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    """Call `run` with the orders, and end the process with what it returns."""
+    orders = cloudpickle.load(sys.stdin.buffer)
+
+    async def until_input_ends() -> None:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def watch() -> None:
+            sys.stdin.buffer.read()
+            loop.call_soon_threadsafe(ended.set)
+
+        # Not a thread of the loop's, which would wait for it when the node ends before its input does.
+        threading.Thread(target=watch, name="standard input", daemon=True).start()
+        node = asyncio.create_task(run(orders))
+        orphaned = asyncio.create_task(ended.wait())
+        done, _ = await asyncio.wait({node, orphaned}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    try:
+        asyncio.run(until_input_ends())
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        # The thread that reads standard input would hold an ordinary exit.
+        os._exit(1)
+    os._exit(0)

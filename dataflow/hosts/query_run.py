@@ -1,0 +1,157 @@
+"""The part of a run that does not depend on its nodes: a thread with a loop, its end, its sources and its sinks.
+
+A subclass starts nodes and moves messages in `_main`. Whatever fails stops the run: `wait` says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+import pyarrow as pa
+
+from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.protocol import limits
+from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed
+
+from .interface import Sink, Source
+from .run_events import Observer, RunEvent
+
+
+class QueryRun(ABC):
+    def __init__(self, name: str, *, threads: int, observer: Observer | None) -> None:
+        """`threads`: so many calls of the loop may block at the same time."""
+        self._name, self._observer = name, observer
+        self._ended = threading.Event()
+        self._failure: str | None = None
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(ThreadPoolExecutor(threads))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._run_loop, name=f"dataflow {name}", daemon=True)
+
+    # -- for the user -----------------------------------------------------------------------------------
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until every sink has had its last row. Raises QueryFailed if the query stopped."""
+        if not self._ended.wait(timeout_s):
+            raise TimeoutError(f"query {self._name!r} goes on after {timeout_s} s")
+        if self._failure is not None:
+            raise QueryFailed(self._failure)
+
+    def close(self) -> None:
+        """End all nodes. The checkpoint store belongs to whoever gave it."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop)
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- the loop -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def _main(self) -> None:
+        """Run until `_stopped` is set, and end the nodes then."""
+
+    def _run_loop(self) -> None:
+        # Set when the query is to stop, and when a source may have room again.
+        self._stopped, self._room = asyncio.Event(), asyncio.Event()
+        try:
+            self._loop.run_until_complete(self._main())
+        except Exception as error:
+            self._failure = f"the host of query {self._name!r} failed: {error!r}"
+        finally:
+            self._ended.set()
+            self._loop.close()
+
+    def _stop(self) -> None:
+        self._ended.set()
+        self._stopped.set()
+
+    def _fail(self, reason: str) -> None:
+        self._failure = self._failure or reason
+        self._stop()
+
+    def _begin(self, steps: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(steps)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(_reason(error))
+
+    async def _end_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- rows, in and out ---------------------------------------------------------------------------------
+
+    async def _rows_of(
+        self, source: str, rows: Iterator[pa.RecordBatch], kind: StreamType, has_room: Callable[[], bool]
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Yield rows while there is room. The iterator may block: it is asked on another thread."""
+        while True:
+            try:
+                given = await asyncio.to_thread(next, rows, None)
+                batch = None if given is None else kind.conform(given)
+            except Exception as error:  # whatever the user's iterator raises
+                raise source_failed(source, error) from error
+            if batch is None:
+                return
+            for first in range(0, batch.num_rows, limits.dataflow_batch_rows_max):
+                while not has_room():
+                    self._room.clear()
+                    await self._room.wait()
+                yield batch.slice(first, limits.dataflow_batch_rows_max)
+
+    def _deliver(self, name: str, sink: Sink, rows: pa.RecordBatch) -> None:
+        try:
+            sink(rows)
+        except Exception as error:  # whatever the user's function raises
+            self._fail(f"sink {name!r} failed: {_reason(error)}")
+
+    def _tell(self, event: RunEvent) -> None:
+        if self._observer is not None:
+            self._observer(time.monotonic(), event)
+
+
+def check_ends(
+    wanted_sources: Iterable[str],
+    wanted_sinks: Iterable[str],
+    sources: Mapping[str, Source],
+    sinks: Mapping[str, Sink],
+) -> None:
+    """Raise InvalidQuery unless there are rows for each source, and a function for each sink."""
+    ends: tuple[tuple[str, Iterable[str], Mapping[str, Any]], ...] = (
+        ("source", wanted_sources, sources),
+        ("sink", wanted_sinks, sinks),
+    )
+    for kind, wanted, given in ends:
+        missing = set(wanted) ^ set(given)
+        if missing:
+            raise InvalidQuery(f"{kind} {min(missing)!r} is in the query or in what was given, and not in both")
+    for name, rows in sources.items():
+        if not isinstance(rows, Iterable):
+            raise InvalidQuery(f"source {name!r} has to be an iterable of record batches, and is {rows!r}")
+    for name, sink in sinks.items():
+        if not callable(sink):
+            raise InvalidQuery(f"sink {name!r} has to be a function of a record batch, and is {sink!r}")
+
+
+def source_failed(source: str, error: Exception) -> QueryFailed:
+    return QueryFailed(f"source {source!r} failed: {_reason(error)}")
+
+
+def _reason(error: BaseException) -> str:
+    return error.message if isinstance(error, PeacefsError) else f"{type(error).__name__}: {error}"
