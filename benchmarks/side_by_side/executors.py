@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,12 @@ from peacefs.dataflow.hosts.interface import Sink, Source
 from peacefs.dataflow.hosts.ring_run import RingRun
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
-from peacefs.dataflow.techniques.peer_ring import PeerRing
-from peacefs.protocol.errors import InvalidQuery
 from peacefs.spark_connector.demo.scratch import scratch_environment
 from peacefs.spark_connector.executors_host import SparkExecutors
 from peacefs.spark_connector.java import find_java, java_environment
 from peacefs.spark_connector.local_executors import executor_of, session_of_executors
 
 from .contest import NODE_TIMEOUT_S, NODES
-
-#: A ring says in which process a node of it is, if it can run on executors.
-_RING_PROCESS: Callable[[RingRun, str], int | None] | None = getattr(RingRun, "process_of", None)
 
 
 @contextmanager
@@ -61,8 +56,6 @@ class Executors:
         sinks: Mapping[str, Sink],
         options: RunOptions,
     ) -> EdgeRun | RingRun:
-        if isinstance(technique, PeerRing) and _RING_PROCESS is None:
-            raise InvalidQuery("a ring does not run on Spark's executors")
         return self._host.start(network, technique, sources, sinks, options)
 
     def process_of(self, run: EdgeRun | RingRun, unit: str, node: str) -> int:
@@ -70,7 +63,6 @@ class Executors:
             session = run.session_of(unit)
             worker = None if session is None else int(session.partition("-")[0])
         else:
-            assert _RING_PROCESS is not None
-            worker = _RING_PROCESS(run, node)
+            worker = run.process_of(node)
         assert worker is not None, f"{node} runs nowhere"
         return executor_of(worker)
