@@ -52,6 +52,8 @@ cloudpickle.register_pickle_by_value(support.dataflows)
 #: After so long a node is taken for dead. A busy machine is silent for some seconds, and a pair would lose a half.
 _SILENCE_S, _SILENCE_OF_PAIRS_S = 4.0, 15.0
 _UNITS = ("first", "second")
+#: They are hit elsewhere as well, and here only if it may take longer.
+_WITH_ATTACKS_OF_THEIR_OWN = [UpstreamBackup(precise=True), Flux()] if "PEACEFS_SEEDS" in os.environ else []
 #: Batches that come while nodes are attacked, one after the other for ever, and those that come afterwards.
 _BATCHES, _AFTERWARDS = 400, 40
 
@@ -120,8 +122,7 @@ def _rows(batch: pa.RecordBatch) -> list[Row]:
         ActiveStandby(),
         PassiveStandby(),
         CEC(Targets(extent=1.5, replay_rows=50), period_s=0.05),
-        UpstreamBackup(precise=True),
-        Flux(),
+        *_WITH_ATTACKS_OF_THEIR_OWN,
     ],
     ids=lambda technique: technique.name,
 )
