@@ -19,7 +19,7 @@ from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.messages import Ack, Data, Subscribed
 from peacefs.dataflow.core.node import Bounds
-from peacefs.dataflow.core.output_buffer import Level
+from peacefs.dataflow.core.output_buffer import RowStage
 from peacefs.dataflow.core.unit import HAUnit
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
@@ -187,7 +187,7 @@ class DrivenUnit:
         if self._fresh:
             consumer = self._network.consumers[self._output.stream][0]
             position = Position(self._output.lineage, produced)
-            self._output.ack(Ack(self._output.stream, consumer, 1, Level.SAFE, position))
+            self._output.ack(Ack(self._output.stream, consumer, 1, RowStage.SAFE, position))
 
     def _note_responses(self, now: float) -> None:
         for batch in self._fresh:

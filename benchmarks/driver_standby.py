@@ -22,7 +22,7 @@ from typing import Any
 from peacefs.client.control.supervised_queries import SupervisedQueries
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.client.local_cluster.member_process import Member
+from peacefs.client.local_cluster.member_process import LocalMember
 from peacefs.spark_connector.java import find_java, java_environment
 from peacefs.spark_connector.supervision.registration import supervise
 
@@ -124,7 +124,7 @@ def _agents(cluster: LocalCluster, directory: Path) -> Iterator[None]:
         os.close(writing)
 
 
-def _agent(cluster: LocalCluster, home: Path, lifeline: int) -> Member:
+def _agent(cluster: LocalCluster, home: Path, lifeline: int) -> LocalMember:
     home.mkdir()
     home.chmod(0o711)
     variables = {
@@ -155,7 +155,7 @@ def _agent(cluster: LocalCluster, home: Path, lifeline: int) -> Member:
     ]
     log = home / "agent.log"
     log.touch()
-    member = Member(home.name, lambda _before: arguments, lambda: log, lifeline, [])
+    member = LocalMember(home.name, lambda _before: arguments, lambda: log, lifeline, [])
     member.start()
     member.await_ready()
     return member

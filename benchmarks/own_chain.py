@@ -32,7 +32,7 @@ from peacefs.datanode.pipeline.dispatch import DataRequests
 from peacefs.datanode.pipeline.hop import PipelineHop
 from peacefs.datanode.pipeline.server import DataServer
 from peacefs.datanode.store.chunk_store import ChunkStore
-from peacefs.datanode.store.replica_changes import Changes
+from peacefs.datanode.store.replica_changes import ReplicaChanges
 from peacefs.protocol.errors import Unsupported
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, thread_switch_interval_s
@@ -143,7 +143,7 @@ def _serve(name: str, directory: Path, sync: bool, end: Connection) -> None:
     driver = ThreadDriver(pool, _no_coordinator, sync_to_disk=sync)
     store = ChunkStore(str(directory), 0, available_bytes=lambda: 1 << 50, rng=random.Random(name))
     driver.run(store.recover())
-    changes = Changes()
+    changes = ReplicaChanges()
     requests = DataRequests(
         PipelineHop(name, _SIGNER, store, changes, StreamsUnderWay(name)), ChunkServer(_SIGNER, store, changes)
     )

@@ -63,7 +63,7 @@ _QUICK = Schedule(warm_s=0.8, before_s=1.2, kills=1, gap_s=2.0)
 #: A JVM takes long to be as fast as it gets, and Spark to replace an executor.
 _SPARK = Schedule(warm_s=12.0, before_s=4.0, kills=1, gap_s=12.0)
 _QUICK_SPARK = Schedule(warm_s=5.0, before_s=2.0, kills=1, gap_s=7.0)
-#: What `--quick` plays on each host, if nothing is chosen: of words only what differs.
+#: `--quick` plays these on each host, if nothing is chosen: words only where they differ.
 _QUICK_WORDS = ("SGuard", "PeerRing", "Real-time Mode")
 _QUICK_ON_EXECUTORS = ("SGuard",)
 

@@ -40,7 +40,7 @@ class CoordinatorOptions:
     ready_fd: int | None = None
     parent_fd: int | None = None
     log: LogStyle = LOG_STYLE_DEFAULT
-    #: Where traces go; None for none.
+    #: The place for traces; None for none.
     traces: TraceOptions | None = None
     tls: TlsFiles | None = None
     #: True if an address beyond loopback may be served without TLS.

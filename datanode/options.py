@@ -48,5 +48,5 @@ class DatanodeOptions:
     ready_fd: int | None = None
     parent_fd: int | None = None
     log: LogStyle = LOG_STYLE_DEFAULT
-    #: Where traces go; None for none.
+    #: The place for traces; None for none.
     traces: TraceOptions | None = None

@@ -1061,7 +1061,7 @@ doctor_clock_broken_s: Final = 30.0
 doctor_client_descriptors_min: Final = 1024
 doctor_descriptors_min: Final = 8192
 doctor_descriptors_share_max: Final = 0.8
-# Of fewer commits or chunks nothing is concluded; of more, so many may take longer than 100 ms.
+# Fewer commits or chunks prove nothing; of more, this share may take longer than 100 ms.
 doctor_durations_min: Final = 20
 doctor_slow_share_max: Final = 0.2
 # A disk is measured by so many fsyncs of a record, and by writing so much; and what it should reach.

@@ -16,7 +16,7 @@ from typing import Self
 
 import msgspec
 
-from peacefs.client.local_cluster.member_process import PEACEFS, Member, MemberReady
+from peacefs.client.local_cluster.member_process import PEACEFS, LocalMember, MemberReady
 from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import RateCurve
 from peacefs.topology.toml_writer import to_toml
@@ -91,7 +91,7 @@ class EmulatedCluster:
         self.network = network
         self._disk = disk
         self._topology = topology
-        self._members: list[Member] = []
+        self._members: list[LocalMember] = []
         self._writers: dict[str, WriterProcess] = {}
         self.node_of: dict[str, str] = {}
 
@@ -208,10 +208,10 @@ class EmulatedCluster:
         host: Host,
         arguments: Callable[[MemberReady | None], Sequence[str]],
         program: Sequence[str] = PEACEFS,
-    ) -> Member:
+    ) -> LocalMember:
         log = self._directory / f"{host.name}.log"
         pipe = self._parent_pipe[0]
-        member = Member(host.name, arguments, lambda: log, pipe, (), prefix=host.inside(), program=program)
+        member = LocalMember(host.name, arguments, lambda: log, pipe, (), prefix=host.inside(), program=program)
         member.start()
         self._members.append(member)
         return member

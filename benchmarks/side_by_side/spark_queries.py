@@ -64,7 +64,7 @@ class SparkQuery(ABC):
         kind = jvm.org.apache.spark.sql.execution.streaming.sources.LowLatencyMemoryStream
         self._stream = kind.apply(self._spark._jsparkSession, 1, jvm.org.apache.spark.sql.Encoders.STRING())
         self._begin(query, output)
-        # What comes first takes as long as a JVM takes that has done nothing yet.
+        # The first row takes as long as a JVM takes that has done nothing yet.
         self._add_text(f"{_END},{_END},0,1,-1")
         self._await_first()
         self._given = feed
@@ -183,7 +183,7 @@ class MicroBatches(SparkQuery):
 
 
 class WordsInMicroBatches(MicroBatches, ShowsLatest):
-    """Of a word that comes several times in a batch the last count comes out."""
+    """Put out the last count of a word that comes several times in a batch."""
 
 
 class RealTime(SparkQuery, ShowsLatest):

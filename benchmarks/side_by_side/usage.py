@@ -74,7 +74,7 @@ def memory_bytes(pids: Collection[int]) -> int:
 
 @dataclass(frozen=True)
 class Reading:
-    """What was spent until a moment: rows given, processor time of this program and its processes, bytes."""
+    """The costs until a moment: rows given, processor time of this program and its processes, bytes."""
 
     rows: int
     processor_s: float

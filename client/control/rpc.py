@@ -8,7 +8,7 @@ from typing import TypeVar
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation, Unauthenticated, from_wire
 from peacefs.protocol.handshake import COORDINATOR
 from peacefs.protocol.limits import client_answer_timeout_s, client_retry_s, control_call_timeout_s
-from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile, Request
+from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile, TracedMessage
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.connections import SocketConnection
@@ -78,7 +78,7 @@ class ControlRpc:
     def _asked(self, message: Message, answer_timeout_s: float) -> Message:
         """Return the answer to a request, which has one id, however often it is sent."""
         traced = begun(message)
-        if log.isEnabledFor(logging.DEBUG) and isinstance(traced, Request):
+        if log.isEnabledFor(logging.DEBUG) and isinstance(traced, TracedMessage):
             log.debug("%s: %s, request %s", self._coordinators.address.http, type(traced).__name__, traced.trace)
         return self._retry_policy.ask(
             lambda: self._attempt(traced, answer_timeout_s), client_retry_s, self._coordinators.count

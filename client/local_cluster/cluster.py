@@ -25,7 +25,7 @@ from peacefs.protocol.limits import (
 
 from .directory import ClusterDirectory
 from .etcd_process import find_etcd
-from .member_process import Member, MemberReady
+from .member_process import LocalMember, MemberReady
 
 _HOST = "127.0.0.1"
 _CERTIFICATES = "certificates"
@@ -58,8 +58,8 @@ class LocalCluster:
     ) -> None:
         self._path = directory
         self._wants_standby = standby
-        self._etcd: Member | None = None
-        self._standby: Member | None = None
+        self._etcd: LocalMember | None = None
+        self._standby: LocalMember | None = None
         self._wanted_datanodes = datanodes
         self._port = port
         self._datanode_port = datanode_port
@@ -68,31 +68,31 @@ class LocalCluster:
         self._node_port = node_port
         self._claimed: ClusterDirectory | None = None
         self._parent_pipe: tuple[int, int] | None = None
-        self._coordinator: Member | None = None
-        self.datanodes: list[Member] = []
+        self._coordinator: LocalMember | None = None
+        self.datanodes: list[LocalMember] = []
 
     # -- what it is ----------------------------------------------------------------------------------
 
     @property
-    def coordinator(self) -> Member:
+    def coordinator(self) -> LocalMember:
         assert self._coordinator is not None, "the cluster is not running"
         return self._coordinator
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[LocalMember]:
         return [self.coordinator, *self._beside_coordinator(), *self.datanodes]
 
     @property
-    def standby(self) -> Member | None:
+    def standby(self) -> LocalMember | None:
         """The coordinator that was started second; either of the two may lead."""
         return self._standby
 
     @property
-    def etcd(self) -> Member | None:
+    def etcd(self) -> LocalMember | None:
         """The member that keeps the journal of both."""
         return self._etcd
 
-    def _beside_coordinator(self) -> list[Member]:
+    def _beside_coordinator(self) -> list[LocalMember]:
         return [member for member in (self._standby, self._etcd) if member is not None]
 
     @property
@@ -184,7 +184,7 @@ class LocalCluster:
             self.stop()
             raise
 
-    def restart(self, member: Member) -> None:
+    def restart(self, member: LocalMember) -> None:
         """Starts a member that has ended, with its data and ports, and waits until it is of use.
 
         Raises StartupError.
@@ -234,11 +234,11 @@ class LocalCluster:
 
     # -- how members are started -----------------------------------------------------------------------
 
-    def _member(self, name: str, arguments: Callable[[MemberReady | None], Sequence[str]]) -> Member:
+    def _member(self, name: str, arguments: Callable[[MemberReady | None], Sequence[str]]) -> LocalMember:
         claimed, pipe = self._claimed, self._parent_pipe
         assert claimed is not None
         assert pipe is not None
-        return Member(name, arguments, lambda: claimed.new_log(name), pipe[0], [claimed.lock_descriptor])
+        return LocalMember(name, arguments, lambda: claimed.new_log(name), pipe[0], [claimed.lock_descriptor])
 
     def _start_etcd(self) -> None:
         assert self._claimed is not None
@@ -249,7 +249,7 @@ class LocalCluster:
                 "`apt-get install etcd-server`, or run `make setup` again"
             )
         claimed = self._claimed
-        self._etcd = Member(
+        self._etcd = LocalMember(
             "etcd",
             self._etcd_arguments,
             lambda: claimed.new_log("etcd"),

@@ -48,7 +48,7 @@ class MemberReady(msgspec.Struct, frozen=True):
     data_port: int = 0
 
 
-class Member:
+class LocalMember:
     """A coordinator or datanode of a local cluster. Not thread-safe.
 
     `arguments` gives the command line from the readiness of the run before (None at first), so that a restarted

@@ -45,7 +45,7 @@ class GiveUp:
 Effect = StartMember | Say | GiveUp
 
 
-class Phase(enum.Enum):
+class MemberPhase(enum.Enum):
     STARTING = enum.auto()
     RUNNING = enum.auto()
     WAITING = enum.auto()
@@ -54,7 +54,7 @@ class Phase(enum.Enum):
 
 @dataclass
 class _Watched:
-    phase: Phase
+    phase: MemberPhase
     #: When the phase began, and, of a member that waits, when it is due.
     since_s: float
     due_s: float = 0.0
@@ -72,38 +72,38 @@ class MemberSupervision:
     """
 
     def __init__(self, now_s: float, members: Iterable[str]) -> None:
-        self._members = {name: _Watched(Phase.STARTING, now_s) for name in members}
+        self._members = {name: _Watched(MemberPhase.STARTING, now_s) for name in members}
 
-    def phase(self, member: str) -> Phase:
+    def phase(self, member: str) -> MemberPhase:
         return self._members[member].phase
 
     @property
     def is_settled(self) -> bool:
         """Return whether no member is in its first moments: each is ready, has failed, or was said to be slow."""
-        return all(each.phase is not Phase.STARTING or each.said for each in self._members.values())
+        return all(each.phase is not MemberPhase.STARTING or each.said for each in self._members.values())
 
     def ready(self, now_s: float, member: str) -> list[Effect]:
         watched = self._members[member]
-        if watched.phase is not Phase.STARTING:
+        if watched.phase is not MemberPhase.STARTING:
             return []
         had_said, watched.said = watched.said, ""
-        watched.phase, watched.since_s = Phase.RUNNING, now_s
+        watched.phase, watched.since_s = MemberPhase.RUNNING, now_s
         return [Say(f"{member} is back" if watched.failures else f"{member} is ready")] if had_said else []
 
     def ended(self, now_s: float, member: str, why: str) -> list[Effect]:
         """`why` says in words how it ended, as in "was killed by SIGKILL"."""
         watched = self._members[member]
-        if watched.phase not in (Phase.STARTING, Phase.RUNNING):
+        if watched.phase not in (MemberPhase.STARTING, MemberPhase.RUNNING):
             return []
-        if watched.phase is Phase.RUNNING and now_s - watched.since_s >= local_restart_forgotten_s:
+        if watched.phase is MemberPhase.RUNNING and now_s - watched.since_s >= local_restart_forgotten_s:
             watched.failures = 0
         watched.failures += 1
         if watched.failures > local_restarts_max:
-            watched.phase = Phase.GIVEN_UP
+            watched.phase = MemberPhase.GIVEN_UP
             times = f"was started again {local_restarts_max} times in vain, and {why}"
             return [GiveUp(member, f"{member} {times}; it stays away until the cluster starts again")]
         pause_s = min(local_restart_pause_s * 2 ** (watched.failures - 1), local_restart_pause_max_s)
-        watched.phase, watched.since_s, watched.due_s = Phase.WAITING, now_s, now_s + pause_s
+        watched.phase, watched.since_s, watched.due_s = MemberPhase.WAITING, now_s, now_s + pause_s
         if watched.said == why:
             return []
         watched.said = why
@@ -112,11 +112,11 @@ class MemberSupervision:
     def tick(self, now_s: float) -> list[Effect]:
         effects: list[Effect] = []
         for name, watched in self._members.items():
-            if watched.phase is Phase.WAITING and now_s >= watched.due_s:
-                watched.phase, watched.since_s = Phase.STARTING, now_s
+            if watched.phase is MemberPhase.WAITING and now_s >= watched.due_s:
+                watched.phase, watched.since_s = MemberPhase.STARTING, now_s
                 effects.append(StartMember(name))
             elif (
-                watched.phase is Phase.STARTING
+                watched.phase is MemberPhase.STARTING
                 and not watched.said
                 and now_s - watched.since_s >= local_slow_start_s
             ):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from peacefs.protocol.errors import PeacefsError, StartupError
 
 from .cluster import LocalCluster
-from .member_process import Member
+from .member_process import LocalMember
 from .member_supervision import Effect, GiveUp, MemberSupervision, Say, StartMember
 
 
@@ -37,7 +37,7 @@ class MemberSupervisor:
             self._perform(self._seen(name, member))
         self._perform(self._core.tick(time.monotonic()))
 
-    def _seen(self, name: str, member: Member) -> list[Effect]:
+    def _seen(self, name: str, member: LocalMember) -> list[Effect]:
         if member.is_starting:
             try:
                 return self._core.ready(time.monotonic(), name) if member.poll_ready() else []

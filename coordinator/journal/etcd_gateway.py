@@ -76,7 +76,7 @@ class _Response(msgspec.Struct):
     response_range: Range = msgspec.field(default_factory=Range)
 
 
-class Outcome(msgspec.Struct):
+class TxnOutcome(msgspec.Struct):
     """The answer to a transaction: whether its comparison held, and what was read."""
 
     header: _Header = msgspec.field(default_factory=_Header)
@@ -204,19 +204,19 @@ class EtcdGateway:
         compare: Sequence[Mapping[str, Any]],
         success: Sequence[Mapping[str, Any]],
         failure: Sequence[Mapping[str, Any]] = (),
-    ) -> Outcome:
+    ) -> TxnOutcome:
         """Carry out `success` if all comparisons hold, else `failure`, in one step."""
         body = {"compare": list(compare), "success": list(success), "failure": list(failure)}
-        return self._call("kv/txn", body, Outcome)
+        return self._call("kv/txn", body, TxnOutcome)
 
     def range(self, **wanted: Any) -> Range:
         return self._call("kv/range", wanted, Range)
 
     def delete(self, key: str, end: str) -> None:
         """Remove the keys from one up to another."""
-        done = self._call("kv/deleterange", {"key": key_of(key), "range_end": key_of(end)}, Outcome)
+        done = self._call("kv/deleterange", {"key": key_of(key), "range_end": key_of(end)}, TxnOutcome)
         # Otherwise etcd keeps what was removed, until it is full.
-        self._call("kv/compaction", {"revision": done.header.revision}, Outcome, may_fail=True)
+        self._call("kv/compaction", {"revision": done.header.revision}, TxnOutcome, may_fail=True)
 
     def grant_lease(self, seconds: float) -> int:
         return self._call("lease/grant", {"TTL": max(1, round(seconds))}, _Lease).ID
@@ -226,7 +226,7 @@ class EtcdGateway:
         return self._call("lease/keepalive", {"ID": lease}, _KeptAlive).result.TTL > 0
 
     def revoke_lease(self, lease: int) -> None:
-        self._call("lease/revoke", {"ID": lease}, Outcome, may_fail=True)
+        self._call("lease/revoke", {"ID": lease}, TxnOutcome, may_fail=True)
 
     def _call(self, path: str, body: Mapping[str, Any], answer: type[A], *, may_fail: bool = False) -> A:
         content = msgspec.json.encode(body)

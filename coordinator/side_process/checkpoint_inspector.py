@@ -22,7 +22,7 @@ from peacefs.protocol.values.query_runs import without_run
 from .runner import SideProcess
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _Inspected(msgspec.Struct, frozen=True):
     answer: msgspec.Raw = msgspec.Raw(b"null")
     code: str = ""
     message: str = ""
@@ -98,7 +98,7 @@ class CheckpointInspector:
             raise BadRequest(
                 f"looking took more than {self._timeout_s:g} s and was ended; ask for a directory further down"
             ) from None
-        answer = await asyncio.to_thread(msgspec.json.decode, said, type=_Answer)
+        answer = await asyncio.to_thread(msgspec.json.decode, said, type=_Inspected)
         if answer.code:
             raise from_wire(answer.code, answer.message)
         return answer.answer

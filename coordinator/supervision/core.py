@@ -62,7 +62,7 @@ class KnownAgent:
 
 
 @dataclass(slots=True)
-class Standby:
+class StandbyRun:
     """A driver that waits for a run. Its agent knows it by `number`, which is that of no run of the checkpoint."""
 
     agent: str
@@ -82,7 +82,7 @@ class SupervisedQuery:
     running_since_s: float
     failed_on: str | None = None
     #: Its standby; from when on it may be given another, how many have failed in a row, and why the last one did.
-    standby: Standby | None = None
+    standby: StandbyRun | None = None
     standby_due_s: float = 0.0
     standbys_failed: int = 0
     standby_reason: str = ""
@@ -308,7 +308,7 @@ class Supervision:
             return
         agent = choose(self._candidates(query.record), holdings, query.record.agent)
         if agent is not None:
-            query.standby = Standby(agent, self.agents[agent].beat.process, number, location)
+            query.standby = StandbyRun(agent, self.agents[agent].beat.process, number, location)
 
     def place(self, now_s: float, name: str, holdings: Holdings) -> QueryRecord | None:
         """Chooses an agent for a query that is due; None if it is so no longer. Nothing is committed yet."""

@@ -34,7 +34,7 @@ from .run_logs import RunLogs
 log = logging.getLogger("peacefs.coordinator")
 
 
-class Begun(Protocol):
+class BegunRun(Protocol):
     """A run, and the path that its writer is given for the checkpoint."""
 
     @property
@@ -46,7 +46,7 @@ class Begun(Protocol):
 class Fence(Protocol):
     """The operations that begin and end runs: `fencing.QueryRuns`."""
 
-    def begin(self, path: str, user: str, host: str, pid: int, *, in_any_case: bool) -> Awaitable[Begun]: ...
+    def begin(self, path: str, user: str, host: str, pid: int, *, in_any_case: bool) -> Awaitable[BegunRun]: ...
     def end(self, location: str, user: str, *, in_any_case: bool) -> Awaitable[None]: ...
 
 

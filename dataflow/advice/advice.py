@@ -24,7 +24,7 @@ from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 from peacefs.protocol.errors import InvalidQuery
 
 from .estimates import Estimate, estimate
-from .load import Parameters, QueryLoad, Surroundings
+from .load import Machines, Parameters, QueryLoad
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ def advise(
     network: Network,
     load: QueryLoad,
     demand: Demand | None = None,
-    around: Surroundings | None = None,
+    around: Machines | None = None,
     parameters: Parameters | None = None,
 ) -> Sequence[Option]:
     """Return every technique, the best first; the first is advice if it is not `refused`."""
-    demand, around, parameters = demand or Demand(), around or Surroundings(), parameters or Parameters()
+    demand, around, parameters = demand or Demand(), around or Machines(), parameters or Parameters()
     options = [
         _option(written, make(parameters), network, load, demand, around, parameters)
         for written, make in WRITTEN.items()
@@ -97,7 +97,7 @@ def _option(
     network: Network,
     load: QueryLoad,
     demand: Demand,
-    around: Surroundings,
+    around: Machines,
     parameters: Parameters,
 ) -> Option:
     try:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from peacefs.dataflow import closed_forms
 from peacefs.dataflow.closed_forms import UnitLoad
 
-from .load import Parameters, QueryLoad, Surroundings
+from .load import Machines, Parameters, QueryLoad
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Estimate:
     recovery_s: float
 
 
-def estimate(name: str, load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+def estimate(name: str, load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
     """Return the estimate for a technique by the name of its class, as "SGuard". Raises KeyError."""
     return _FORMS[name](load, around, parameters)
 
 
-def _unit(load: QueryLoad, around: Surroundings, parameters: Parameters) -> UnitLoad:
+def _unit(load: QueryLoad, around: Machines, parameters: Parameters) -> UnitLoad:
     return UnitLoad(
         rate=load.rate,
         selectivity=load.selectivity,
@@ -55,35 +55,35 @@ def _remembered_rows(load: QueryLoad) -> float:
     return load.rate * (load.remembered_s or 0.0)
 
 
-def _copying(load: QueryLoad, around: Surroundings, bytes_s: float) -> float:
+def _copying(load: QueryLoad, around: Machines, bytes_s: float) -> float:
     """Return the processor time of copies as a share of what rows take."""
     return bytes_s * around.page_byte_s / (load.rate * load.processing_s)
 
 
-def _storing(load: QueryLoad, around: Surroundings, interval_s: float) -> float:
+def _storing(load: QueryLoad, around: Machines, interval_s: float) -> float:
     """Return the processor time of checkpoints or commits of all units as a share of what rows take."""
     return load.units * around.storing_processor_s / interval_s / (load.rate * load.processing_s)
 
 
-def _amnesia(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+def _amnesia(load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
     return Estimate(0.0, 0.0, 0.0, 0.0, closed_forms.first_row_s(_unit(load, around, parameters)))
 
 
-def _upstream_backup(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+def _upstream_backup(load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
     unit = _unit(load, around, parameters)
     kept = closed_forms.upstream_backup_replayed_rows(unit) * load.row_bytes
     links = closed_forms.upstream_backup_bandwidth(unit)
     return Estimate(0.05, links, 0.0, kept, closed_forms.upstream_backup_recovery_s(unit))
 
 
-def _active_standby(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+def _active_standby(load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
     unit = _unit(load, around, parameters)
     kept = load.state_bytes + closed_forms.active_standby_repeated_rows(unit) * load.row_bytes
     recovery_s = closed_forms.active_standby_recovery_s(unit, precise=True)
     return Estimate(1.0, closed_forms.active_standby_bandwidth(unit), 0.0, kept, recovery_s)
 
 
-def _passive_standby(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+def _passive_standby(load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
     unit = _unit(load, around, parameters)
     links = load.copied_bytes_s / load.bytes_s + closed_forms.trimming_share(unit, 1)
     kept = load.state_bytes + load.bytes_s * parameters.interval_s
@@ -92,7 +92,7 @@ def _passive_standby(load: QueryLoad, around: Surroundings, parameters: Paramete
     return Estimate(processor, links, 0.0, kept, closed_forms.passive_standby_recovery_s(unit))
 
 
-def _sguard(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+def _sguard(load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
     unit = _unit(load, around, parameters)
     files = around.replication * load.changed_bytes_s / load.bytes_s
     replayed_s = (parameters.checkpoint_s / 2 + around.stored_s) * load.rate * load.processing_s
@@ -102,7 +102,7 @@ def _sguard(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Es
     return Estimate(processor, 0.0, files, kept, recovery_s)
 
 
-def _cec(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+def _cec(load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
     unit = _unit(load, around, parameters)
     remembered_s = load.remembered_s or 0.0
     written = load.windows_per_row * around.tuple_bytes + load.selectivity * load.row_bytes
@@ -115,12 +115,12 @@ def _cec(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estim
     return Estimate(processor, 0.0, files, load.bytes_s * remembered_s, recovery_s)
 
 
-def _flux(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+def _flux(load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
     pair = _active_standby(load, around, parameters)
     return Estimate(pair.processor, pair.links, 0.0, pair.memory_bytes, pair.recovery_s)
 
 
-def _peer_ring(load: QueryLoad, around: Surroundings, parameters: Parameters) -> Estimate:
+def _peer_ring(load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
     unit, backups = _unit(load, around, parameters), parameters.neighbours
     links = backups * (1.0 + load.changed_bytes_s / load.bytes_s)
     kept = backups * (load.state_bytes + load.bytes_s * parameters.checkpoint_s)
@@ -129,7 +129,7 @@ def _peer_ring(load: QueryLoad, around: Surroundings, parameters: Parameters) ->
     return Estimate(processor, links, 0.0, kept, closed_forms.first_row_s(unit) + replayed_s)
 
 
-_FORMS: Mapping[str, Callable[[QueryLoad, Surroundings, Parameters], Estimate]] = {
+_FORMS: Mapping[str, Callable[[QueryLoad, Machines, Parameters], Estimate]] = {
     "Amnesia": _amnesia,
     "UpstreamBackup": _upstream_backup,
     "PassiveStandby": _passive_standby,

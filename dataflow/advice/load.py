@@ -45,7 +45,7 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Machines:
     """The machines. The defaults were measured on two cores over loopback, by the commands that are named."""
 
     #: From the death of a process until the controller has noticed (`benchmarks recovery_pictures`).

@@ -23,12 +23,12 @@ from peacefs.protocol.limits import dataflow_causes_max
 
 from .ha_input import HAInput
 from .ha_output import HAOutput
-from .output_buffer import Level
+from .output_buffer import RowStage
 from .restart_point import InputPoint, RestartPoint
 
 
 @dataclass
-class _Moment:
+class _CauseMoment:
     """The moment at which a stamp begins."""
 
     stamp: int
@@ -123,7 +123,7 @@ class UnitCauses:
         self._moments = _thinned(_forgotten(self._moments, needed))
 
     def reached(
-        self, outputs: Mapping[str, HAOutput], level: Level
+        self, outputs: Mapping[str, HAOutput], level: RowStage
     ) -> tuple[RestartPoint, dict[str, Phases]] | None:
         """Return the latest point whose output all consumers have at `level`, if it is another than before.
 
@@ -189,8 +189,8 @@ class UnitCauses:
             self._points = [*self._points[:-1:2], self._points[-1]]
 
 
-def _moment(stamp: int, inputs: Mapping[str, HAInput], event: int) -> _Moment:
-    return _Moment(
+def _moment(stamp: int, inputs: Mapping[str, HAInput], event: int) -> _CauseMoment:
+    return _CauseMoment(
         stamp,
         {stream: source.processed for stream, source in inputs.items()},
         frozenset(stream for stream, source in inputs.items() if source.ended),
@@ -198,7 +198,7 @@ def _moment(stamp: int, inputs: Mapping[str, HAInput], event: int) -> _Moment:
     )
 
 
-def _stamp_of(moment: _Moment) -> int:
+def _stamp_of(moment: _CauseMoment) -> int:
     return moment.stamp
 
 
@@ -214,14 +214,14 @@ def added(earlier: Mapping[str, Phases], later: Mapping[str, Phases]) -> dict[st
     return phases
 
 
-def _forgotten(moments: list[_Moment], count: int) -> list[_Moment]:
+def _forgotten(moments: list[_CauseMoment], count: int) -> list[_CauseMoment]:
     """Leave the first moments out, whose phases are those of the next."""
     for moment in moments[:count]:
         moments[count].phases = added(moment.phases, moments[count].phases)
     return moments[count:]
 
 
-def _thinned(moments: list[_Moment]) -> list[_Moment]:
+def _thinned(moments: list[_CauseMoment]) -> list[_CauseMoment]:
     """Leave every second one out when there are too many, but neither the first nor the last."""
     if len(moments) <= dataflow_causes_max:
         return moments

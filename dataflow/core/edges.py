@@ -14,7 +14,7 @@ from .effects import Deliver, Effect, SinkEnded
 from .ha_input import HAInput
 from .ha_output import HAOutput
 from .messages import Ack
-from .output_buffer import Level
+from .output_buffer import RowStage
 from .unit_output import make_output
 
 
@@ -73,4 +73,4 @@ class SinkUnit:
             yield SinkEnded(self._sink)
 
     def acknowledge(self) -> Ack:
-        return self._input.acknowledge(Level.SAFE, self._input.processed)
+        return self._input.acknowledge(RowStage.SAFE, self._input.processed)

@@ -12,7 +12,7 @@ from peacefs.dataflow.model.batches import START, Batch, Position
 from peacefs.protocol.errors import ProtocolViolation
 
 from .messages import Ack, Credit, Data, Ended, Subscribe, Subscribed, Subscription, is_unasked, producer_of
-from .output_buffer import Level
+from .output_buffer import RowStage
 
 _PATIENCE_DOUBLED_MAX = 5
 
@@ -68,7 +68,7 @@ class HAInput:
         self.cuts: Sequence[int] = ()
         #: Rows that the producer had no longer when they were asked for.
         self.lost = 0
-        self._acknowledged: dict[Level, Position] = {}
+        self._acknowledged: dict[RowStage, Position] = {}
 
     # -- the connection -----------------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ class HAInput:
         self._limit_bytes = limit
         return Credit(self.stream, self.subscription, limit)
 
-    def acknowledge(self, level: Level, upto: Position) -> Ack:
+    def acknowledge(self, level: RowStage, upto: Position) -> Ack:
         self._acknowledged[level] = upto
         return Ack(self.stream, self._consumer, self._incarnation, level, upto)
 

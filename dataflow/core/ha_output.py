@@ -14,7 +14,7 @@ from peacefs.dataflow.model.batches import OLDEST, Batch, Position
 from peacefs.dataflow.unit_state.interface import NumberedRows
 
 from .messages import Ack, Credit, Data, Ended, Pause, Paused, Subscribe, Subscribed, Subscription
-from .output_buffer import Level, Mark, MarkedRanges, OutputBuffer
+from .output_buffer import Mark, MarkedRanges, OutputBuffer, RowStage
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class HAOutput:
         if self._drops_for_absent:
             for destination in self._destinations:
                 if destination in self._incarnations and destination not in self._connections:
-                    self.buffer.ack(batch.first, batch.last, Mark(Level.SENT, destination))
+                    self.buffer.ack(batch.first, batch.last, Mark(RowStage.SENT, destination))
         self.buffer.put(batch)
 
     def end(self) -> None:
@@ -115,7 +115,7 @@ class HAOutput:
     def trim(self, upto: int) -> None:
         """Learn that all destinations have the rows up to a number, which may not be here yet."""
         for destination in self._destinations:
-            self.buffer.ack(1, upto, Mark(Level.RECEIVED, destination))
+            self.buffer.ack(1, upto, Mark(RowStage.RECEIVED, destination))
 
     def keep_rows(self) -> None:
         """Put all rows that are held where a copy of the state has them; `drop_rows` takes them out again."""
@@ -131,7 +131,7 @@ class HAOutput:
         """Go on after a number; what is up to it was made by an earlier start of the unit."""
         self.buffer.begin_after(number)
 
-    def reached(self, level: Level) -> int:
+    def reached(self, level: RowStage) -> int:
         """Return the number up to which all consumers have acknowledged at a level, or a later one."""
         return min(self.buffer.reached(level, destination) for destination in self._destinations)
 
@@ -165,12 +165,12 @@ class HAOutput:
         after = message.after.number if message.after.lineage == self.lineage else begin
         lost = max(begin - after, 0)
         begins_again = message.after == OLDEST and incarnation > 1
-        if begins_again and self._forgot_rows and not self.buffer.reached(Level.SAFE, consumer):
+        if begins_again and self._forgot_rows and not self.buffer.reached(RowStage.SAFE, consumer):
             # Its earlier start may have depended on rows that are gone.
             lost += 1
         after = max(after, begin)
         # Numbers that the consumer has and that were not produced yet dangle, and their rows will not be sent.
-        received = Mark(Level.RECEIVED, consumer)
+        received = Mark(RowStage.RECEIVED, consumer)
         self.buffer.forget(received, after)
         self.buffer.ack(1, after, received)
         self.buffer.reset(consumer)
@@ -228,11 +228,11 @@ class HAOutput:
         if message.consumer in self._destinations:
             if message.incarnation > self._incarnations.get(message.consumer, message.incarnation):
                 # It has begun again elsewhere, and lacks rows that its earlier start had.
-                for level in (Level.RECEIVED, Level.SAFE):
+                for level in (RowStage.RECEIVED, RowStage.SAFE):
                     self.buffer.forget(Mark(level, message.consumer), message.upto.number)
             self._incarnations[message.consumer] = message.incarnation
             # A row that is safe has been received.
-            for level in {Level.RECEIVED, message.level}:
+            for level in {RowStage.RECEIVED, message.level}:
                 self.buffer.ack(1, message.upto.number, Mark(level, message.consumer))
             if self._log is not None and self._logs_all:
                 self._log.drop_before(self.buffer.first_held)
@@ -251,7 +251,7 @@ class HAOutput:
                 if batch is None or (self._released is not None and batch.last > self._released):
                     break
                 self.buffer.advance(consumer)
-                level = Level.RECEIVED if consumer in self._backed else Level.SENT
+                level = RowStage.RECEIVED if consumer in self._backed else RowStage.SENT
                 self.buffer.ack(batch.first, batch.last, Mark(level, consumer))
                 connection.sent_bytes += batch.bytes
                 yield connection.node, Data(self.stream, connection.subscription, batch, connection.sent_bytes)

@@ -10,7 +10,7 @@ from peacefs.dataflow.model.batches import Batch, Position
 from peacefs.protocol.limits import dataflow_checkpoints_per_start_max
 
 from .determinants import UnitEvent
-from .output_buffer import Level
+from .output_buffer import RowStage
 from .restart_point import RestartPoint
 
 CONTROLLER = "controller"
@@ -112,7 +112,7 @@ class Ack:
     stream: str
     consumer: str
     incarnation: int
-    level: Level
+    level: RowStage
     upto: Position
 
 

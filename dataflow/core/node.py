@@ -56,7 +56,7 @@ from .messages import (
     UnitRecovered,
     UnitStopped,
 )
-from .output_buffer import Level
+from .output_buffer import RowStage
 from .pairs import Pairs
 from .unit import HAUnit
 
@@ -128,7 +128,7 @@ class NodeCore:
             case RestartPointRecorded():
                 unit = self._units.get(message.unit)
                 if unit is not None and unit.incarnation == message.incarnation:
-                    effects += self._act(unit, [Acknowledge(Level.SAFE, unit.recorded(message.number))])
+                    effects += self._act(unit, [Acknowledge(RowStage.SAFE, unit.recorded(message.number))])
             case HistoryPart() | EventsKept():
                 if self._histories.received(message):
                     effects += self._begin(now_s, message.unit)
@@ -397,7 +397,7 @@ class NodeCore:
                 yield DropCopy(name)
         elif unit.loaded:
             # A producer that began again does not know what the checkpoint covers.
-            yield from self._act(unit, [Acknowledge(Level.SAFE, unit.positions)])
+            yield from self._act(unit, [Acknowledge(RowStage.SAFE, unit.positions)])
 
     def _drop(self, name: str) -> None:
         del self._units[name], self._exchange.participants[name], self._guards[name]
@@ -419,7 +419,7 @@ class NodeCore:
                         reached = RestartPointReached(unit.name, unit.incarnation, number, point, phases)
                         yield SendMessage(CONTROLLER, reached)
                     else:
-                        yield from self._act(unit, [Acknowledge(Level.SAFE, unit.recorded(number))])
+                        yield from self._act(unit, [Acknowledge(RowStage.SAFE, unit.recorded(number))])
                 case Acknowledge(level, upto):
                     for stream, position in upto.items():
                         ack = unit.inputs[stream].acknowledge(level, position)

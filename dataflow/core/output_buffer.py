@@ -20,7 +20,7 @@ from peacefs.dataflow.model.batches import Batch
 from .number_ranges import NumberRanges
 
 
-class Level(IntEnum):
+class RowStage(IntEnum):
     """Stages of a row on its way to a destination."""
 
     #: The producer has put them into the buffer.
@@ -34,12 +34,12 @@ class Level(IntEnum):
 
 
 class Mark(NamedTuple):
-    level: Level
+    level: RowStage
     #: The destination that set it; empty for the producer.
     destination: str = ""
 
 
-PRODUCED = Mark(Level.PRODUCED)
+PRODUCED = Mark(RowStage.PRODUCED)
 
 
 #: Marks with the ranges of numbers that bear them.
@@ -124,13 +124,13 @@ class OutputBuffer:
         """The lowest number whose row is here; the next to be produced if there is none."""
         return self._firsts[0] if self._firsts else self.produced + 1
 
-    def reached(self, level: Level, destination: str) -> int:
+    def reached(self, level: RowStage, destination: str) -> int:
         """Return the number up to which `destination` has acknowledged all rows, at `level` or a later one."""
-        return max(self._ranges(Mark(each, destination)).from_first for each in Level if each >= level)
+        return max(self._ranges(Mark(each, destination)).from_first for each in RowStage if each >= level)
 
     def unreceived_bytes(self, destinations: Iterable[str]) -> int:
         """Return the bytes from the first row on that some destination has not acknowledged."""
-        first = min(self.reached(Level.RECEIVED, each) for each in destinations) + 1
+        first = min(self.reached(RowStage.RECEIVED, each) for each in destinations) + 1
         begin = max(bisect_right(self._firsts, first) - 1, 0)
         return sum(batch.bytes for batch in self._batches[begin:] if batch.last >= first)
 
@@ -173,8 +173,8 @@ class OutputBuffer:
 
     def _first_unacknowledged(self, destination: str, batch: Batch) -> Batch | None:
         received, safe = (
-            self._ranges(Mark(Level.RECEIVED, destination)),
-            self._ranges(Mark(Level.SAFE, destination)),
+            self._ranges(Mark(RowStage.RECEIVED, destination)),
+            self._ranges(Mark(RowStage.SAFE, destination)),
         )
         for first, last in received.gaps(batch.first, batch.last):
             for gap in safe.gaps(first, last):

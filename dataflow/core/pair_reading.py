@@ -20,7 +20,7 @@ from .ha_input import HAInput
 from .messages import Ack, Pause, Paused, Subscribed, UnitPlacement
 
 
-class Replica(NamedTuple):
+class PairReplica(NamedTuple):
     slot: int
     node: str
     incarnation: int
@@ -28,15 +28,15 @@ class Replica(NamedTuple):
     in_step: bool
 
 
-def replicas_of(where: UnitPlacement | None) -> list[Replica]:
+def replicas_of(where: UnitPlacement | None) -> list[PairReplica]:
     """Return the replicas of a unit that there are."""
     if where is None or where.node is None:
         return []
-    found = [Replica(where.slot, where.node, where.incarnation, in_step=True)]
+    found = [PairReplica(where.slot, where.node, where.incarnation, in_step=True)]
     if where.standby is not None:
         standby = where.standby
         in_step = standby.fresh or standby.in_step
-        found.append(Replica(1 - where.slot, standby.node, standby.incarnation, in_step))
+        found.append(PairReplica(1 - where.slot, standby.node, standby.incarnation, in_step))
     return found
 
 
@@ -44,7 +44,7 @@ class PairReading:
     def __init__(self, source: HAInput, slot: int) -> None:
         self._source = source
         self._slot = slot
-        self._reads: Replica | None = None
+        self._reads: PairReplica | None = None
         self._since_s = 0.0
         self._pausing = False
         # The replica that had dropped rows which are wanted here.
@@ -108,10 +108,10 @@ class PairReading:
         for each in replicas:
             yield SendMessage(each.node, ack)
 
-    def _choice(self, replicas: list[Replica]) -> Replica:
+    def _choice(self, replicas: list[PairReplica]) -> PairReplica:
         return min(replicas, key=lambda each: (each.incarnation == self._lacking, each.slot != self._slot))
 
-    def _turn_to(self, now_s: float, replica: Replica) -> None:
+    def _turn_to(self, now_s: float, replica: PairReplica) -> None:
         self._forget()
         self._reads, self._since_s = replica, now_s
 

@@ -26,7 +26,7 @@ from .messages import (
     TrimOutput,
     UnitPlacement,
 )
-from .output_buffer import Level
+from .output_buffer import RowStage
 from .pair_primary import PrimaryHalf
 from .pair_standby import StandbyHalf
 from .unit import HAUnit
@@ -174,7 +174,7 @@ class Pairs:
             self._acknowledged_s[unit.name] = now_s + self._technique.standby_interval_s
             positions = unit.positions if half is None else half.acknowledged()
             if positions is not None:
-                yield Acknowledge(Level.RECEIVED if self._active else Level.SAFE, positions)
+                yield Acknowledge(RowStage.RECEIVED if self._active else RowStage.SAFE, positions)
 
     def begins_anew(self, message: PairMessage) -> bool:
         """Return whether an active standby that has a copy is sent another one, and is to begin with that."""
@@ -193,7 +193,7 @@ class Pairs:
             if not self._active and now_s >= self._acknowledged_s.get(name, 0.0):
                 self._acknowledged_s[name] = now_s + self._technique.standby_interval_s
                 for stream, position in half.covered.items():
-                    yield Ack(stream, name, half.primary, Level.SAFE, position)
+                    yield Ack(stream, name, half.primary, RowStage.SAFE, position)
 
     def send_events(self) -> Iterator[Effect]:
         for half in self._primaries.values():

@@ -27,7 +27,7 @@ from .determinants import EventKind, EventLog, UnitEvent
 from .ha_input import HAInput
 from .ha_output import too_much_retained
 from .messages import sequence_of
-from .output_buffer import Level
+from .output_buffer import RowStage
 from .output_hold import OutputHold
 from .replicas import replica
 from .restart_point import InputPoint, RestartPoint
@@ -380,7 +380,7 @@ class HAUnit:
         edges = describe(self.inputs, self.outputs)
         return self._state.capture(sequence, {**edges, "event": self.event}, full=full)
 
-    def restart_point(self, level: Level) -> tuple[int, RestartPoint, bytes] | None:
+    def restart_point(self, level: RowStage) -> tuple[int, RestartPoint, bytes] | None:
         """Return the latest point at which it could begin, if consumers let it have a new one.
 
         With it come its number, and the phases that have changed since the last point that was recorded.

@@ -13,7 +13,7 @@ from peacefs.dataflow.model.batches import Position
 
 from .ha_input import HAInput
 from .ha_output import HAOutput, OutputContents
-from .output_buffer import Level, Mark
+from .output_buffer import Mark, RowStage
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def read(described: Mapping[str, Any]) -> UnitEdges:
             lineage,
             ended,
             tuple(
-                (Mark(Level(level), destination), tuple((first, last) for first, last in ranges))
+                (Mark(RowStage(level), destination), tuple((first, last) for first, last in ranges))
                 for (level, destination), ranges in marks
             ),
         )

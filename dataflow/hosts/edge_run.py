@@ -58,7 +58,7 @@ from .link_traffic import LinkTraffic
 from .links import Links
 from .node_process import EDGE, NodeOrders
 from .query_record import new_record, read_record
-from .query_run import QueryRun, check_ends
+from .query_run import HostedRun, check_ends
 from .row_counts import RowCounts
 from .run_events import (
     CheckpointTaken,
@@ -104,7 +104,7 @@ class Launcher(Protocol):
         ...
 
 
-class EdgeRun(QueryRun):
+class EdgeRun(HostedRun):
     def __init__(
         self,
         network: Network,

@@ -25,7 +25,7 @@ _HOST = "127.0.0.1"
 _READ_BYTES = 1 << 20
 
 
-class Reader(Protocol):
+class LinkReader(Protocol):
     """Bytes of one connection, in any pieces, to messages."""
 
     def feed(self, data: bytes) -> Iterable[Any]: ...
@@ -42,14 +42,14 @@ class Links:
         sent: Callable[[Any, int], None] | None = None,
         *,
         encode: Callable[[Any], list[bytes | memoryview]] = encode,
-        new_reader: Callable[[], Reader] | None = None,
+        new_reader: Callable[[], LinkReader] | None = None,
     ) -> None:
         """`sent` is told of each message that was written, and of its bytes.
 
         Messages are those of `wire.py` unless `encode` and `new_reader` say otherwise.
         """
         self._encode = encode
-        self._new_reader: Callable[[], Reader] = new_reader or partial(MessageReader, schemas)
+        self._new_reader: Callable[[], LinkReader] = new_reader or partial(MessageReader, schemas)
         self._hello = NodeHello(name, token)
         self._received = received
         self._broken = broken

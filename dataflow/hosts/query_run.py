@@ -23,7 +23,7 @@ from .interface import Sink, Source
 from .run_events import Observer, RunEvent
 
 
-class QueryRun(ABC):
+class HostedRun(ABC):
     def __init__(self, name: str, *, threads: int, observer: Observer | None) -> None:
         """`threads`: so many calls of the loop may block at the same time."""
         self._name, self._observer = name, observer

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.effects import LeaveRing, RingEffect, SendTo, Serialise
-from peacefs.dataflow.ring.messages import EDGE, Checkpoint, RingMessage
+from peacefs.dataflow.ring.messages import EDGE, PeerCheckpoint, RingMessage
 from peacefs.dataflow.ring.program import Reducing, plan_of, tables
 from peacefs.dataflow.ring.reducer import ReducerCore
 from peacefs.dataflow.techniques.peer_ring import PeerRing
@@ -156,7 +156,7 @@ class RingNode:
         address = self._addresses.get(to) or self._core.address_of(to)
         if address:
             self._addresses[to] = address
-            if isinstance(message, Checkpoint):
+            if isinstance(message, PeerCheckpoint):
                 self._checkpoint_bytes += sum(map(len, message.entries))
             self._links.send(to, address, message)
 

@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.ring.edge import EdgeOfRing, Relay
-from peacefs.dataflow.ring.effects import AllDelivered, DeliverRows, LossFound, RingEffect, Say, SendTo
+from peacefs.dataflow.ring.edge import EdgeOfRing, RingRelay
+from peacefs.dataflow.ring.effects import AllDelivered, DeliverRows, LossFound, RingEffect, SendTo, TellUser
 from peacefs.dataflow.ring.messages import EDGE, Leave
 from peacefs.dataflow.ring.program import Mapping as MappingOf
 from peacefs.dataflow.ring.program import plan_of
-from peacefs.dataflow.ring.view import Member
+from peacefs.dataflow.ring.view import RingMember
 from peacefs.dataflow.techniques.admission import admit
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol import limits
@@ -32,7 +32,7 @@ from peacefs.protocol import limits
 from .edge_run import RunOptions
 from .interface import Sink, Source
 from .links import Links
-from .query_run import QueryRun, check_ends, source_failed
+from .query_run import HostedRun, check_ends, source_failed
 from .ring_node import RingOrders
 from .ring_wire import BeginNode, HostMessage, NodeFailed, NodeFigures, NodeStarted, RingMessageReader, encode
 from .run_events import NodeLost, RingChanged
@@ -52,7 +52,7 @@ class RingLauncher(Protocol):
         ...
 
 
-class RingRun(QueryRun):
+class RingRun(HostedRun):
     def __init__(
         self,
         network: Network,
@@ -75,7 +75,7 @@ class RingRun(QueryRun):
         self._sink_name = plan.sink
         self._mappings = {name: MappingOf(plan, name) for name in plan.mappers}
         self._relays = {
-            name: Relay(plan.feeds(name), self._mappings[name]) for name in plan.stages if name in plan.goes_to
+            name: RingRelay(plan.feeds(name), self._mappings[name]) for name in plan.stages if name in plan.goes_to
         }
         self._launcher = launcher
         self._members = technique.arrange(nodes)
@@ -94,7 +94,7 @@ class RingRun(QueryRun):
         """Return the nodes on the ring as the edge knows them, clockwise."""
         return [] if self._edge is None else list(self._edge.view.ring)
 
-    def members(self) -> Mapping[str, Member]:
+    def members(self) -> Mapping[str, RingMember]:
         return {} if self._edge is None else dict(self._edge.view.members)
 
     def process_of(self, node: str) -> int | None:
@@ -171,7 +171,7 @@ class RingRun(QueryRun):
                 self._room.set()
 
     def _note_lost(self, node: str) -> None:
-        """Say once that a node is gone: its process may end before others miss it, or long after."""
+        """Tell the user once that a node is gone: its process may end before others miss it, or long after."""
         if node not in self._lost:
             self._lost.add(node)
             self._tell(NodeLost(node))
@@ -180,7 +180,7 @@ class RingRun(QueryRun):
         name, address = started.name, started.address
         self._processes[name] = started.process
         if self._edge is not None:
-            member = Member(name, self._technique.rack_of.get(_place(name), ""), address, version=1)
+            member = RingMember(name, self._technique.rack_of.get(_place(name), ""), address, version=1)
             effects = self._edge.joined(member)
             self._links.send(name, address, BeginNode(tuple(self._edge.view.members.values()), False))
             self._perform(effects)
@@ -240,7 +240,7 @@ class RingRun(QueryRun):
                     self._ended.set()
                 case LossFound(_, reason):
                     self._fail(reason)
-                case Say(text):
+                case TellUser(text):
                     log.warning("%s", text)
                 case _:
                     raise AssertionError(f"{type(effect).__name__} is not for the edge")

@@ -13,7 +13,7 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from peacefs.dataflow.ring import messages
-from peacefs.dataflow.ring.view import Member
+from peacefs.dataflow.ring.view import RingMember
 from peacefs.protocol.errors import ProtocolViolation
 from peacefs.protocol.limits import dataflow_rows_bytes_max
 
@@ -38,7 +38,7 @@ class NodeStarted:
 class BeginNode:
     """The members of the ring, with addresses; `begins`: the query begins with them."""
 
-    members: tuple[Member, ...]
+    members: tuple[RingMember, ...]
     begins: bool
 
 
@@ -79,7 +79,7 @@ _KINDS: tuple[type[Any], ...] = (
     messages.TuplesHeld,
     messages.Results,
     messages.ResultsTaken,
-    messages.Checkpoint,
+    messages.PeerCheckpoint,
     messages.CopyWanted,
     messages.CopyRefused,
     messages.KeptTuples,
@@ -89,7 +89,7 @@ _KINDS: tuple[type[Any], ...] = (
     messages.Invite,
     messages.MayLeave,
     messages.Leave,
-    messages.Lost,
+    messages.StateLost,
     messages.Observed,
 )
 

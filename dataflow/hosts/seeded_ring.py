@@ -11,24 +11,24 @@ from heapq import heappop, heappush
 import pyarrow as pa
 
 from peacefs.dataflow.ring.arrangement import arrange
-from peacefs.dataflow.ring.edge import EdgeOfRing, Relay
+from peacefs.dataflow.ring.edge import EdgeOfRing, RingRelay
 from peacefs.dataflow.ring.effects import (
     AllDelivered,
     DeliverRows,
     LeaveRing,
     LossFound,
     RingEffect,
-    Say,
     SendTo,
     Serialise,
+    TellUser,
 )
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import KeyedTable
-from peacefs.dataflow.ring.messages import EDGE, Checkpoint, Invite, Leave, News, RingMessage
+from peacefs.dataflow.ring.messages import EDGE, Invite, Leave, News, PeerCheckpoint, RingMessage
 from peacefs.dataflow.ring.reducer import Reduce, ReducerCore
 from peacefs.dataflow.ring.settings import RingSettings
 from peacefs.dataflow.ring.tokens import WHOLE, Interval
-from peacefs.dataflow.ring.view import Member
+from peacefs.dataflow.ring.view import RingMember
 
 from .failures import CutLink, Failure, Hang, Kill
 
@@ -91,7 +91,7 @@ class RingOutcome:
 
 
 @dataclass
-class _Node:
+class _SeededNode:
     core: ReducerCore
     working: bool = False
     hung_until_s: float = 0.0
@@ -117,7 +117,7 @@ class SeededRing:
         serialise_s: float = 0.02,
         row_s: float = 0.0,
         tick_s: float = 0.05,
-        relays: Mapping[str, Relay] | None = None,
+        relays: Mapping[str, RingRelay] | None = None,
     ) -> None:
         """`row_s` is the time that a node takes for a row; `clock_skew_s` how far mappers' clocks are off.
 
@@ -142,7 +142,7 @@ class SeededRing:
         self.outcome = RingOutcome()
         self._mappers = [*batches, *(relays or {})]
         self.edge = EdgeOfRing(self._members, self._mappers, settings, relays)
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, _SeededNode] = {}
         for name in names:
             self._start(name, self._members, begins=True)
 
@@ -211,7 +211,7 @@ class SeededRing:
         self._count += 1
         heappush(self._events, (at_s, self._count, event))
 
-    def _start(self, name: str, members: Iterable[Member], *, begins: bool) -> None:
+    def _start(self, name: str, members: Iterable[RingMember], *, begins: bool) -> None:
         core = ReducerCore(
             self._now_s,
             name,
@@ -222,7 +222,7 @@ class SeededRing:
             self._settings,
             begins=begins,
         )
-        self._nodes[name] = _Node(core)
+        self._nodes[name] = _SeededNode(core)
         self._later(self._tick_s * self._chance.random(), partial(self._tick_node, name, core))
 
     def _on_node(self, name: str, core: ReducerCore, call: Callable[[], list[RingEffect]]) -> None:
@@ -294,7 +294,7 @@ class SeededRing:
                 case LossFound(interval, reason):
                     self.outcome.losses.append(reason)
                     self._ended_early = self._ended_early or interval == WHOLE
-                case Say(text):
+                case TellUser(text):
                     self.outcome.said.append(text)
 
     def _serialise(self, name: str, core: ReducerCore, wanted: Serialise) -> None:
@@ -309,7 +309,7 @@ class SeededRing:
     def _send(self, sender: str, to: str, message: RingMessage) -> None:
         self.outcome.messages += 1
         self.outcome.news += isinstance(message, News)
-        if isinstance(message, Checkpoint):
+        if isinstance(message, PeerCheckpoint):
             self.outcome.copies += message.base is None
             self.outcome.checkpoint_bytes += sum(map(len, message.entries))
         link = frozenset({sender, to})
@@ -370,7 +370,7 @@ class SeededRing:
     def _drop(self, name: str) -> None:
         self.outcome.replayed_rows += self._nodes.pop(name).core.replayed_rows
 
-    def _come_back(self, name: str, members: Collection[Member]) -> None:
+    def _come_back(self, name: str, members: Collection[RingMember]) -> None:
         """Start a node again under its old name and token, with nothing in its memory."""
         if name not in self._nodes:
             self._start(name, [replace(each) for each in members], begins=False)

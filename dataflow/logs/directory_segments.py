@@ -93,7 +93,7 @@ class DirectorySegments:
 
     def open(self, stream: str, segment: int) -> SegmentFile:
         try:
-            return _OpenFile(os.open(self._path(stream, segment), os.O_RDONLY | os.O_CLOEXEC))
+            return _LocalFile(os.open(self._path(stream, segment), os.O_RDONLY | os.O_CLOEXEC))
         except FileNotFoundError:
             raise _gone(stream, segment) from None
 
@@ -115,7 +115,7 @@ class DirectorySegments:
         return self._root / directory_name(stream) / f"{segment:020}{_SUFFIX}"
 
 
-class _OpenFile:
+class _LocalFile:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 

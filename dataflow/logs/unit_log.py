@@ -19,7 +19,7 @@ from peacefs.dataflow.core.messages import CheckpointId, sequence_of
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.unit_state.interface import Groups
 from peacefs.dataflow.unit_state.paged_state import PagedState
-from peacefs.dataflow.window_checkpoints.commits import Commit, LoadedLog
+from peacefs.dataflow.window_checkpoints.commits import LoadedLog, WindowCommit
 from peacefs.dataflow.window_checkpoints.control_tuples import (
     BUCKET,
     COMMIT,
@@ -69,13 +69,13 @@ class UnitLogWriter:
         self._results: dict[str, StreamLog] = {}
         self._windows: StreamLog
 
-    def append(self, commit: Commit, running: RunningCheckpoint) -> None:
+    def append(self, commit: WindowCommit, running: RunningCheckpoint) -> None:
         if self._threads is None:
             self._append(commit, running)
         else:
             self._threads.submit(self._append, commit, running)
 
-    def _append(self, commit: Commit, running: RunningCheckpoint) -> None:
+    def _append(self, commit: WindowCommit, running: RunningCheckpoint) -> None:
         try:
             written = self._write(commit)
         except (PeacefsError, OSError) as fault:
@@ -88,7 +88,7 @@ class UnitLogWriter:
             commit.bytes_written = written
             running.succeed(PublishedPages(running.sequence, 0, 0, written, running.pause_s, ()))
 
-    def _write(self, commit: Commit) -> int:
+    def _write(self, commit: WindowCommit) -> int:
         if commit.begins:
             self._begin(commit)
         assert self._logs is not None, "the first commit begins the log"
@@ -107,7 +107,7 @@ class UnitLogWriter:
             self._windows.trim(commit.first_tuple - 1)
         return int(sum(batch.bytes for _, batch in results) + commit.tuples.nbytes)
 
-    def _begin(self, commit: Commit) -> None:
+    def _begin(self, commit: WindowCommit) -> None:
         self._begun += 1
         sequence = sequence_of((self._incarnation, self._begun))
         self._logs = StreamLogs(self._store, segment_bytes=self._segment_bytes)

@@ -68,7 +68,7 @@ APPROACHES: Mapping[str, Approach] = {
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     #: The row of a table, or the place on a line of a figure.
     case: str
     approach: str
@@ -79,7 +79,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A cell that was run. Overheads are percent of the bytes of the unit's input."""
 
     case: str
@@ -98,21 +98,21 @@ class Row:
 
 def run_result(
     name: str, runs: int = RUNS, on_run: Callable[[], None] = lambda: None, cases: Iterable[str] | None = None
-) -> list[Row]:
+) -> list[TableRow]:
     """Run the cells of a table or figure, or those of some cases alone."""
     wanted = None if cases is None else set(cases)
     return [_run(cell, runs, on_run) for cell in cells(name) if wanted is None or cell.case in wanted]
 
 
-def cells(name: str) -> list[Cell]:
+def cells(name: str) -> list[TableCell]:
     """Return the cells of a table or figure whose technique there is."""
     return [cell for cell in RESULTS[name]() if cell.approach in APPROACHES]
 
 
-def _run(cell: Cell, runs: int, on_run: Callable[[], None]) -> Row:
+def _run(cell: TableCell, runs: int, on_run: Callable[[], None]) -> TableRow:
     approach = APPROACHES[cell.approach]
     found = measure(cell.setup, approach.technique, runs, on_run)
-    return Row(
+    return TableRow(
         cell.case,
         cell.approach,
         cell.paper_recovery_ms,
@@ -161,34 +161,34 @@ _FIGURE_7_UPSTREAM_MS = {1: 69.86, 5: 170.0}
 _PRECISE = ", precise"
 
 
-def _table_6() -> Iterator[Cell]:
+def _table_6() -> Iterator[TableCell]:
     for case, (setup, *papers) in _TABLE_6.items():
         for approach, (recovery_ms, bandwidth) in zip((_UPSTREAM, _ACTIVE, _PASSIVE), papers, strict=True):
-            yield Cell(case, approach, setup, recovery_ms, bandwidth)
+            yield TableCell(case, approach, setup, recovery_ms, bandwidth)
 
 
 def _windows(
     what: str, table: Mapping[int, tuple[float, float, float]], setup: Callable[[int], Setup]
-) -> Iterator[Cell]:
+) -> Iterator[TableCell]:
     for rows, (passive_bandwidth, passive_ms, upstream_ms) in table.items():
-        yield Cell(f"{what} {rows}", _PASSIVE, setup(rows), passive_ms, passive_bandwidth)
-        yield Cell(f"{what} {rows}", _UPSTREAM, setup(rows), upstream_ms)
+        yield TableCell(f"{what} {rows}", _PASSIVE, setup(rows), passive_ms, passive_bandwidth)
+        yield TableCell(f"{what} {rows}", _UPSTREAM, setup(rows), upstream_ms)
 
 
-def _figure_6() -> Iterator[Cell]:
+def _figure_6() -> Iterator[TableCell]:
     for approach, paper in _aggregate_of_table_6().items():
         for interval_ms in _FIGURE_6_INTERVALS_MS:
             known = paper if interval_ms == 50 else (None, None)
-            yield Cell(f"{interval_ms} ms", approach, Setup(interval_s=interval_ms / 1000), *known)
+            yield TableCell(f"{interval_ms} ms", approach, Setup(interval_s=interval_ms / 1000), *known)
 
 
-def _figure_7() -> Iterator[Cell]:
+def _figure_7() -> Iterator[TableCell]:
     for approach, paper in _aggregate_of_table_6().items():
         for operators in _FIGURE_7_OPERATORS:
             known = paper if operators == 1 else (None, None)
             if approach == _UPSTREAM:
                 known = _FIGURE_7_UPSTREAM_MS.get(operators), known[1]
-            yield Cell(f"{operators} operators", approach, Setup(operators=operators), *known)
+            yield TableCell(f"{operators} operators", approach, Setup(operators=operators), *known)
 
 
 def _aggregate_of_table_6() -> dict[str, tuple[float | None, float | None]]:
@@ -202,7 +202,7 @@ def _aggregate_of_table_6() -> dict[str, tuple[float | None, float | None]]:
     }
 
 
-RESULTS: Mapping[str, Callable[[], Iterable[Cell]]] = {
+RESULTS: Mapping[str, Callable[[], Iterable[TableCell]]] = {
     "ha-table6": _table_6,
     "ha-table7": partial(_windows, "window", _TABLE_7, lambda rows: Setup(window=rows)),
     "ha-table8": partial(_windows, "advance", _TABLE_8, lambda rows: Setup(advance=rows)),

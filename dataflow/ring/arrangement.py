@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from peacefs.protocol.errors import InvalidQuery
 
 from .tokens import RING
-from .view import Member, Phase
+from .view import MembershipPhase, RingMember
 
 
 def arrange(
@@ -18,7 +18,7 @@ def arrange(
     rack_of: Mapping[str, str] | None = None,
     tokens: Mapping[str, int] | None = None,
     spares: int = 0,
-) -> list[Member]:
+) -> list[RingMember]:
     """Return the members of a new ring. Raises InvalidQuery, in one line, for what cannot be one.
 
     The last `spares` of the names stay off the ring. Tokens are even unless they are given; any r + 1 neighbours
@@ -40,9 +40,9 @@ def arrange(
         tokens = {name: RING * at // len(ring) for at, name in enumerate(ring)}
     _check_tokens(ring, tokens)
     return [
-        Member(name, racks[name], phase=Phase.LIVE, token=tokens[name], version=1)
+        RingMember(name, racks[name], phase=MembershipPhase.LIVE, token=tokens[name], version=1)
         if name in ring
-        else Member(name, racks[name], version=1)
+        else RingMember(name, racks[name], version=1)
         for name in names
     ]
 

@@ -10,10 +10,10 @@ from .messages import Invite, Leave, MayLeave, NobodyRelieves, Relieve
 from .node_context import NodeContext
 from .tokens import distance, halfway
 from .transitions import Transitions
-from .view import Member, Phase
+from .view import MembershipPhase, RingMember
 
 
-class Balancer:
+class RingBalancer:
     def __init__(self, context: NodeContext, transitions: Transitions) -> None:
         self._context = context
         self._transitions = transitions
@@ -37,7 +37,7 @@ class Balancer:
 
     def tick(self, now_s: float) -> None:
         settings, me = self._context.settings, self._context.me
-        if me.phase is not Phase.LIVE or now_s < self._asked_s + settings.balance_s:
+        if me.phase is not MembershipPhase.LIVE or now_s < self._asked_s + settings.balance_s:
             return
         following = self._next(me.name)
         if settings.balances and self.overloaded and self._transitions.possible:
@@ -55,14 +55,14 @@ class Balancer:
         """Take the half of the sender's interval, or ask the next node before."""
         view, me = self._context.view, self._context.me
         following = self._next(me.name)
-        if self.has_room and self._transitions.possible and me.phase is Phase.LIVE:
+        if self.has_room and self._transitions.possible and me.phase is MembershipPhase.LIVE:
             self.take_half(view.members[asked.asking[-1]])
         elif following is None or following in asked.asking:
             self._context.send(asked.asking[0], NobodyRelieves())
         else:
             self._context.send(following, Relieve((*asked.asking, me.name)))
 
-    def take_half(self, before: Member) -> None:
+    def take_half(self, before: RingMember) -> None:
         """Move towards the neighbour before this one, by the half of the distance."""
         begin = self._context.view.begin_of(self._context.name)
         is_next = self._context.view.neighbours_before(self._context.name, 1) == [before.name]
@@ -78,12 +78,12 @@ class Balancer:
             self._context.send(sender, Leave())
 
     def invited(self, invitation: Invite) -> None:
-        if self._context.me.phase is Phase.SPARE:
+        if self._context.me.phase is MembershipPhase.SPARE:
             self._transitions.join(invitation.token)
 
     def leave(self) -> None:
         """Leave the ring, if enough others stay."""
-        if self._context.me.phase is not Phase.LIVE or not self._transitions.possible:
+        if self._context.me.phase is not MembershipPhase.LIVE or not self._transitions.possible:
             return
         if len(self._context.view.ring) <= self._context.settings.r + 1:
             self._context.say(

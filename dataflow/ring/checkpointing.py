@@ -9,7 +9,7 @@ from __future__ import annotations
 from .coverage import contains
 from .effects import Serialise
 from .fragment import Fragment, RunningCut
-from .messages import Checkpoint, CopyRefused, CopyWanted, Established, KeptTuples
+from .messages import CopyRefused, CopyWanted, Established, KeptTuples, PeerCheckpoint
 from .node_context import NodeContext
 from .tokens import Interval
 from .tuple_backup import Piece
@@ -77,7 +77,7 @@ class Checkpointing:
             fragment.based.add(holder)
             self._context.send(
                 holder,
-                Checkpoint(
+                PeerCheckpoint(
                     interval,
                     number,
                     None if full else cut.base,
@@ -98,7 +98,7 @@ class Checkpointing:
 
     # -- the other holders -------------------------------------------------------------------------------
 
-    def received(self, sender: str, checkpoint: Checkpoint) -> None:
+    def received(self, sender: str, checkpoint: PeerCheckpoint) -> None:
         for fragment in self._context.fragments.cut_around(checkpoint.interval):
             if fragment.primary and not fragment.waits_for:
                 continue
@@ -110,7 +110,7 @@ class Checkpointing:
             if not fragment.primary:
                 self._evict(fragment, checkpoint)
 
-    def _take(self, fragment: Fragment, checkpoint: Checkpoint) -> bool:
+    def _take(self, fragment: Fragment, checkpoint: PeerCheckpoint) -> bool:
         """Put a checkpoint into a fragment, if it goes together with what is there."""
         full = checkpoint.base is None
         if fragment.has_state:
@@ -130,7 +130,7 @@ class Checkpointing:
         fragment.results = [each for each in checkpoint.results if each.interval.overlaps(fragment.interval)]
         return True
 
-    def _evict(self, fragment: Fragment, checkpoint: Checkpoint) -> None:
+    def _evict(self, fragment: Fragment, checkpoint: PeerCheckpoint) -> None:
         settings = self._context.settings
         if settings.exactly_once:
             fragment.backup.evict_covered(fragment.coverage)
@@ -179,7 +179,7 @@ class Checkpointing:
         """Send an owner all that this node has of a fragment: its state, and the tuples since."""
         self._context.send(
             owner,
-            Checkpoint(
+            PeerCheckpoint(
                 fragment.interval,
                 0,
                 None,

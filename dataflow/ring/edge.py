@@ -12,17 +12,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from .coverage import RingCoverage
-from .effects import AllDelivered, DeliverRows, LossFound, RingEffect, Say, SendTo
+from .effects import AllDelivered, DeliverRows, LossFound, RingEffect, SendTo, TellUser
 from .hashed_rows import HashedRows
 from .mapper import MapperCore
-from .messages import Invite, Lost, News, Observed, Results, ResultsTaken, RingMessage, Tuples, TuplesHeld
+from .messages import Invite, News, Observed, Results, ResultsTaken, RingMessage, StateLost, Tuples, TuplesHeld
 from .settings import RingSettings
 from .tokens import WHOLE
-from .view import Member, Phase, RingView
+from .view import MembershipPhase, RingMember, RingView
 
 
 @dataclass(frozen=True)
-class Relay:
+class RingRelay:
     """A mapper of results: the mappers whose results it gets, and what puts them into the order of their keys."""
 
     feeds: frozenset[str]
@@ -32,10 +32,10 @@ class Relay:
 class EdgeOfRing:
     def __init__(
         self,
-        members: Iterable[Member],
+        members: Iterable[RingMember],
         mappers: Iterable[str],
         settings: RingSettings,
-        relays: Mapping[str, Relay] | None = None,
+        relays: Mapping[str, RingRelay] | None = None,
     ) -> None:
         """`relays` are the mappers of results, those before others first."""
         self.view = RingView(settings.r, members)
@@ -91,10 +91,10 @@ class EdgeOfRing:
                 self.mappers[mapper].held(sender, serial)
             case Results():
                 return [*self._take(now_us, message), *self._reply(sender, message.serial), *self._look_for_end()]
-            case Lost(interval, reason):
+            case StateLost(interval, reason):
                 return [LossFound(interval, reason)]
             case Observed(text):
-                return [Say(text)]
+                return [TellUser(text)]
             case _:
                 raise AssertionError(f"{type(message).__name__} is not for the edge")
         return []
@@ -103,7 +103,7 @@ class EdgeOfRing:
         """Return the number of a mapper's last batch, and of the last of which all results are here."""
         return self.mappers[mapper].number, self._covered.lowest(mapper)
 
-    def joined(self, member: Member) -> list[RingEffect]:
+    def joined(self, member: RingMember) -> list[RingEffect]:
         """Take in a spare that has started, and tell the ring of it."""
         self.view.merge([member])
         return [effect for name in self.view.members for effect in self._tell(name)]
@@ -127,7 +127,7 @@ class EdgeOfRing:
         """Have a spare join in the middle of a node's interval, if possible one from another rack."""
         token, spares = self.view.middle_of(after), self.view.spares
         if token is None or not spares:
-            return [Say(f"no spare can join after {after!r}: start more nodes")]
+            return [TellUser(f"no spare can join after {after!r}: start more nodes")]
         near = {self.view.members[name].rack for name in (after, *self.view.neighbours_after(after, 1))}
         chosen = min(spares, key=lambda each: (each.name in self._broken, each.rack in near, each.name))
         return [*self._tell(chosen.name), SendTo(chosen.name, Invite(token))]
@@ -135,7 +135,7 @@ class EdgeOfRing:
     def _refill(self, now_s: float) -> list[RingEffect]:
         """Have a spare join in place of a node that has died; it may say no, or die, and is asked again later."""
         members = self.view.members.values()
-        left = sum(member.gone and member.phase is Phase.LEAVING for member in members)
+        left = sum(member.gone and member.phase is MembershipPhase.LEAVING for member in members)
         ring = self.view.ring
         if not ring or len(ring) >= self._nodes - left or not self.view.spares:
             return []
@@ -145,13 +145,13 @@ class EdgeOfRing:
         return self.invite(max(ring, key=self.view.share_of))
 
     def _look_at_size(self) -> list[RingEffect]:
-        """Say when the ring has become too small for r."""
+        """Tell the user when the ring has become too small for r."""
         live, r = len(self.view.ring), self._settings.r
         before, self._small = self._small, live <= r
         if not self._small or before or not live:
             return []
         return [
-            Say(
+            TellUser(
                 f"the ring has {live} of the {r + 1} nodes that r={r} wants until another joins: "
                 "start more nodes, or begin with spares"
             )

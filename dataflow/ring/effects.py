@@ -55,10 +55,10 @@ class LossFound:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class TellUser:
     """Tell whoever runs the query."""
 
     text: str
 
 
-RingEffect = SendTo | Serialise | DeliverRows | AllDelivered | LeaveRing | LossFound | Say
+RingEffect = SendTo | Serialise | DeliverRows | AllDelivered | LeaveRing | LossFound | TellUser

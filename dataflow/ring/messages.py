@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from .hashed_rows import HashedRows
 from .tokens import Interval
-from .view import Member
+from .view import RingMember
 
 #: Mappers and sinks: the program that started the query.
 EDGE = "edge"
@@ -19,7 +19,7 @@ EDGE = "edge"
 class News:
     """Members as the sender knows them, where that has changed since it told the receiver last."""
 
-    members: tuple[Member, ...]
+    members: tuple[RingMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class ResultsTaken:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class PeerCheckpoint:
     """The changes of an interval's state since its state at `base`, or all of it if that is None."""
 
     interval: Interval
@@ -160,7 +160,7 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class StateLost:
     """The state or the tuples of an interval are lost, since too many neighbours died at once."""
 
     interval: Interval
@@ -181,7 +181,7 @@ RingMessage = (
     | TuplesHeld
     | Results
     | ResultsTaken
-    | Checkpoint
+    | PeerCheckpoint
     | CopyWanted
     | CopyRefused
     | KeptTuples
@@ -191,6 +191,6 @@ RingMessage = (
     | Invite
     | MayLeave
     | Leave
-    | Lost
+    | StateLost
     | Observed
 )

@@ -10,14 +10,14 @@ from .keyed_table import KeyedTable
 from .messages import EDGE, News, Observed, RingMessage
 from .settings import RingSettings
 from .tokens import Interval
-from .view import Member, RingView
+from .view import RingMember, RingView
 
 
 class NodeContext:
     def __init__(
         self,
         name: str,
-        members: Iterable[Member],
+        members: Iterable[RingMember],
         mappers: Iterable[str],
         settings: RingSettings,
         new_table: Callable[[], KeyedTable],
@@ -34,7 +34,7 @@ class NodeContext:
         self._told: dict[str, int] = {}
 
     @property
-    def me(self) -> Member:
+    def me(self) -> RingMember:
         return self.view.members[self.name]
 
     def take_effects(self) -> list[RingEffect]:

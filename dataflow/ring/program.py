@@ -32,7 +32,7 @@ _WAY_OUT = "put it elsewhere, or choose SGuard(interval_s=1), which covers every
 
 
 @dataclass(frozen=True)
-class Stage:
+class RingStage:
     """A keyed function, and what is without state between it and the next one, or the sink."""
 
     keyed: OperatorNode
@@ -48,7 +48,7 @@ class RingPlan:
     """The operators of a query, by who runs them."""
 
     #: By the name of the keyed function, those before others first.
-    stages: dict[str, Stage]
+    stages: dict[str, RingStage]
     #: For each source the operators from it to a keyed function, in order.
     sources: dict[str, tuple[OperatorNode, ...]]
     #: The stage to which the rows of each source, and of each stage but the last, go.
@@ -102,7 +102,7 @@ class _Plans:
         for name in self._keyed.keys() - self._ways.keys():
             raise InvalidQuery(f"nothing reads what {name!r} makes: end it in the sink")
         # Operators are in the order in which they were made, so that those before others come first.
-        stages = {name: Stage(node, self._ways[name]) for name, node in self._keyed.items()}
+        stages = {name: RingStage(node, self._ways[name]) for name, node in self._keyed.items()}
         sources = {name: way for name, way in self._ways.items() if name not in self._keyed}
         return RingPlan(stages, sources, self._goes_to, sink.name)
 
@@ -151,7 +151,7 @@ class Mapping:
     """The operators of one mapper, and the places of its rows' keys."""
 
     def __init__(self, plan: RingPlan, mapper: str) -> None:
-        # What is between two keyed functions is done by nodes.
+        # Nodes do the steps between two keyed functions.
         self._steps = [(node, _started(node)) for node in plan.sources.get(mapper, ())]
         self._key = plan.stages[plan.goes_to[mapper]].key
 
@@ -183,7 +183,7 @@ class Reducing:
 
 
 class _RunningStage:
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: RingStage) -> None:
         self._name = stage.keyed.name
         specification = cast(Process, stage.keyed.specification)
         self._function = cast(Callable[[pa.RecordBatch, Any], pa.RecordBatch], specification.function)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from .balancer import Balancer
+from .balancer import RingBalancer
 from .checkpointing import Checkpointing
 from .effects import LeaveRing, RingEffect
 from .fragment import Fragment
@@ -21,22 +21,22 @@ from .keyed_table import KeyedTable
 from .messages import (
     EDGE,
     Beat,
-    Checkpoint,
     CopyRefused,
     CopyWanted,
     Established,
     Invite,
     KeptTuples,
     Leave,
-    Lost,
     MayLeave,
     News,
     NobodyRelieves,
+    PeerCheckpoint,
     Relieve,
     Result,
     Results,
     ResultsTaken,
     RingMessage,
+    StateLost,
     Tuples,
     TuplesHeld,
 )
@@ -46,7 +46,7 @@ from .settings import RingSettings
 from .tokens import Interval
 from .transitions import Transitions
 from .tuple_backup import Piece
-from .view import Member, Phase
+from .view import MembershipPhase, RingMember
 
 #: Changes the state by rows of a mapper in one interval, and returns rows for the sink, or for the next function.
 Reduce = Callable[[str, KeyedTable, HashedRows], Iterable[pa.RecordBatch]]
@@ -58,13 +58,13 @@ class _Queued:
 
     interval: Interval
     piece: Piece
-    message: _Held | None
+    message: _HeldState | None
     #: True for tuples that are replayed at least once, whether the state contains them or not.
     again: bool = False
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldState:
     """A message of a mapper, and how many of its pieces wait."""
 
     serial: int
@@ -76,7 +76,7 @@ class ReducerCore:
         self,
         now_s: float,
         name: str,
-        members: Iterable[Member],
+        members: Iterable[RingMember],
         mappers: Iterable[str],
         reduce: Reduce,
         new_table: Callable[[], KeyedTable],
@@ -90,12 +90,12 @@ class ReducerCore:
         self._context = NodeContext(name, members, mappers, settings, new_table)
         self._checkpointing = Checkpointing(self._context)
         self._transitions = Transitions(self._context, self._checkpointing)
-        self._balancer = Balancer(self._context, self._transitions)
+        self._balancer = RingBalancer(self._context, self._transitions)
         self._monitor = Monitor(self._context, now_s)
         self._queue: deque[_Queued] = deque()
         self.queue_rows = 0
         # Messages of mappers that were not acknowledged, in order.
-        self._held: dict[str, deque[_Held]] = {}
+        self._held: dict[str, deque[_HeldState]] = {}
         self._results: deque[tuple[int, Result]] = deque()
         self._result_serial = 0
         self._results_bytes = 0
@@ -126,7 +126,7 @@ class ReducerCore:
                     self._assign(now_s)
             case Tuples():
                 self._take_tuples(message)
-            case Checkpoint():
+            case PeerCheckpoint():
                 self._checkpointing.received(sender, message)
                 self._try_copies()
             case CopyWanted():
@@ -221,7 +221,7 @@ class ReducerCore:
     def take_half(self, now_s: float) -> list[RingEffect]:
         """Move by the half of the distance to the neighbour before, if nothing else changes there."""
         before = self._context.view.neighbours_before(self.name, 1)
-        if before and self._transitions.possible and self._context.me.phase is Phase.LIVE:
+        if before and self._transitions.possible and self._context.me.phase is MembershipPhase.LIVE:
             self._balancer.take_half(self._context.view.members[before[0]])
             self._assign(now_s)
         return self._finish(now_s)
@@ -239,7 +239,7 @@ class ReducerCore:
         return any(fragment.waits_for for fragment in within)
 
     @property
-    def view_members(self) -> Iterable[Member]:
+    def view_members(self) -> Iterable[RingMember]:
         return self._context.view.members.values()
 
     def address_of(self, name: str) -> str:
@@ -253,13 +253,13 @@ class ReducerCore:
     # -- tuples ------------------------------------------------------------------------------------------
 
     def _take_tuples(self, message: Tuples) -> None:
-        held = _Held(message.serial)
+        held = _HeldState(message.serial)
         self._held.setdefault(message.mapper, deque()).append(held)
         for span in message.spans:
             for fragment in self._context.fragments.cut_around(span):
                 self._take_piece(fragment, message, held)
 
-    def _take_piece(self, fragment: Fragment, message: Tuples, held: _Held) -> None:
+    def _take_piece(self, fragment: Fragment, message: Tuples, held: _HeldState) -> None:
         upto = fragment.upto.get(message.mapper, 0)
         if not fragment.receive(message.mapper, message.after, message.number):
             return
@@ -329,7 +329,7 @@ class ReducerCore:
         view, fragments = self._context.view, self._context.fragments
         if view.is_gone(self.name):
             self.gone = True
-            left = view.members[self.name].phase is Phase.LEAVING
+            left = view.members[self.name].phase is MembershipPhase.LEAVING
             reason = "has left the ring" if left else "has no place any more: another has taken its token over"
             self._context.effects.append(LeaveRing(f"node {self.name!r} {reason}"))
             return
@@ -425,7 +425,7 @@ class ReducerCore:
             f"{what} of {fragment.interval.share:.1%} of the ring is lost: {self._context.settings.r + 1} "
             "neighbours or more died at once; raise r, or place neighbours in different racks"
         )
-        self._context.send(EDGE, Lost(fragment.interval, reason))
+        self._context.send(EDGE, StateLost(fragment.interval, reason))
 
     # -- after each event --------------------------------------------------------------------------------
 

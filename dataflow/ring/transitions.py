@@ -16,7 +16,7 @@ from .checkpointing import Checkpointing
 from .messages import Established
 from .node_context import NodeContext
 from .tokens import RING
-from .view import Arc, Member, Phase
+from .view import Arc, MembershipPhase, RingMember
 
 
 class Transitions:
@@ -31,10 +31,10 @@ class Transitions:
         self._change(moves_to=self._free(token))
 
     def join(self, token: int) -> None:
-        self._change(phase=Phase.JOINING, token=self._free(token))
+        self._change(phase=MembershipPhase.JOINING, token=self._free(token))
 
     def leave(self) -> None:
-        self._change(phase=Phase.LEAVING)
+        self._change(phase=MembershipPhase.LEAVING)
 
     @property
     def possible(self) -> bool:
@@ -44,10 +44,10 @@ class Transitions:
     def withdraw(self) -> None:
         """Give a change up, as if it had not begun."""
         me = self._context.me
-        if me.phase is Phase.JOINING:
-            self._change(phase=Phase.SPARE, token=None)
+        if me.phase is MembershipPhase.JOINING:
+            self._change(phase=MembershipPhase.SPARE, token=None)
         else:
-            self._change(phase=Phase.LIVE, moves_to=None)
+            self._change(phase=MembershipPhase.LIVE, moves_to=None)
 
     # -- ends --------------------------------------------------------------------------------------------
 
@@ -60,8 +60,8 @@ class Transitions:
         me = self._context.me
         if not me.in_transition:
             return False
-        if me.phase is Phase.LEAVING and all(
-            self._context.view.members[name].phase is Phase.LEAVING for name in self._context.view.ring
+        if me.phase is MembershipPhase.LEAVING and all(
+            self._context.view.members[name].phase is MembershipPhase.LEAVING for name in self._context.view.ring
         ):
             # Those that were to have its state died meanwhile.
             self.withdraw()
@@ -76,10 +76,10 @@ class Transitions:
         if not all(self._has_all(arc) for arc in arcs):
             return False
         self._reports.clear()
-        if me.phase is Phase.LEAVING:
+        if me.phase is MembershipPhase.LEAVING:
             self._context.view.merge([replace(me, gone=True)])
-        elif me.phase is Phase.JOINING:
-            self._change(phase=Phase.LIVE)
+        elif me.phase is MembershipPhase.JOINING:
+            self._change(phase=MembershipPhase.LIVE)
         else:
             assert me.moves_to is not None
             passed = self._context.view.passed(me.name, me.moves_to)
@@ -123,6 +123,6 @@ class Transitions:
         return token
 
     def _change(self, **changes: object) -> None:
-        me: Member = replace(self._context.me, version=self._context.me.version + 1, **changes)  # type: ignore[arg-type]
+        me: RingMember = replace(self._context.me, version=self._context.me.version + 1, **changes)  # type: ignore[arg-type]
         self._context.view.merge([me])
         self._context.tell_all()

@@ -17,7 +17,7 @@ from functools import lru_cache
 from .tokens import RING, Interval, distance, halfway
 
 
-class Phase(IntEnum):
+class MembershipPhase(IntEnum):
     #: It runs, and has no token.
     SPARE = 0
     #: It gets state and tuples of the interval that it will have.
@@ -28,11 +28,11 @@ class Phase(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RingMember:
     name: str
     rack: str = ""
     address: str = ""
-    phase: Phase = Phase.SPARE
+    phase: MembershipPhase = MembershipPhase.SPARE
     #: None for a spare, and of one that is gone when another has moved past it.
     token: int | None = None
     #: The token that it will have when all holders of its new interval have what they need.
@@ -42,17 +42,17 @@ class Member:
     #: Dead or left: for good, whatever it says later.
     gone: bool = False
 
-    def merged(self, other: Member) -> Member:
+    def merged(self, other: RingMember) -> RingMember:
         newer = max(self, other, key=lambda each: (each.version, each.token is not None, each.token or 0))
         return replace(newer, gone=self.gone or other.gone)
 
     @property
     def on_ring(self) -> bool:
-        return self.token is not None and self.phase in (Phase.LIVE, Phase.LEAVING)
+        return self.token is not None and self.phase in (MembershipPhase.LIVE, MembershipPhase.LEAVING)
 
     @property
     def in_transition(self) -> bool:
-        changes = self.phase in (Phase.JOINING, Phase.LEAVING) or self.moves_to is not None
+        changes = self.phase in (MembershipPhase.JOINING, MembershipPhase.LEAVING) or self.moves_to is not None
         return changes and not self.gone
 
 
@@ -76,23 +76,23 @@ class Arc:
 
 
 class RingView:
-    def __init__(self, r: int, members: Iterable[Member] = ()) -> None:
+    def __init__(self, r: int, members: Iterable[RingMember] = ()) -> None:
         self.r = r
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, RingMember] = {}
         #: Raised with each change.
         self.revision = 0
         self._changed: dict[str, tuple[int, str]] = {}
-        self._arcs: _Table | None = None
+        self._arcs: _TokenTable | None = None
         self._ring: list[str] | None = None
         self._at: dict[str, int] = {}
-        self._joining: list[Member] | None = None
+        self._joining: list[RingMember] | None = None
         self.merge(members)
 
     @property
-    def members(self) -> Mapping[str, Member]:
+    def members(self) -> Mapping[str, RingMember]:
         return self._members
 
-    def merge(self, members: Iterable[Member], source: str = "") -> bool:
+    def merge(self, members: Iterable[RingMember], source: str = "") -> bool:
         """Learn of members from someone. Return whether anything was new."""
         changed = []
         for member in members:
@@ -108,7 +108,7 @@ class RingView:
                 self._changed[member.name] = (self.revision, source)
         return bool(changed)
 
-    def since(self, revision: int, peer: str) -> tuple[Member, ...]:
+    def since(self, revision: int, peer: str) -> tuple[RingMember, ...]:
         """Return the members that changed after a revision, but for news that came from the peer itself."""
         if revision >= self.revision:
             return ()
@@ -125,16 +125,16 @@ class RingView:
         return member is not None and member.gone
 
     @property
-    def joining(self) -> list[Member]:
+    def joining(self) -> list[RingMember]:
         """The members that are about to join."""
         if self._joining is None:
             members = self._members.values()
-            self._joining = [each for each in members if each.phase is Phase.JOINING and not each.gone]
+            self._joining = [each for each in members if each.phase is MembershipPhase.JOINING and not each.gone]
         return self._joining
 
     @property
-    def spares(self) -> list[Member]:
-        return [each for each in self._members.values() if each.phase is Phase.SPARE and not each.gone]
+    def spares(self) -> list[RingMember]:
+        return [each for each in self._members.values() if each.phase is MembershipPhase.SPARE and not each.gone]
 
     @property
     def ring(self) -> list[str]:
@@ -196,7 +196,7 @@ class RingView:
         return lows[bisect_right(lows, interval.low) : bisect_left(lows, interval.high)]
 
     @property
-    def _places(self) -> _Table:
+    def _places(self) -> _TokenTable:
         if self._arcs is None:
             # Fields that do not matter for places are left out, so that views share a table.
             placed = sorted(
@@ -236,7 +236,7 @@ class RingView:
         """Return how much of the ring a live member owns."""
         return sum(arc.interval.high - arc.interval.low for arc in self.arcs_of(name) if arc.owner == name)
 
-    def passed(self, name: str, token: int) -> list[Member]:
+    def passed(self, name: str, token: int) -> list[RingMember]:
         """Return those who are gone and whose places a member passes when it moves to a token."""
         own = self._members[name].token
         assert own is not None
@@ -251,7 +251,7 @@ class RingView:
 
 
 @dataclass(frozen=True)
-class _Table:
+class _TokenTable:
     """All arcs of a ring, and those of each holder. Views that say the same share it."""
 
     arcs: tuple[Arc, ...]
@@ -260,15 +260,15 @@ class _Table:
 
 
 #: Token, name, phase, the token that it moves to, and whether it is gone.
-_Placed = tuple[int, str, Phase, int | None, bool]
+_Placed = tuple[int, str, MembershipPhase, int | None, bool]
 
 
 @lru_cache(maxsize=128)
-def _table(members: tuple[_Placed, ...], r: int) -> _Table:
+def _table(members: tuple[_Placed, ...], r: int) -> _TokenTable:
     now: list[tuple[int, str, bool]] = []
     following: list[tuple[int, str, bool]] = []
     places = {0}
-    on_ring = (Phase.LIVE, Phase.LEAVING)
+    on_ring = (MembershipPhase.LIVE, MembershipPhase.LEAVING)
     moving = [
         (token, moves_to)
         for token, _, phase, moves_to, gone in members
@@ -278,13 +278,13 @@ def _table(members: tuple[_Placed, ...], r: int) -> _Table:
         if phase in on_ring:
             now.append((token, name, not gone))
             places.add(token)
-            if not gone and phase is Phase.LEAVING:
+            if not gone and phase is MembershipPhase.LEAVING:
                 following.append((token, name, False))
             elif not gone and moves_to is not None:
                 following.append((moves_to, name, True))
             elif not gone or not any(_passes(*mover, token) for mover in moving):
                 following.append((token, name, not gone))
-        elif phase is Phase.JOINING and not gone:
+        elif phase is MembershipPhase.JOINING and not gone:
             following.append((token, name, True))
             places.add(token)
         if moves_to is not None:
@@ -299,7 +299,7 @@ def _table(members: tuple[_Placed, ...], r: int) -> _Table:
         arcs.append(Arc(Interval(low, high), holders, ring_next.holders(low) if changes else holders))
         for name in arcs[-1].holders:
             held_by.setdefault(name, []).append(arcs[-1])
-    return _Table(tuple(arcs), tuple(ends), {name: tuple(held) for name, held in held_by.items()})
+    return _TokenTable(tuple(arcs), tuple(ends), {name: tuple(held) for name, held in held_by.items()})
 
 
 class _Places:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
+from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.protocol.limits import dataflow_tick_s
 
 from .interface import StandbyKind
@@ -25,4 +25,4 @@ class ActiveStandby(StandbyTechnique):
         super().__init__(interval_s=interval_s, precise=precise)
 
     def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
-        return frozenset({PRODUCED, *(Mark(Level.RECEIVED, destination) for destination in destinations)})
+        return frozenset({PRODUCED, *(Mark(RowStage.RECEIVED, destination) for destination in destinations)})

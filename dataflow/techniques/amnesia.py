@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
+from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 
 from .interface import Guard, Technique
@@ -20,7 +20,7 @@ class Amnesia(Technique):
         return Recovery.GAP
 
     def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
-        return frozenset({PRODUCED, *(Mark(Level.SENT, destination) for destination in destinations)})
+        return frozenset({PRODUCED, *(Mark(RowStage.SENT, destination) for destination in destinations)})
 
     def lineage(self, incarnation: int) -> int:
         return incarnation

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
+from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.operators.count_windows import AggregateCountWindows
 from peacefs.dataflow.operators.join import JoinWindow
@@ -91,7 +91,7 @@ class CEC(Technique):
         return Recovery.DIVERGENT if network is OperatorClass.ARBITRARY else Recovery.PRECISE
 
     def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
-        return frozenset({PRODUCED, *(Mark(Level.SAFE, destination) for destination in destinations)})
+        return frozenset({PRODUCED, *(Mark(RowStage.SAFE, destination) for destination in destinations)})
 
     def lineage(self, incarnation: int) -> int:
         return 0
@@ -161,7 +161,7 @@ class _LogGuard(Guard):
         if not self._running or number != self._number:
             return ()
         self._running = False
-        return (AcknowledgeCovered(Level.SAFE),)
+        return (AcknowledgeCovered(RowStage.SAFE),)
 
     def failed(self, number: int) -> None:
         if number == self._number:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
+from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.core.pair_plan import PairPlan
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
@@ -77,7 +77,7 @@ class Flux(Technique):
         return Recovery.DIVERGENT if network is OperatorClass.ARBITRARY else Recovery.PRECISE
 
     def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
-        return frozenset({PRODUCED, *(Mark(Level.RECEIVED, destination) for destination in destinations)})
+        return frozenset({PRODUCED, *(Mark(RowStage.RECEIVED, destination) for destination in destinations)})
 
     def lineage(self, incarnation: int) -> int:
         return 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
-from peacefs.dataflow.core.output_buffer import Level, Mark
+from peacefs.dataflow.core.output_buffer import Mark, RowStage
 from peacefs.dataflow.core.pair_plan import PairPlan
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
@@ -33,7 +33,7 @@ class TakeCheckpoint:
 class Acknowledge:
     """Tell producers how far their rows have come."""
 
-    level: Level
+    level: RowStage
     upto: Positions
 
 
@@ -41,7 +41,7 @@ class Acknowledge:
 class AcknowledgeCovered:
     """Tell producers up to where the unit's own log has what it needs."""
 
-    level: Level
+    level: RowStage
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class TrimByCauses:
     would begin.
     """
 
-    level: Level
+    level: RowStage
     recorded: bool
 
 

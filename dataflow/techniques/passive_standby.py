@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
+from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 
 from .interface import StandbyKind
 from .standbys import StandbyTechnique
@@ -24,4 +24,4 @@ class PassiveStandby(StandbyTechnique):
         super().__init__(interval_s=interval_s, precise=precise)
 
     def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
-        return frozenset({PRODUCED, *(Mark(Level.SAFE, destination) for destination in destinations)})
+        return frozenset({PRODUCED, *(Mark(RowStage.SAFE, destination) for destination in destinations)})

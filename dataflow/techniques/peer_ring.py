@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
+from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.arrangement import arrange
 from peacefs.dataflow.ring.program import plan_of
 from peacefs.dataflow.ring.settings import RingSettings
-from peacefs.dataflow.ring.view import Member
+from peacefs.dataflow.ring.view import RingMember
 from peacefs.protocol.errors import InvalidQuery
 from peacefs.protocol.limits import (
     ring_checkpoint_s,
@@ -86,7 +86,7 @@ class PeerRing(Technique):
             )
         self.arrange(nodes)
 
-    def arrange(self, nodes: int) -> list[Member]:
+    def arrange(self, nodes: int) -> list[RingMember]:
         """Return the members of a ring of so many nodes. Raises InvalidQuery for what cannot be one."""
         names = [f"node-{number}" for number in range(1, nodes + 1)]
         return arrange(names, self.settings.r, rack_of=self.rack_of, tokens=self.tokens, spares=self.spares)
@@ -98,7 +98,7 @@ class PeerRing(Technique):
         return Recovery.DIVERGENT
 
     def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
-        return frozenset({PRODUCED, *(Mark(Level.RECEIVED, destination) for destination in destinations)})
+        return frozenset({PRODUCED, *(Mark(RowStage.RECEIVED, destination) for destination in destinations)})
 
     def lineage(self, incarnation: int) -> int:
         return 0

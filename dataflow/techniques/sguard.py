@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
+from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.protocol.limits import (
@@ -48,7 +48,7 @@ class SGuard(Technique):
         return self._precise and plan.operator_class is OperatorClass.ARBITRARY and plan.is_recordable
 
     def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
-        return frozenset({PRODUCED, *(Mark(Level.SAFE, destination) for destination in destinations)})
+        return frozenset({PRODUCED, *(Mark(RowStage.SAFE, destination) for destination in destinations)})
 
     def lineage(self, incarnation: int) -> int:
         return 0 if self._precise else incarnation
@@ -102,7 +102,7 @@ class _CheckpointGuard(Guard):
         if self._storing is None or number != self._number:
             return ()
         self._covered, self._storing = self._storing, None
-        return (Acknowledge(Level.SAFE, self._covered),)
+        return (Acknowledge(RowStage.SAFE, self._covered),)
 
     def failed(self, number: int) -> None:
         if number == self._number:

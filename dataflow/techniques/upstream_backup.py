@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark
+from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.operators.row_operators import ROW_BY_ROW
 from peacefs.dataflow.query.network import Network, UnitPlan
@@ -74,13 +74,13 @@ class UpstreamBackup(Technique):
                 _check_phases(plan)
 
     def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
-        return frozenset({PRODUCED, *(Mark(Level.SAFE, destination) for destination in destinations)})
+        return frozenset({PRODUCED, *(Mark(RowStage.SAFE, destination) for destination in destinations)})
 
     def lineage(self, incarnation: int) -> int:
         return 0 if self._precise else incarnation
 
     def guard(self, unit: str, now_s: float) -> Guard:
-        level = Level.RECEIVED if self.forgets_rows else Level.SAFE
+        level = RowStage.RECEIVED if self.forgets_rows else RowStage.SAFE
         return _AcknowledgeGuard(self._interval_s, now_s, TrimByCauses(level, recorded=self._precise))
 
 
@@ -111,5 +111,5 @@ class _AcknowledgeGuard(Guard):
         self._due_s = now_s + self._interval_s
         if positions != self._received:
             self._received = positions
-            yield Acknowledge(Level.RECEIVED, positions)
+            yield Acknowledge(RowStage.RECEIVED, positions)
         yield self._trim

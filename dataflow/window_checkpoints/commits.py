@@ -16,7 +16,7 @@ from .control_tuples import CommitDetail
 
 
 @dataclass
-class Commit:
+class WindowCommit:
     """A write to the log, whole or not at all: rows of the output, then control tuples."""
 
     number: int
@@ -35,7 +35,7 @@ class Commit:
 
 
 class UnitLog(Protocol):
-    def append(self, commit: Commit, running: RunningCheckpoint) -> None:
+    def append(self, commit: WindowCommit, running: RunningCheckpoint) -> None:
         """Make a commit durable, on any thread; then tell `running`. After a failure the next one begins anew."""
         ...
 

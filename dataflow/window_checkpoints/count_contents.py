@@ -70,7 +70,7 @@ class CountContents:
             names = [_PANE, *(each.name for each in accumulators)]
             there = there.select([*self._keys, *(STATE + name for name in names)])
             _put(inner, there.rename_columns([*self._keys, *names]))
-        return _Panes(inner, self._note_completed) if self._closes else inner
+        return _CountPanes(inner, self._note_completed) if self._closes else inner
 
     def rows(self, name: str, inner: RowQueue) -> RowQueue:
         return inner
@@ -161,7 +161,7 @@ class _Counts(WatchedGroups):
         return found
 
 
-class _Panes(WatchedGroups):
+class _CountPanes(WatchedGroups):
     def __init__(self, inner: Groups, note: Any) -> None:
         super().__init__(inner)
         self._note = note

@@ -34,7 +34,7 @@ from peacefs.protocol.limits import cec_windows_per_check
 from peacefs.state.checkpoints.outcome import PublishedPages, RunningCheckpoint
 from peacefs.state.structures.unordered_map import UnorderedMap
 
-from .commits import Commit, LoadedLog, UnitLog
+from .commits import LoadedLog, UnitLog, WindowCommit
 from .contents import WindowContents
 from .control_tuples import CommitDetail, CommitPlace, TupleKind, commit_rows, stream_type
 from .extent import Extent, WindowChoice
@@ -238,10 +238,10 @@ class WindowedState:
         self.extent.capture_s = self._clock() - begun_s
         return WindowCapture(self, sequence, commit, self.extent.capture_s, place)
 
-    def start(self, commit: Commit, running: RunningCheckpoint) -> None:
+    def start(self, commit: WindowCommit, running: RunningCheckpoint) -> None:
         self._log.append(commit, running)
 
-    def settled(self, commit: Commit, since: Mapping[str, Position]) -> None:
+    def settled(self, commit: WindowCommit, since: Mapping[str, Position]) -> None:
         """Learn, on the unit's thread, that a commit is durable, or will not be."""
         self._capturing = False
         if commit.bytes_written is None:
@@ -249,7 +249,7 @@ class WindowedState:
         else:
             self._durable = since
 
-    def _commit(self, edges: Mapping[str, Any], now_s: float) -> tuple[Commit, Mapping[str, Position]]:
+    def _commit(self, edges: Mapping[str, Any], now_s: float) -> tuple[WindowCommit, Mapping[str, Position]]:
         self._number += 1
         number = self._number
         cells = {name: cell.get() for name, cell in self._cells.items()}
@@ -297,7 +297,7 @@ class WindowedState:
         self.extent.tuples = self._next_tuple - since.first_tuple
         self.extent.rows = rows - since.rows
         results = {stream: output.take(everything=begins) for stream, output in self._outputs.items()}
-        commit = Commit(
+        commit = WindowCommit(
             number,
             begins,
             results,
@@ -422,7 +422,7 @@ class WindowCapture:
         self,
         state: WindowedState,
         sequence: int,
-        commit: Commit | None,
+        commit: WindowCommit | None,
         pause_s: float,
         since: Mapping[str, Position] | None = None,
     ) -> None:

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from peacefs.datanode.store.replica_changes import Changes
+from peacefs.datanode.store.replica_changes import ReplicaChanges
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.errors import (
     PeacefsError,
@@ -128,7 +128,7 @@ class CoordinatorLink:
         me: Identity,
         credential: Credential,
         datanode: SessionOwner,
-        changes: Changes,
+        changes: ReplicaChanges,
         leaders: Leaders,
         tls: TlsIdentity | None = None,
     ) -> None:

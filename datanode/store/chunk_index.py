@@ -17,7 +17,7 @@ from peacefs.protocol.messages import Replica
 _PLACE = struct.Struct(">QQII")
 
 
-class ReplicaPlace(NamedTuple):
+class IndexedPlace(NamedTuple):
     """The place of a replica: an offset in a segment, or, as segment 0, a file of its own."""
 
     version: Version
@@ -40,11 +40,11 @@ class ChunkIndex:
     def __len__(self) -> int:
         return len(self._packed)
 
-    def find(self, chunk: ChunkId) -> ReplicaPlace | None:
+    def find(self, chunk: ChunkId) -> IndexedPlace | None:
         packed = self._packed.get(chunk)
-        return None if packed is None else ReplicaPlace(*_PLACE.unpack(packed))
+        return None if packed is None else IndexedPlace(*_PLACE.unpack(packed))
 
-    def publish(self, chunk: ChunkId, place: ReplicaPlace) -> ReplicaPlace | None:
+    def publish(self, chunk: ChunkId, place: IndexedPlace) -> IndexedPlace | None:
         """Installs `place` unless a higher version is there. Gives the place that lost, old or new."""
         with self._lock:
             present = self.find(chunk)
@@ -53,7 +53,7 @@ class ChunkIndex:
             self._packed[chunk] = _PLACE.pack(*place)
             return present
 
-    def move(self, chunk: ChunkId, source: ReplicaPlace, target: ReplicaPlace) -> bool:
+    def move(self, chunk: ChunkId, source: IndexedPlace, target: IndexedPlace) -> bool:
         """Replaces exactly `source` by `target`; False if something else is there by now."""
         with self._lock:
             if self._packed.get(chunk) != _PLACE.pack(*source):
@@ -61,7 +61,7 @@ class ChunkIndex:
             self._packed[chunk] = _PLACE.pack(*target)
             return True
 
-    def drop(self, chunk: ChunkId, newest: Version) -> ReplicaPlace | None:
+    def drop(self, chunk: ChunkId, newest: Version) -> IndexedPlace | None:
         """Removes and gives the place of a replica whose version is not above `newest`."""
         with self._lock:
             present = self.find(chunk)
@@ -70,7 +70,7 @@ class ChunkIndex:
             del self._packed[chunk]
             return present
 
-    def forget(self, chunk: ChunkId, place: ReplicaPlace) -> bool:
+    def forget(self, chunk: ChunkId, place: IndexedPlace) -> bool:
         """Removes exactly `place`; False if something else is there by now."""
         with self._lock:
             if self._packed.get(chunk) != _PLACE.pack(*place):
@@ -93,9 +93,9 @@ class ChunkIndex:
             chunks = list(self._packed)
         return nsmallest(limit, (each for each in chunks if each > chunk))
 
-    def in_segment(self, number: int) -> list[tuple[ChunkId, ReplicaPlace]]:
+    def in_segment(self, number: int) -> list[tuple[ChunkId, IndexedPlace]]:
         """Every replica in a segment. Walks the whole index: only for a segment that is damaged."""
         with self._lock:
             packed = list(self._packed.items())
-        places = ((chunk, ReplicaPlace(*_PLACE.unpack(place))) for chunk, place in packed)
+        places = ((chunk, IndexedPlace(*_PLACE.unpack(place))) for chunk, place in packed)
         return [(chunk, place) for chunk, place in places if place.segment == number]

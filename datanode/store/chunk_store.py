@@ -44,7 +44,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import Replica, Usage
 from peacefs.protocol.runtime import effects as fx
 
-from .chunk_index import ChunkIndex, ReplicaPlace
+from .chunk_index import ChunkIndex, IndexedPlace
 from .compaction import Compaction, Compactor
 from .disk_faults import named_fault
 from .large_chunks import LargeChunks, StagedFile
@@ -236,7 +236,7 @@ class ChunkStore:
                 return sealed
             # The replica that is here has rotted since: the fresh bytes take its place.
             yield from self._delete(staged.chunk, staged.version)
-        place = ReplicaPlace(staged.version, staged.length)
+        place = IndexedPlace(staged.version, staged.length)
         if staged.file is None:
             superseded = yield from self._seal_small(staged)
         else:
@@ -249,7 +249,7 @@ class ChunkStore:
             raise self._stale(staged)
         return sealed
 
-    def _seal_small(self, staged: Staged) -> fx.Steps[ReplicaPlace | None]:
+    def _seal_small(self, staged: Staged) -> fx.Steps[IndexedPlace | None]:
         """Gives the file that the record replaced; a record that it replaced is dead already."""
         record = NewRecord(staged.chunk, staged.version, bytes(staged.sums), staged.buffered)
         yield from self._log.append((record,))
@@ -380,7 +380,7 @@ class ChunkStore:
                 yield from self._log.flush()
         return True
 
-    def _drop(self, chunk: ChunkId, place: ReplicaPlace) -> fx.Steps[None]:
+    def _drop(self, chunk: ChunkId, place: IndexedPlace) -> fx.Steps[None]:
         """Disposes of a place that the index no longer points at."""
         if place.has_own_file:
             yield from self._large.remove(chunk, place)

@@ -13,7 +13,7 @@ from peacefs.datanode import metrics
 from peacefs.protocol.limits import segment_batch_records_max
 from peacefs.protocol.runtime import effects as fx
 
-from .chunk_index import ChunkIndex, ReplicaPlace
+from .chunk_index import ChunkIndex, IndexedPlace
 from .disk_faults import closing
 from .layout import RecordKind, StorePaths, record_bytes
 from .segment_log import SegmentLog
@@ -117,7 +117,7 @@ class Compactor:
             if record.segment != segment.number:
                 self._segments.keep_tombstone(record)
             return None
-        place = ReplicaPlace(record.version, record.length, segment.number, found.offset)
+        place = IndexedPlace(record.version, record.length, segment.number, found.offset)
         if record.kind is RecordKind.SEAL or self._index.find(record.chunk) != place:
             return None
         if not found.intact:

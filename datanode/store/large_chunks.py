@@ -12,7 +12,7 @@ from peacefs.protocol.ids import ChunkId, Version
 from peacefs.protocol.messages import Replica
 from peacefs.protocol.runtime import effects as fx
 
-from .chunk_index import ChunkIndex, ReplicaPlace
+from .chunk_index import ChunkIndex, IndexedPlace
 from .disk_faults import close_quietly, is_read_only
 from .layout import (
     FOOTER_BYTES,
@@ -64,7 +64,7 @@ class LargeChunks:
         path = f"{self._paths.staging}/{chunk:016x}-{version:016x}.{next(self._serials)}"
         return StagedFile(path, (yield from fx.open_file(path, create=True)))
 
-    def publish(self, staged: StagedFile, chunk: ChunkId, place: ReplicaPlace, sums: bytes) -> fx.Steps[None]:
+    def publish(self, staged: StagedFile, chunk: ChunkId, place: IndexedPlace, sums: bytes) -> fx.Steps[None]:
         """Makes a staged file, whose data is complete, durable under its final name.
 
         On OSError nothing of it is left, as far as the disk allows.
@@ -92,7 +92,7 @@ class LargeChunks:
         with contextlib.suppress(OSError):
             yield from fx.remove(staged.path)
 
-    def remove(self, chunk: ChunkId, place: ReplicaPlace) -> fx.Steps[None]:
+    def remove(self, chunk: ChunkId, place: IndexedPlace) -> fx.Steps[None]:
         """Removes the file of a replica that the index no longer knows.
 
         One that the disk refuses to remove comes back at the next start, which does no harm. Raises OSError if
@@ -105,7 +105,7 @@ class LargeChunks:
             if is_read_only(error):
                 raise
 
-    def lose(self, chunk: ChunkId, place: ReplicaPlace) -> None:
+    def lose(self, chunk: ChunkId, place: IndexedPlace) -> None:
         """A file that should be there is not: says so, unless the replica was dropped or replaced by now."""
         if self._index.forget(chunk, place):
             self._count(-chunk_file_bytes(place.length))
@@ -113,7 +113,7 @@ class LargeChunks:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def open(self, chunk: ChunkId, place: ReplicaPlace) -> fx.Steps[tuple[fx.File, bytes]]:
+    def open(self, chunk: ChunkId, place: IndexedPlace) -> fx.Steps[tuple[fx.File, bytes]]:
         """The open file and its checksums.
 
         Raises ChecksumMismatch for a damaged footer, FileNotFoundError if the replica has just been dropped.
@@ -128,7 +128,7 @@ class LargeChunks:
 
     # -- start -------------------------------------------------------------------------------------
 
-    def recover(self, recovery: StoreRecovery) -> fx.Steps[list[tuple[ChunkId, ReplicaPlace]]]:
+    def recover(self, recovery: StoreRecovery) -> fx.Steps[list[tuple[ChunkId, IndexedPlace]]]:
         """Empties the staging directory and enters every chunk file into the index.
 
         A file was whole before it got its name, so name and size are enough; whoever reads it verifies it.
@@ -161,7 +161,7 @@ class LargeChunks:
 
     def _recover_file(
         self, folder: str, name: str, size: int, recovery: StoreRecovery
-    ) -> fx.Steps[tuple[ChunkId, ReplicaPlace] | None]:
+    ) -> fx.Steps[tuple[ChunkId, IndexedPlace] | None]:
         path = f"{folder}/{name}"
         parsed = parse_chunk_file_name(name)
         if parsed is None or size < 0 or self._paths.folder(parsed[0]) != folder:
@@ -174,5 +174,5 @@ class LargeChunks:
             recovery.damaged_files.append(path)
             return None
         self._count(size)
-        loser = self._index.publish(chunk, ReplicaPlace(version, length))
+        loser = self._index.publish(chunk, IndexedPlace(version, length))
         return None if loser is None else (chunk, loser)

@@ -14,11 +14,11 @@ class SharedChanges:
     """Changes for several coordinators: each takes all of them, in its own time."""
 
     def __init__(self) -> None:
-        self._takers: list[Changes] = []
+        self._takers: list[ReplicaChanges] = []
 
-    def another(self) -> Changes:
+    def another(self) -> ReplicaChanges:
         """Return the changes for one coordinator more, before there are any."""
-        self._takers.append(Changes())
+        self._takers.append(ReplicaChanges())
         return self._takers[-1]
 
     def added(self, replica: Replica) -> None:
@@ -43,7 +43,7 @@ class ChangeSink(Protocol):
 
 
 @dataclass
-class Changes:
+class ReplicaChanges:
     """Replicas that came, went, or were found corrupt, in the order in which that happened."""
 
     _added: list[Replica] = field(default_factory=list)

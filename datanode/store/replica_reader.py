@@ -16,7 +16,7 @@ from peacefs.protocol.limits import checksum_block_bytes, packet_bytes, read_pac
 from peacefs.protocol.messages import Packet
 from peacefs.protocol.runtime import effects as fx
 
-from .chunk_index import ChunkIndex, ReplicaPlace
+from .chunk_index import ChunkIndex, IndexedPlace
 from .disk_faults import close_quietly, named_fault
 from .large_chunks import LargeChunks
 from .layout import describe
@@ -74,7 +74,7 @@ class ReplicaReader:
         owner.lose(chunk, place)
         raise ChunkNotFound(f"the file of {describe(chunk, place.version)} has vanished")
 
-    def _find(self, chunk: ChunkId, version: Version) -> ReplicaPlace:
+    def _find(self, chunk: ChunkId, version: Version) -> IndexedPlace:
         place = self._index.find(chunk)
         if place is None:
             raise ChunkNotFound(f"chunk {show(chunk)} is not here")
@@ -82,7 +82,7 @@ class ReplicaReader:
             raise StaleVersion(f"{describe(chunk, version)} is wanted, version {show(place.version)} is here")
         return place
 
-    def _open(self, chunk: ChunkId, place: ReplicaPlace, offset: int, length: int) -> fx.Steps[ReadPlan]:
+    def _open(self, chunk: ChunkId, place: IndexedPlace, offset: int, length: int) -> fx.Steps[ReadPlan]:
         data, file = None, None
         if place.has_own_file:
             file, sums = yield from self._large.open(chunk, place)

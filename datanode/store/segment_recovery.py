@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from peacefs.protocol.runtime import effects as fx
 
-from .chunk_index import ChunkIndex, ReplicaPlace
+from .chunk_index import ChunkIndex, IndexedPlace
 from .disk_faults import close_quietly
 from .layout import (
     HEADER_BYTES,
@@ -102,7 +102,7 @@ class SegmentRecovery:
         record = found.record
         if record.kind is RecordKind.CHUNK:
             segment.live_bytes += record_bytes(record.length)
-            place = ReplicaPlace(record.version, record.length, segment.number, found.offset)
+            place = IndexedPlace(record.version, record.length, segment.number, found.offset)
             loser = self._index.publish(record.chunk, place)
             if loser is not None:
                 self._recovery.stale += loser.version != place.version

@@ -18,7 +18,7 @@ from peacefs.protocol.ids import ChunkId, Version
 from peacefs.protocol.messages import Replica
 from peacefs.protocol.runtime import effects as fx
 
-from .chunk_index import ChunkIndex, ReplicaPlace
+from .chunk_index import ChunkIndex, IndexedPlace
 from .disk_faults import closing
 from .layout import (
     HEADER_BYTES,
@@ -62,18 +62,18 @@ class NewRecord:
     version: Version
     sums: bytes
     data: Bytes
-    moved_from: ReplicaPlace | None = None
+    moved_from: IndexedPlace | None = None
     #: True if the index now points at the record; False if something newer got there first.
     is_published: bool = False
     #: The file of its own that the record replaced, for its writer to remove.
-    superseded_file: ReplicaPlace | None = None
+    superseded_file: IndexedPlace | None = None
 
 
 class Tombstone(NamedTuple):
     """A dead record that is still to be marked as such."""
 
     chunk: ChunkId
-    place: ReplicaPlace
+    place: IndexedPlace
 
 
 class Segments:
@@ -127,10 +127,10 @@ class Segments:
 
     def install(self, segment: Segment, offset: int, new: NewRecord) -> None:
         """Points the index at a record that is safe on the disk, and kills the one that it replaces."""
-        place = ReplicaPlace(new.version, len(new.data), segment.number, offset)
+        place = IndexedPlace(new.version, len(new.data), segment.number, offset)
         with self._lock:
             segment.live_bytes += record_bytes(place.length)
-        loser: ReplicaPlace | None = place
+        loser: IndexedPlace | None = place
         if new.moved_from is None:
             loser = self._index.publish(new.chunk, place)
         elif self._index.move(new.chunk, new.moved_from, place):
@@ -142,20 +142,20 @@ class Segments:
         elif loser is not None:
             self.kill(new.chunk, loser)
 
-    def release(self, place: ReplicaPlace) -> None:
+    def release(self, place: IndexedPlace) -> None:
         """A record is dead, and needs no tombstone: its segment is about to go, or a better record outlives it."""
         with self._lock:
             segment = self._segments.get(place.segment)
             if segment is not None:
                 segment.live_bytes -= record_bytes(place.length)
 
-    def kill(self, chunk: ChunkId, place: ReplicaPlace) -> None:
+    def kill(self, chunk: ChunkId, place: IndexedPlace) -> None:
         """A record is dead, and should be after a restart."""
         self.release(place)
         with self._lock:
             self._waiting.append(Tombstone(chunk, place))
 
-    def lose(self, chunk: ChunkId, place: ReplicaPlace) -> None:
+    def lose(self, chunk: ChunkId, place: IndexedPlace) -> None:
         """A record that should be alive turns out unreadable: says so, unless it was replaced by now."""
         if self._index.forget(chunk, place):
             self.release(place)
@@ -185,11 +185,11 @@ class Segments:
 
     def keep_tombstone(self, record: Record) -> None:
         """A tombstone whose segment is about to go: waits to be written again if it is still needed."""
-        self.put_back([Tombstone(record.chunk, ReplicaPlace(record.version, 0, record.segment, record.offset))])
+        self.put_back([Tombstone(record.chunk, IndexedPlace(record.version, 0, record.segment, record.offset))])
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def read(self, chunk: ChunkId, place: ReplicaPlace) -> fx.Steps[tuple[bytes, bytes]]:
+    def read(self, chunk: ChunkId, place: IndexedPlace) -> fx.Steps[tuple[bytes, bytes]]:
         """Checksums and data of a record, its header verified.
 
         Raises ChecksumMismatch for a damaged header, FileNotFoundError if compaction has moved the record.

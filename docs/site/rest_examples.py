@@ -25,7 +25,7 @@ _FILES = {
     "/checkpoints/logins/offsets/0": b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"logOffset":0}',
     "/checkpoints/logins/commits/0": b'v1\n{"nextBatchWatermarkMs":0}',
 }
-#: Who asks: the superuser of a cluster that this process has started.
+#: The user who asks: the superuser of a cluster that this process has started.
 USER = getpass.getuser()
 
 

@@ -45,7 +45,9 @@ def show(
         settings = [each for path, of in found.settings.items() if path == wanted for each in of]
     else:
         settings = _once(each for of in found.settings.values() for each in of)
-        settings = [each for each in settings if everything or each.origin is not configuration.Origin.DEFAULT]
+        settings = [
+            each for each in settings if everything or each.origin is not configuration.ValueOrigin.DEFAULT
+        ]
     if wanted and not settings:
         raise typer.BadParameter(f"peacefs {wanted} is no command with options", param_hint="COMMAND")
     if as_json:
@@ -70,9 +72,9 @@ def show(
         sys.stdout.write("every option has its default\n")
 
 
-def _once(settings: Iterable[configuration.Setting]) -> list[configuration.Setting]:
+def _once(settings: Iterable[configuration.OptionValue]) -> list[configuration.OptionValue]:
     """Leave out what several commands have from one place."""
-    found: list[configuration.Setting] = []
+    found: list[configuration.OptionValue] = []
     for each in settings:
         if each not in found:
             found.append(each)

@@ -40,7 +40,7 @@ _NO_COMMAND = TyperCommand("peacefs")
 COORDINATOR_VARIABLES: Final = ("PEACEFS_URL", "PEACEFS_COORDINATOR")
 
 
-class Origin(Enum):
+class ValueOrigin(Enum):
     """The origin of an option's value."""
 
     FILE = "file"
@@ -49,13 +49,13 @@ class Origin(Enum):
 
 
 @dataclass(frozen=True)
-class Setting:
+class OptionValue:
     """An option of a command with its value before the command line; `source` is the file or the variable."""
 
     command: str
     option: str
     value: Any
-    origin: Origin
+    origin: ValueOrigin
     source: str
 
 
@@ -66,7 +66,7 @@ class Configuration:
     #: Click's: values by the name of the parameter, by the name of the command, nested as groups are.
     defaults: dict[str, Any] = field(default_factory=dict)
     #: By command, those of groups with spaces.
-    settings: dict[str, list[Setting]] = field(default_factory=dict)
+    settings: dict[str, list[OptionValue]] = field(default_factory=dict)
     mistakes: list[str] = field(default_factory=list)
 
 
@@ -92,7 +92,7 @@ def apply(command: Any, environment: Mapping[str, str] = os.environ) -> Configur
         for option in _options(each):
             setting = _setting(path, option, tables, environment, configuration.mistakes)
             configuration.settings.setdefault(" ".join(path), []).append(setting)
-            if setting.origin is Origin.FILE:
+            if setting.origin is ValueOrigin.FILE:
                 values[option.name] = setting.value
         if values:
             _put(configuration.defaults, path, values)
@@ -123,7 +123,7 @@ def _setting(
     tables: Sequence[tuple[Path, dict[str, Any]]],
     environment: Mapping[str, str],
     mistakes: list[str],
-) -> Setting:
+) -> OptionValue:
     command, flag = " ".join(path), _flag(option)
     variables = _variables(path, option)
     # Help names the variables that were declared; the others follow from the option's name.
@@ -135,15 +135,15 @@ def _setting(
             if complaint := _complaint(option, text, is_text=True):
                 mistakes.append(f"{variable}: {complaint}")
             whose = _CLIENT if variable in COORDINATOR_VARIABLES else command
-            return Setting(whose, flag, text, Origin.ENVIRONMENT, variable)
+            return OptionValue(whose, flag, text, ValueOrigin.ENVIRONMENT, variable)
     for file, table in reversed(tables):
         for where in _places(path, option):
             found = _look_up(table, where, flag)
             if found is not None:
                 if complaint := _complaint(option, found):
                     mistakes.append(f"{file}: [{'.'.join(where)}] {flag}: {complaint}")
-                return Setting(" ".join(where), flag, found, Origin.FILE, str(file))
-    return Setting(command, flag, option.default, Origin.DEFAULT, "")
+                return OptionValue(" ".join(where), flag, found, ValueOrigin.FILE, str(file))
+    return OptionValue(command, flag, option.default, ValueOrigin.DEFAULT, "")
 
 
 def _variables(path: tuple[str, ...], option: TyperOption) -> list[str]:

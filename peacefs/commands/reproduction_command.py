@@ -16,7 +16,7 @@ from .simulate_command import TABLE_CHARACTERS, progress
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from peacefs.dataflow.reproductions.ha_results import Row
+    from peacefs.dataflow.reproductions.ha_results import TableRow
 
 #: A cell of ours that differs more from the paper's is marked.
 _FAR = 0.2
@@ -49,7 +49,7 @@ def run_reproduction(name: str, runs: int | None, *, as_json: bool, picture: Pat
         draw(rows, name, picture)
 
 
-def _table(name: str, runs: int, rows: Sequence[Row]) -> Table:
+def _table(name: str, runs: int, rows: Sequence[TableRow]) -> Table:
     from rich import box
     from rich.table import Table
 

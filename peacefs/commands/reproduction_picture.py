@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from peacefs.dataflow.reproductions.ha_results import Row
+    from peacefs.dataflow.reproductions.ha_results import TableRow
 
 
-def draw(rows: Sequence[Row], name: str, path: Path) -> None:
+def draw(rows: Sequence[TableRow], name: str, path: Path) -> None:
     """Write the picture; the file's ending says the format. Raises BadRequest for one that is unknown."""
     try:
         drawn(rows, name).savefig(path)
@@ -26,7 +26,7 @@ def draw(rows: Sequence[Row], name: str, path: Path) -> None:
         raise BadRequest(f"{path}: {error}") from None
 
 
-def drawn(rows: Sequence[Row], name: str) -> Figure:
+def drawn(rows: Sequence[TableRow], name: str) -> Figure:
     """Draw a figure as the paper does, recovery time against overhead, and a table as a panel for each of them."""
     from matplotlib.figure import Figure
 
@@ -45,7 +45,7 @@ def drawn(rows: Sequence[Row], name: str) -> Figure:
     return figure
 
 
-def _trade_off(axis: Axes, rows: Sequence[Row]) -> None:
+def _trade_off(axis: Axes, rows: Sequence[TableRow]) -> None:
     for at, approach in enumerate(dict.fromkeys(row.approach for row in rows)):
         line = [row for row in rows if row.approach == approach]
         color = f"C{at}"
@@ -77,7 +77,7 @@ def _trade_off(axis: Axes, rows: Sequence[Row]) -> None:
 
 
 def _against_cases(
-    axis: Axes, rows: Sequence[Row], numbers: Callable[[Row], tuple[float, float, float | None]]
+    axis: Axes, rows: Sequence[TableRow], numbers: Callable[[TableRow], tuple[float, float, float | None]]
 ) -> None:
     cases = list(dict.fromkeys(row.case for row in rows))
     for at, approach in enumerate(dict.fromkeys(row.approach for row in rows)):

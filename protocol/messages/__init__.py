@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .base import Done, Failure, Message, Request
+from .base import Done, Failure, Message, TracedMessage
 from .chunks import (
     DescriptorShared,
     Hop,
@@ -242,7 +242,6 @@ __all__ = [
     "ReportAgain",
     "ReportChunks",
     "ReportCorrupt",
-    "Request",
     "RequestDescriptor",
     "ReturnToSnapshot",
     "RunOrder",
@@ -262,6 +261,7 @@ __all__ = [
     "TakeLease",
     "TakeSnapshot",
     "Target",
+    "TracedMessage",
     "TreeSums",
     "TruncatePath",
     "Trust",

@@ -9,7 +9,7 @@ class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Base of all; decoded by `frames`, which refuses unknown tags and wrong types."""
 
 
-class Request(Message, frozen=True, kw_only=True):
+class TracedMessage(Message, frozen=True, kw_only=True):
     """Base of what is asked for somebody: `trace` is the id of that request, for the logs of all who serve it.
 
     Where the request is traced, `span` is the id of the span within which this is asked. A peer of an earlier

@@ -6,7 +6,7 @@ import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId, Version
 
-from .base import Message, Request
+from .base import Message, TracedMessage
 
 
 class Hop(msgspec.Struct, frozen=True, array_like=True):
@@ -28,7 +28,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
     mac: bytes
 
 
-class WriteChunk(Request, frozen=True):
+class WriteChunk(TracedMessage, frozen=True):
     """Opens a chunk at a hop; the hops after it are in the token. The payload is the first packet's data.
 
     With `last` the chunk ends here: a small chunk is one frame down and one frame up.
@@ -64,7 +64,7 @@ class WriteAck(Message, frozen=True):
     waited_s: float = 0.0
 
 
-class RequestDescriptor(Request, frozen=True, tag="BorrowChunk"):
+class RequestDescriptor(TracedMessage, frozen=True, tag="BorrowChunk"):
     """Asks, over a local socket, for the open file of a large replica."""
 
     token: str
@@ -81,7 +81,7 @@ class DescriptorShared(Message, frozen=True, tag="ChunkLent"):
     sums: bytes
 
 
-class ReadChunk(Request, frozen=True):
+class ReadChunk(TracedMessage, frozen=True):
     """Asks for a range; answered by packets that begin at the block boundary at or before `offset`."""
 
     token: str

@@ -7,11 +7,11 @@ import msgspec
 from peacefs.protocol.ids import ChunkId, NodeId, Version
 from peacefs.protocol.new_file import NewFile
 
-from .base import Message, Request
+from .base import Message, TracedMessage
 from .chunks import Hop, Receipt
 
 
-class CreateFile(Request, frozen=True):
+class CreateFile(TracedMessage, frozen=True):
     """A client wants to write a file; sent again under the same request id it is the same request.
 
     `abandoned` was preallocated for the same request and will not be part of it; `exclude` are nodes that failed.
@@ -22,7 +22,7 @@ class CreateFile(Request, frozen=True):
     exclude: list[NodeId] = []
 
 
-class AllocateChunk(Request, frozen=True):
+class AllocateChunk(TracedMessage, frozen=True):
     """A writer wants a (further or replacing) chunk for the file of `token`; `exclude` are failed nodes.
 
     `written_bytes` is how many it has written before that chunk.
@@ -61,7 +61,7 @@ class WrittenChunk(msgspec.Struct, frozen=True, array_like=True):
     receipts: list[Receipt]
 
 
-class CompleteFile(Request, frozen=True):
+class CompleteFile(TracedMessage, frozen=True):
     """Publish the file of `token` with these chunks, in order; with a lease's token, add them to its end.
 
     There they take the place of its last chunks, those in `replaced`, whose bytes they begin with.
@@ -74,7 +74,7 @@ class CompleteFile(Request, frozen=True):
     ahead: str = ""
 
 
-class PublishFile(Request, frozen=True):
+class PublishFile(TracedMessage, frozen=True):
     """CreateFile and CompleteFile in one, for a file of one chunk that was preallocated for this request.
 
     `token` is the chunk's. `ahead` is the id of a request to come, for which a chunk is preallocated now.
@@ -93,7 +93,7 @@ class Completed(Message, frozen=True):
     ahead: Allocated | None = None
 
 
-class FlushFile(Request, frozen=True):
+class FlushFile(TracedMessage, frozen=True):
     """As CompleteFile, but the writer goes on: the file of a new one's token appears, and `holder` has its lease.
 
     Asked again under the same `request_id` it is done once. With `unless_there` a new file never replaces another.
@@ -115,7 +115,7 @@ class Flushed(Message, frozen=True):
     allocated: Allocated | None = None
 
 
-class FlushUploads(Request, frozen=True):
+class FlushUploads(TracedMessage, frozen=True):
     """Show the files whose bodies are on their way through this gateway, up to what has come of them.
 
     `uploads` are request ids of CREATEs and holders of leases. A body that is not here yet is waited for, for
@@ -133,7 +133,7 @@ class UploadsFlushed(Message, frozen=True):
     missing: list[str]
 
 
-class TakeLease(Request, frozen=True):
+class TakeLease(TracedMessage, frozen=True):
     """Begin to extend the file that `token` permits to. Sent again by the same `holder` it is renewed."""
 
     token: str
@@ -150,33 +150,33 @@ class Leased(Message, frozen=True):
     replication: int
 
 
-class RenewLease(Request, frozen=True):
+class RenewLease(TracedMessage, frozen=True):
     """The holder of a lease is still there."""
 
     token: str
 
 
-class KeepChunks(Request, frozen=True):
+class KeepChunks(TracedMessage, frozen=True):
     """The writer of `token` still holds these chunks, which are written, or being written, for no file yet."""
 
     token: str
     chunks: list[ChunkId]
 
 
-class AbandonLease(Request, frozen=True):
+class AbandonLease(TracedMessage, frozen=True):
     """The holder of a lease gives it up; nothing of what it has written will be part of the file."""
 
     token: str
 
 
-class OpenFile(Request, frozen=True):
+class OpenFile(TracedMessage, frozen=True):
     """A client wants to read a file as it is now."""
 
     path: str
     user: str
 
 
-class GetLayout(Request, frozen=True):
+class GetLayout(TracedMessage, frozen=True):
     """Asks where the data of the file of a read token is, if its user may still read it; renews the token.
 
     With `held`, the token of a chunk that the reader has come to know, only for that chunk, which the file may
@@ -212,7 +212,7 @@ class Opened(Message, frozen=True):
     layout: Layout
 
 
-class ReportCorrupt(Request, frozen=True):
+class ReportCorrupt(TracedMessage, frozen=True):
     """A reader met a replica whose bytes fail their checksum."""
 
     chunk: ChunkId

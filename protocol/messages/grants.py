@@ -6,7 +6,7 @@ import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId, Version
 
-from .base import Message, Request
+from .base import Message, TracedMessage
 from .files import Allocated
 
 
@@ -18,7 +18,7 @@ class StreamUnderWay(msgspec.Struct, frozen=True, array_like=True):
     nodes: list[NodeId]
 
 
-class StateWriteSet(Request, frozen=True):
+class StateWriteSet(TracedMessage, frozen=True):
     """The chunks that the writer of `token` still wants to write, by (its own number, bytes). Answered at once by
     Scheduled, or, with `wait_s`, as soon as there is a grant within that time.
 
@@ -76,7 +76,7 @@ class GrantRefused(Message, frozen=True):
     message: str
 
 
-class StreamEnded(Request, frozen=True):
+class StreamEnded(TracedMessage, frozen=True):
     """The head of a pipeline says that a granted chunk is on all its nodes, or that it was abandoned."""
 
     chunk: ChunkId

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from .base import Message, Request
+from .base import Message, TracedMessage
 
 
-class NameCall(Request, frozen=True):
+class NameCall(TracedMessage, frozen=True):
     """Base of what is asked about a path, by whom; where callers are authenticated, by whom they are."""
 
     path: str

@@ -9,10 +9,10 @@ import msgspec
 
 from peacefs.protocol.ids import NodeId
 
-from .base import Message, Request
+from .base import Message, TracedMessage
 
 
-class StateReads(Request, frozen=True):
+class StateReads(TracedMessage, frozen=True):
     """The chunks that the reader of `token`, a checkpoint's, wants to read next, by (its own number, the datanodes
     that have it, nearest first), `at_once` of them together. Answered at once by ReadsScheduled, or, with
     `wait_s`, as soon as one is granted within that time.

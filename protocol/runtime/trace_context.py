@@ -17,7 +17,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from msgspec.structs import replace
 
 from peacefs.protocol.limits import trace_id_characters_max
-from peacefs.protocol.messages import Message, Request
+from peacefs.protocol.messages import Message, TracedMessage
 
 C = TypeVar("C", bound="TraceContext | None")
 #: The HTTP header that brings an id, and takes it back.
@@ -85,20 +85,20 @@ def continued(text: str, span: str = "") -> TraceContext:
 
 def context_of(message: Message) -> TraceContext:
     """Return the context that a peer's message came with; another where it came without, or with a bad one."""
-    return continued(message.trace, message.span) if isinstance(message, Request) else continued("")
+    return continued(message.trace, message.span) if isinstance(message, TracedMessage) else continued("")
 
 
 def stamped(message: Message) -> Message:
     """Return the message as it is sent: what asks for something bears the id of the current request."""
     context = _current.get()
-    if context is None or not isinstance(message, Request) or message.trace:
+    if context is None or not isinstance(message, TracedMessage) or message.trace:
         return message
     return replace(message, trace=context.id, span=context.span)
 
 
 def begun(message: Message) -> Message:
     """The same for a request that may begin here: without a current one it gets an id of its own."""
-    if _current.get() is not None or not isinstance(message, Request):
+    if _current.get() is not None or not isinstance(message, TracedMessage):
         return stamped(message)
     return replace(message, trace=new_trace_id())
 

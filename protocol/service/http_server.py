@@ -51,7 +51,7 @@ from .tls_listener import TlsListener
 
 log = logging.getLogger("peacefs.http")
 
-#: Where no header brings the id of a request, its URL may: that of a redirect does.
+#: The URL of a redirect brings the id of a request, too, for clients that repeat no header.
 _TRACE_IN_URL = re.compile(rb"[?&]%b=([^&]*)(?:&x-request-span=([0-9a-f]{16})(?:&|$))?" % TRACE_HEADER)
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 #: The place of a request's context in its scope.

@@ -26,7 +26,7 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True)
 class LogStyle:
-    """How a service logs."""
+    """The format and the level of a service's log."""
 
     format: LogFormat = LogFormat.TEXT
     level: LogLevel = LogLevel.INFO

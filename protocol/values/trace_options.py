@@ -1,4 +1,4 @@
-"""Where traces go, and of how many requests: what `--traces` and `--trace-share` say."""
+"""The place for traces, and the share of requests that is traced, as `--traces` and `--trace-share` say."""
 
 from __future__ import annotations
 

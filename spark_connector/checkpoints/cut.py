@@ -17,7 +17,7 @@ from .formats.logs import Offsets
 from .inspection import Inspection
 from .layout import OFFSETS
 from .source_logs import SourceLogs
-from .tree import Entry
+from .tree import TreeEntry
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ def _plan(inspection: Inspection, sources: SourceLogs, batch: int, before: Offse
     return offsets if whole else None
 
 
-def _with_checksums(inspection: Inspection, entries: list[Entry]) -> list[str]:
+def _with_checksums(inspection: Inspection, entries: list[TreeEntry]) -> list[str]:
     layout = inspection.layout
     paths = [layout.relative(entry) for entry in entries]
     return paths + [layout.relative(checksum) for path in paths for checksum in layout.checksum_files(path)]

@@ -7,7 +7,7 @@ import msgspec
 from peacefs.protocol.limits import checkpoint_batches_shown_max
 
 from .layout import CheckpointLayout
-from .tree import Entry
+from .tree import TreeEntry
 
 
 class BatchFile(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class BatchHistory(msgspec.Struct, frozen=True):
 def latest_batches(layout: CheckpointLayout, count_max: int = checkpoint_batches_shown_max) -> list[BatchHistory]:
     """Return the latest batches, the earliest of them first."""
     shown = sorted(layout.offsets)[-count_max:]
-    of_state: dict[int, list[Entry]] = {batch: [] for batch in shown}
+    of_state: dict[int, list[TreeEntry]] = {batch: [] for batch in shown}
     for store in layout.stores.values():
         for version, entry in (*store.changes.items(), *store.snapshots.items()):
             # A version is the state after the batch before it.
@@ -40,7 +40,7 @@ def latest_batches(layout: CheckpointLayout, count_max: int = checkpoint_batches
     return [_history(layout, batch, of_state[batch]) for batch in shown]
 
 
-def _history(layout: CheckpointLayout, batch: int, of_state: list[Entry]) -> BatchHistory:
+def _history(layout: CheckpointLayout, batch: int, of_state: list[TreeEntry]) -> BatchHistory:
     offsets, commit = layout.offsets[batch], layout.commits.get(batch)
     of_sources = [entry for log in layout.sources.values() if (entry := log.find(batch)) is not None]
     files = [offsets, *([] if commit is None else [commit]), *of_sources, *of_state]

@@ -29,7 +29,7 @@ from .formats.operators import StatefulOperator, check_schema, parse_operator
 from .formats.snapshot import StateSnapshot, parse_snapshot
 from .formats.sst import TableCheck, check_table
 from .layout import CheckpointLayout
-from .tree import Entry, FileTree
+from .tree import FileTree, TreeEntry
 
 _Value = TypeVar("_Value")
 _GONE = "it is gone: was it deleted just now?"
@@ -53,29 +53,29 @@ class Inspection:
         other._known = dict(self._known)
         return other
 
-    def query_metadata(self, entry: Entry) -> QueryMetadata:
+    def query_metadata(self, entry: TreeEntry) -> QueryMetadata:
         return self._once(entry, parse_query_metadata)
 
-    def offsets(self, entry: Entry) -> Offsets:
+    def offsets(self, entry: TreeEntry) -> Offsets:
         return self._once(entry, parse_offsets)
 
-    def commit(self, entry: Entry) -> BatchCommit:
+    def commit(self, entry: TreeEntry) -> BatchCommit:
         return self._once(entry, parse_commit)
 
-    def file_log(self, entry: Entry) -> list[FileLogEntry]:
+    def file_log(self, entry: TreeEntry) -> list[FileLogEntry]:
         return self._once(entry, parse_file_log)
 
-    def source_note(self, entry: Entry) -> int:
+    def source_note(self, entry: TreeEntry) -> int:
         """A file that a source keeps and understands alone."""
         return self._once(entry, parse_version)
 
-    def operator(self, entry: Entry) -> StatefulOperator:
+    def operator(self, entry: TreeEntry) -> StatefulOperator:
         return self._once(entry, parse_operator)
 
-    def schema(self, entry: Entry) -> int:
+    def schema(self, entry: TreeEntry) -> int:
         return self._once(entry, check_schema)
 
-    def changes(self, entry: Entry) -> Changelog | UnreadableChangelog:
+    def changes(self, entry: TreeEntry) -> Changelog | UnreadableChangelog:
         """Return whether it is sealed: then only checksums were verified."""
         if entry.length > checkpoint_changelog_bytes_max:
             self._remembered(entry, lambda: _compare(self._checkers(entry), self._pieces(entry)))
@@ -84,10 +84,10 @@ class Inspection:
             )
         return self._once(entry, parse_changelog)
 
-    def snapshot(self, entry: Entry) -> StateSnapshot:
+    def snapshot(self, entry: TreeEntry) -> StateSnapshot:
         return self._once(entry, parse_snapshot)
 
-    def sst(self, entry: Entry) -> TableCheck:
+    def sst(self, entry: TreeEntry) -> TableCheck:
         """Raises CheckpointDamaged where RocksDB would not open it, or Hadoop not copy it from where it is."""
 
         def read() -> TableCheck:
@@ -111,7 +111,7 @@ class Inspection:
         checked: TableCheck = self._remembered(entry, read)
         return checked
 
-    def _once(self, entry: Entry, parse: Callable[[bytes], _Value]) -> _Value:
+    def _once(self, entry: TreeEntry, parse: Callable[[bytes], _Value]) -> _Value:
         """Parse a file, then compare it with its checksums: that it cannot be read says more."""
 
         def read() -> _Value:
@@ -125,7 +125,7 @@ class Inspection:
         value: _Value = self._remembered(entry, read)
         return value
 
-    def _remembered(self, entry: Entry, read: Callable[[], Any]) -> Any:
+    def _remembered(self, entry: TreeEntry, read: Callable[[], Any]) -> Any:
         if entry.path not in self._known:
             try:
                 self._known[entry.path] = (read(), None)
@@ -136,7 +136,7 @@ class Inspection:
             raise damage
         return value
 
-    def _pieces(self, entry: Entry) -> Iterator[bytes]:
+    def _pieces(self, entry: TreeEntry) -> Iterator[bytes]:
         try:
             with self._tree.open(entry.path) as source:
                 self.files_read += 1
@@ -148,7 +148,7 @@ class Inspection:
         except (PeacefsError, OSError) as fault:
             raise CheckpointDamaged(f"it cannot be read: {fault}") from None
 
-    def _checkers(self, entry: Entry) -> list[Checker]:
+    def _checkers(self, entry: TreeEntry) -> list[Checker]:
         """The checksums beside a file. One of Hadoop's that is damaged itself is passed over, as Spark does."""
         checkers = []
         for checksum in self.layout.checksum_files(self.layout.relative(entry)):

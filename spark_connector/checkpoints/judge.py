@@ -25,7 +25,7 @@ from .layout import COMMITS, METADATA, OFFSETS
 from .needs import Needs
 from .source_logs import SourceLogs
 from .state_needs import StateNeeds
-from .tree import Entry
+from .tree import TreeEntry
 
 T = TypeVar("T")
 
@@ -161,7 +161,9 @@ class BatchVerifier:
         return self._read(f"{COMMITS}/{batch}", entry, self._inspection.commit, absent, needs)
 
     @staticmethod
-    def _read(path: str, entry: Entry | None, read: Callable[[Entry], T], absent: str, needs: Needs) -> T | None:
+    def _read(
+        path: str, entry: TreeEntry | None, read: Callable[[TreeEntry], T], absent: str, needs: Needs
+    ) -> T | None:
         """Read an entry that a start needs, and note it; None, with a finding, where that cannot be."""
         if entry is None:
             needs.findings.append(CheckpointFinding(path, Fault.MISSING, absent))
@@ -174,7 +176,7 @@ class BatchVerifier:
             return None
 
 
-def _missing(entries: dict[int, Entry]) -> list[int]:
+def _missing(entries: dict[int, TreeEntry]) -> list[int]:
     """Return the numbers between the first and the last that are missing, as many as are worth naming."""
     missing: list[int] = []
     numbers = sorted(entries)

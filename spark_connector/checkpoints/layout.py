@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .tree import Entry
+from .tree import TreeEntry
 
 DEFAULT_STORE = "default"
 METADATA, OFFSETS, COMMITS, SOURCES, STATE = "metadata", "offsets", "commits", "sources", "state"
@@ -73,26 +73,26 @@ class StateVersion(NamedTuple):
 class StoreFiles:
     """The files of one store. `ssts` by their names."""
 
-    changes: dict[StateVersion, Entry] = field(default_factory=dict)
-    snapshots: dict[StateVersion, Entry] = field(default_factory=dict)
-    ssts: dict[str, Entry] = field(default_factory=dict)
-    schema: Entry | None = None
+    changes: dict[StateVersion, TreeEntry] = field(default_factory=dict)
+    snapshots: dict[StateVersion, TreeEntry] = field(default_factory=dict)
+    ssts: dict[str, TreeEntry] = field(default_factory=dict)
+    schema: TreeEntry | None = None
 
 
 @dataclass(slots=True)
 class OperatorFiles:
     """`metadata` by batch, or under FIRST_FORM."""
 
-    metadata: dict[int, Entry] = field(default_factory=dict)
-    schemas: dict[str, Entry] = field(default_factory=dict)
+    metadata: dict[int, TreeEntry] = field(default_factory=dict)
+    schemas: dict[str, TreeEntry] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class LogFiles:
     """A compactible log, of a file source or sink. Some other sources keep a single file 0."""
 
-    deltas: dict[int, Entry] = field(default_factory=dict)
-    compacts: dict[int, Entry] = field(default_factory=dict)
+    deltas: dict[int, TreeEntry] = field(default_factory=dict)
+    compacts: dict[int, TreeEntry] = field(default_factory=dict)
 
     @property
     def latest(self) -> int | None:
@@ -110,7 +110,7 @@ class LogFiles:
         divisors = (number for number in range(COMPACT_INTERVAL, count // 2 + 1) if count % number == 0)
         return count if count <= COMPACT_INTERVAL else next(divisors, count)
 
-    def find(self, number: int) -> Entry | None:
+    def find(self, number: int) -> TreeEntry | None:
         """The file in which Spark looks for an entry: the compacted one where it would have compacted."""
         return (self.compacts if (number + 1) % self.interval == 0 else self.deltas).get(number)
 
@@ -131,14 +131,14 @@ class LogFiles:
             {entry: file for entry, file in self.compacts.items() if entry <= number},
         )
 
-    def needed(self) -> list[tuple[int, Entry | None]]:
+    def needed(self) -> list[tuple[int, TreeEntry | None]]:
         """The entries that Spark reads when it starts; None in place of one that is missing.
 
         Of a gap that no query makes, only the beginning.
         """
         if self.compacted is None or self.latest is None:
             return []
-        found: list[tuple[int, Entry | None]] = []
+        found: list[tuple[int, TreeEntry | None]] = []
         missing = 0
         for number in range(self.compacted, self.latest + 1):
             entry = self.find(number)
@@ -154,16 +154,16 @@ class CheckpointLayout:
     """All files below a checkpoint root. `by_path` are all, by their path relative to the root."""
 
     root: str
-    by_path: dict[str, Entry] = field(default_factory=dict)
-    metadata: Entry | None = None
-    offsets: dict[int, Entry] = field(default_factory=dict)
-    commits: dict[int, Entry] = field(default_factory=dict)
+    by_path: dict[str, TreeEntry] = field(default_factory=dict)
+    metadata: TreeEntry | None = None
+    offsets: dict[int, TreeEntry] = field(default_factory=dict)
+    commits: dict[int, TreeEntry] = field(default_factory=dict)
     sources: dict[int, LogFiles] = field(default_factory=dict)
     operators: dict[int, OperatorFiles] = field(default_factory=dict)
     stores: dict[StoreKey, StoreFiles] = field(default_factory=dict)
-    checksums: dict[str, Entry] = field(default_factory=dict)
-    temporary: list[Entry] = field(default_factory=list)
-    foreign: list[Entry] = field(default_factory=list)
+    checksums: dict[str, TreeEntry] = field(default_factory=dict)
+    temporary: list[TreeEntry] = field(default_factory=list)
+    foreign: list[TreeEntry] = field(default_factory=list)
     #: Its future place, if that is not where it is.
     named: str = ""
 
@@ -179,13 +179,13 @@ class CheckpointLayout:
     def is_checkpoint(self) -> bool:
         return bool(self.offsets or (self.metadata is not None and not self.foreign))
 
-    def checksum_files(self, path: str) -> list[Entry]:
+    def checksum_files(self, path: str) -> list[TreeEntry]:
         """The checksum files that lie beside a file, given by its path relative to the root."""
         directory, name = posixpath.split(path)
         beside = (f"{path}.crc", posixpath.join(directory, f".{name}.crc"))
         return [self.checksums[candidate] for candidate in beside if candidate in self.checksums]
 
-    def relative(self, entry: Entry) -> str:
+    def relative(self, entry: TreeEntry) -> str:
         return entry.path.removeprefix(self.root).lstrip("/")
 
 
@@ -195,7 +195,7 @@ def is_root(names: Iterable[str]) -> bool:
     return OFFSETS in held and (METADATA in held or COMMITS in held)
 
 
-def arrange(root: str, entries: Iterable[Entry]) -> CheckpointLayout:
+def arrange(root: str, entries: Iterable[TreeEntry]) -> CheckpointLayout:
     """Sorts the files below `root` by what they are."""
     layout = CheckpointLayout(root.rstrip("/"), named=root.rstrip("/"))
     for entry in entries:
@@ -206,7 +206,7 @@ def arrange(root: str, entries: Iterable[Entry]) -> CheckpointLayout:
     return layout
 
 
-def _place(layout: CheckpointLayout, parts: list[str], path: str, entry: Entry) -> bool:
+def _place(layout: CheckpointLayout, parts: list[str], path: str, entry: TreeEntry) -> bool:
     """False for a file that has no place in a checkpoint."""
     name = parts[-1]
     if name.startswith(".") and name.endswith(".tmp"):
@@ -231,7 +231,7 @@ def _place(layout: CheckpointLayout, parts: list[str], path: str, entry: Entry) 
     return False
 
 
-def place_in_log(log: LogFiles, entry: Entry) -> bool:
+def place_in_log(log: LogFiles, entry: TreeEntry) -> bool:
     """Adds a file of a compactible log; False for one whose name is none."""
     found = _LOG_FILE.fullmatch(entry.name)
     if found is None:
@@ -240,7 +240,7 @@ def place_in_log(log: LogFiles, entry: Entry) -> bool:
     return True
 
 
-def _place_operator(operator: OperatorFiles, parts: list[str], entry: Entry) -> bool:
+def _place_operator(operator: OperatorFiles, parts: list[str], entry: TreeEntry) -> bool:
     match parts:
         case ["_metadata", "metadata"]:
             operator.metadata[FIRST_FORM] = entry
@@ -253,7 +253,9 @@ def _place_operator(operator: OperatorFiles, parts: list[str], entry: Entry) -> 
     return True
 
 
-def _place_state(layout: CheckpointLayout, operator: int, partition: int, parts: list[str], entry: Entry) -> bool:
+def _place_state(
+    layout: CheckpointLayout, operator: int, partition: int, parts: list[str], entry: TreeEntry
+) -> bool:
     if parts[0] in ("_metadata", "SSTs", "logs") or len(parts) == 1:
         store = DEFAULT_STORE
     else:

@@ -18,7 +18,7 @@ from peacefs.protocol.errors import FileNotFound, PeacefsError
 from peacefs.protocol.limits import checkpoint_left_over_age_s
 from peacefs.protocol.values.temporary_names import wanted_name
 
-from .tree import Entry, Workspace
+from .tree import TreeEntry, Workspace
 
 _log = logging.getLogger("peacefs.checkpoints")
 
@@ -60,7 +60,7 @@ def _remove(tree: Workspace, staging: str) -> bool:
     return True
 
 
-def _last_change_ms(tree: Workspace, root: Entry) -> int:
+def _last_change_ms(tree: Workspace, root: TreeEntry) -> int:
     """The time of the latest change of anything in a tree, by the clock of its file system."""
     latest, pending = root.modified_ms, [root.path]
     while pending:

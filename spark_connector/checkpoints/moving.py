@@ -14,7 +14,7 @@ from peacefs.protocol.errors import CheckpointDamaged, FileNotFound
 
 from .formats.operators import path_of
 from .layout import STATE
-from .tree import Entry, FileTree
+from .tree import FileTree, TreeEntry
 
 _PATHS = "stateSchemaFilePaths"
 _BELOW_ROOT = re.compile(r".*/(state/(?:0|[1-9][0-9]*)/_stateSchema/.+)", re.DOTALL)
@@ -30,7 +30,7 @@ def files_that_name_their_place(tree: FileTree, root: str) -> list[str]:
     return found
 
 
-def _entries(tree: FileTree, directory: str) -> list[Entry]:
+def _entries(tree: FileTree, directory: str) -> list[TreeEntry]:
     try:
         return tree.entries(directory)
     except FileNotFound:

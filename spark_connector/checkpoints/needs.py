@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .findings import CheckpointFinding, Note
-from .tree import Entry
+from .tree import TreeEntry
 
 
 @dataclass(slots=True)
@@ -15,7 +15,7 @@ class Needs:
     `partial`: there may be more that it takes.
     """
 
-    files: list[Entry] = field(default_factory=list)
+    files: list[TreeEntry] = field(default_factory=list)
     findings: list[CheckpointFinding] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     partial: bool = False

@@ -16,7 +16,7 @@ from .formats.changelog import UnreadableChangelog
 from .inspection import Inspection
 from .judge import BatchVerifier
 from .layout import CheckpointLayout, StoreFiles
-from .tree import Entry
+from .tree import TreeEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Pruning:
     """The oldest batch that is kept; what goes with older ones; orphans."""
 
     oldest: int
-    outdated: list[Entry] = field(default_factory=list)
-    orphans: list[Entry] = field(default_factory=list)
+    outdated: list[TreeEntry] = field(default_factory=list)
+    orphans: list[TreeEntry] = field(default_factory=list)
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[TreeEntry]:
         return self.outdated + self.orphans
 
 
@@ -141,7 +141,7 @@ def _named(inspection: Inspection) -> _Named:
     return named
 
 
-def _is_beyond(retention: Retention, commit: Entry, count: int, size: int) -> bool:
+def _is_beyond(retention: Retention, commit: TreeEntry, count: int, size: int) -> bool:
     return (
         (retention.batches is not None and count > retention.batches)
         or (retention.age_ms is not None and retention.now_ms - commit.modified_ms > retention.age_ms)
@@ -149,7 +149,7 @@ def _is_beyond(retention: Retention, commit: Entry, count: int, size: int) -> bo
     )
 
 
-def _unreferenced(inspection: Inspection, files: StoreFiles, gone: set[str]) -> list[Entry]:
+def _unreferenced(inspection: Inspection, files: StoreFiles, gone: set[str]) -> list[TreeEntry]:
     """SST files that no remaining snapshot names. None, as long as one of the snapshots cannot be read."""
     named: set[str] = set()
     for entry in files.snapshots.values():
@@ -162,7 +162,7 @@ def _unreferenced(inspection: Inspection, files: StoreFiles, gone: set[str]) -> 
     return [entry for name, entry in files.ssts.items() if name not in named]
 
 
-def _lone_checksums(layout: CheckpointLayout, old: int) -> list[Entry]:
+def _lone_checksums(layout: CheckpointLayout, old: int) -> list[TreeEntry]:
     """Checksums of files that are no more."""
     lone = []
     for path, entry in layout.checksums.items():

@@ -17,7 +17,7 @@ from peacefs.spark_connector.spark_failures import in_one_line
 from .catalogue import state_format
 from .formats.operators import StatefulOperator
 from .inspection import Inspection
-from .tree import Entry
+from .tree import TreeEntry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def require_batch(inspection: Inspection, batch: int | None) -> int:
     return wanted
 
 
-def _look(inspection: Inspection, parse: Callable[[Entry], object], entry: Entry) -> None:
+def _look(inspection: Inspection, parse: Callable[[TreeEntry], object], entry: TreeEntry) -> None:
     try:
         parse(entry)
     except CheckpointTooNew:

@@ -21,7 +21,7 @@ from .inspection import Inspection
 from .judge import BatchVerifier
 from .layout import COMMITS, METADATA, OFFSETS, CheckpointLayout, arrange
 from .source_logs import SourceLogs
-from .tree import Entry
+from .tree import TreeEntry
 
 _SCHEMA = "/_metadata/schema"
 _SNAPSHOTS = (".zip", ".snapshot")
@@ -108,7 +108,7 @@ def _free(inspection: Inspection, damaged: list[CheckpointFinding]) -> tuple[lis
     return sorted(found), list(dict.fromkeys(found.values()))
 
 
-def _unread(inspection: Inspection) -> list[Entry]:
+def _unread(inspection: Inspection) -> list[TreeEntry]:
     """The entries of sources' logs that no batch which was planned has read."""
     planned = max(inspection.layout.offsets, default=None)
     return _beyond(inspection, planned) if planned is not None else []
@@ -124,7 +124,7 @@ def _entries_beyond(inspection: Inspection, batch: int | None) -> list[str]:
     return [inspection.layout.relative(entry) for entry in entries]
 
 
-def _beyond(inspection: Inspection, batch: int) -> list[Entry]:
+def _beyond(inspection: Inspection, batch: int) -> list[TreeEntry]:
     entry = inspection.layout.offsets.get(batch)
     try:
         return SourceLogs(inspection).beyond(inspection.offsets(entry)) if entry is not None else []

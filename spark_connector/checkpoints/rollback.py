@@ -31,7 +31,7 @@ from .layout import SINK_LOG, CheckpointLayout, LogFiles, place_in_log
 from .left_over import staging_name
 from .needs import Needs
 from .reports import report_of, seconds_since
-from .tree import Entry, FileTree, PeaceTree, files_below
+from .tree import FileTree, PeaceTree, TreeEntry, files_below
 
 _log = logging.getLogger("peacefs.checkpoints")
 
@@ -65,7 +65,7 @@ class RollbackRequest:
     may_differ: bool = False
 
 
-def beyond_in_sink(log: LogFiles, batch: int) -> list[Entry]:
+def beyond_in_sink(log: LogFiles, batch: int) -> list[TreeEntry]:
     """The entries of a sink's log that later batches wrote. Raises BadRequest if the rest cannot stand alone."""
     kept = log.up_to(batch)
     if any(entry is None for _, entry in kept.needed()) or not kept.needed():

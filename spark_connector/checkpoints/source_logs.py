@@ -14,7 +14,7 @@ from .formats.logs import Offsets
 from .inspection import Inspection
 from .layout import LOG_GAP_MAX, OFFSETS, SOURCES, LogFiles
 from .needs import Needs
-from .tree import Entry
+from .tree import TreeEntry
 
 _NO_END = -1
 
@@ -70,9 +70,9 @@ class SourceLogs:
                 needs.add(self._note(source, log))
         return needs
 
-    def beyond(self, offsets: Offsets) -> list[Entry]:
+    def beyond(self, offsets: Offsets) -> list[TreeEntry]:
         """The entries of file sources that later batches made, or that no batch has read."""
-        found: list[Entry] = []
+        found: list[TreeEntry] = []
         for source, log in self._layout.sources.items():
             end = offsets.file_log_end(source)
             if end is not None:
@@ -127,13 +127,13 @@ class SourceLogs:
         self._read(needs, entry)
         return needs
 
-    def _holds(self, entry: Entry, number: int) -> bool:
+    def _holds(self, entry: TreeEntry, number: int) -> bool:
         try:
             return any(found.batch_id == number for found in self._inspection.file_log(entry))
         except CheckpointDamaged:
             return False
 
-    def _read(self, needs: Needs, entry: Entry) -> None:
+    def _read(self, needs: Needs, entry: TreeEntry) -> None:
         needs.files.append(entry)
         try:
             self._inspection.file_log(entry)
@@ -141,5 +141,5 @@ class SourceLogs:
             needs.findings.append(damage(self._layout.relative(entry), error))
 
 
-def _both(log: LogFiles) -> tuple[dict[int, Entry], dict[int, Entry]]:
+def _both(log: LogFiles) -> tuple[dict[int, TreeEntry], dict[int, TreeEntry]]:
     return log.deltas, log.compacts

@@ -17,7 +17,7 @@ from .findings import CheckpointFinding, Fault, Note, damage
 from .formats.changelog import UnreadableChangelog
 from .inspection import Inspection
 from .layout import LOG_GAP_MAX, StateVersion, StoreFiles, StoreKey
-from .tree import Entry
+from .tree import TreeEntry
 
 _RECORDS_SUFFIX = ".snapshot"
 
@@ -30,7 +30,7 @@ class StateChain:
     """
 
     snapshot: StateVersion | None
-    files: list[Entry] = field(default_factory=list)
+    files: list[TreeEntry] = field(default_factory=list)
     findings: list[CheckpointFinding] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     partial: bool = False
@@ -119,7 +119,7 @@ class ChainFinder:
             self._examine_snapshot(chain, self._files.snapshots[snapshot])
         return chain
 
-    def _read(self, chain: StateChain, entry: Entry) -> None:
+    def _read(self, chain: StateChain, entry: TreeEntry) -> None:
         chain.files.append(entry)
         path = self._inspection.layout.relative(entry)
         try:
@@ -130,7 +130,7 @@ class ChainFinder:
         if isinstance(contents, UnreadableChangelog):
             chain.notes.append(Note(path, contents.reason))
 
-    def _examine_snapshot(self, chain: StateChain, entry: Entry) -> None:
+    def _examine_snapshot(self, chain: StateChain, entry: TreeEntry) -> None:
         if entry.name.endswith(_RECORDS_SUFFIX):
             self._read(chain, entry)
             return

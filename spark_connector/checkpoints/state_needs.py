@@ -12,7 +12,7 @@ from .inspection import Inspection
 from .layout import COMMITS, FIRST_FORM, STATE, StateVersion, StoreFiles, StoreKey
 from .needs import Needs
 from .state_chain import ChainFinder
-from .tree import Entry
+from .tree import TreeEntry
 
 _NO_STATE = "there is none: good for a query without state; of one with state it cannot be told that all is lost"
 _NOT_DESCRIBED = (
@@ -107,14 +107,14 @@ class StateNeeds:
             if key.operator == number and key.partition == 0 and files.schema is not None:
                 self._check_schema(files.schema, needs)
 
-    def _check_schema(self, entry: Entry, needs: Needs) -> None:
+    def _check_schema(self, entry: TreeEntry, needs: Needs) -> None:
         needs.files.append(entry)
         try:
             self._inspection.schema(entry)
         except CheckpointDamaged as error:
             needs.findings.append(damage(self.layout.relative(entry), error))
 
-    def _schema_files(self, number: int, store: StoreInfo) -> list[tuple[str, Entry | None, str | None]]:
+    def _schema_files(self, number: int, store: StoreInfo) -> list[tuple[str, TreeEntry | None, str | None]]:
         """Path, file, and the URI by which it is named if that leads elsewhere."""
         if not store.state_schema_file_paths:
             key = StoreKey(number, 0, store.store_name)

@@ -16,7 +16,7 @@ from peacefs.protocol.limits import checkpoint_entries_max
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """A file or directory. Bytes; milliseconds since 1970."""
 
     path: str
@@ -40,7 +40,7 @@ class Amount:
 class FileTree(Protocol):
     """Paths are absolute, with slashes."""
 
-    def entries(self, directory: str) -> list[Entry]:
+    def entries(self, directory: str) -> list[TreeEntry]:
         """List a directory. Raises FileNotFound, also for a file."""
         ...
 
@@ -78,7 +78,7 @@ class Workspace(FileTree, Protocol):
 class LocalTree:
     """Directories of this machine. A copy is of data, and of no one moment."""
 
-    def entries(self, directory: str) -> list[Entry]:
+    def entries(self, directory: str) -> list[TreeEntry]:
         try:
             return [self._entry(path) for path in sorted(Path(directory).iterdir()) if path.exists()]
         except (FileNotFoundError, NotADirectoryError):
@@ -120,9 +120,9 @@ class LocalTree:
             Path(path).unlink(missing_ok=True)
 
     @staticmethod
-    def _entry(path: Path) -> Entry:
+    def _entry(path: Path) -> TreeEntry:
         stat = path.stat()
-        return Entry(path.as_posix(), path.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
+        return TreeEntry(path.as_posix(), path.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
 
 
 class PeaceTree:
@@ -131,11 +131,11 @@ class PeaceTree:
     def __init__(self, files: PeaceFileSystem) -> None:
         self._files = files
 
-    def entries(self, directory: str) -> list[Entry]:
+    def entries(self, directory: str) -> list[TreeEntry]:
         statuses = self._files.list(directory)
         if len(statuses) == 1 and statuses[0].path == directory:
             raise FileNotFound(f"there is no directory {directory}")
-        return [Entry(s.path, s.is_directory, s.length, s.modified_ms) for s in statuses]
+        return [TreeEntry(s.path, s.is_directory, s.length, s.modified_ms) for s in statuses]
 
     def open(self, path: str) -> BinaryIO:
         return cast(BinaryIO, self._files.open(path))
@@ -161,7 +161,7 @@ class PeaceTree:
         self._files.delete(path, recursive=True)
 
 
-def files_below(tree: FileTree, root: str) -> Iterator[Entry]:
+def files_below(tree: FileTree, root: str) -> Iterator[TreeEntry]:
     """Every file of a tree; directories that vanish meanwhile are passed over.
 
     Raises FileNotFound when `root` is not there, BadRequest above `checkpoint_entries_max`.

@@ -18,7 +18,7 @@ from crc32c import crc32c
 
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged, FileNotFound, PeacefsError
 
-from .tree import Entry, FileTree
+from .tree import FileTree, TreeEntry
 
 if TYPE_CHECKING:
     from peacefs.state.checkpoints.index import Index
@@ -97,7 +97,7 @@ def is_unit_root(tree: FileTree, root: str) -> bool:
         return False
 
 
-def has_units(tree: FileTree, entries: list[Entry]) -> bool:
+def has_units(tree: FileTree, entries: list[TreeEntry]) -> bool:
     """Return whether a directory with these entries does."""
     if any(entry.name == RECORD and not entry.is_directory for entry in entries):
         return True
@@ -165,7 +165,7 @@ def _summary(
     tree: FileTree, root: str, unit: str, sequences: list[int], record: RecordedQuery | None
 ) -> UnitSummary:
     sequence = _begins_with(unit, sequences, record)
-    index, entries = None, list[Entry]()
+    index, entries = None, list[TreeEntry]()
     if sequence is not None:
         try:
             directory = _directory(tree, root, unit, sequence)

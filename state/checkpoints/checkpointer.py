@@ -34,7 +34,7 @@ from . import index as indexes
 from .loader import Loaded, Loader
 from .outcome import PreparedCheckpoint, PublishedPages, RunningCheckpoint
 from .reserve import Reserve
-from .standby_thread import NoThread, StandbyThread, Writer
+from .standby_thread import NoThread, PageWriter, StandbyThread
 from .store import CheckpointStore, PendingWrite, WriteRequest
 
 log = logging.getLogger("peacefs.state")
@@ -87,7 +87,7 @@ class Checkpointer:
         self._news = threading.Event()
         self._reserve = Reserve(pages.frames) if reserve else None
         self._in_background = in_background
-        self._writer: Writer | None = self._new_writer()
+        self._writer: PageWriter | None = self._new_writer()
 
     @property
     def idle(self) -> bool:
@@ -155,7 +155,7 @@ class Checkpointer:
         self._writer.put(lambda: self._write(*task))
         return running
 
-    def _new_writer(self) -> Writer:
+    def _new_writer(self) -> PageWriter:
         return StandbyThread(_WRITER) if self._in_background else NoThread()
 
     def cancel(self, prepared: PreparedCheckpoint) -> None:

@@ -16,7 +16,7 @@ from typing import Protocol
 _Work = Callable[[], None]
 
 
-class Writer(Protocol):
+class PageWriter(Protocol):
     """Does what it is given, one after the other."""
 
     def put(self, work: _Work) -> None: ...

@@ -33,7 +33,7 @@ from peacefs.protocol.messages import (
     Layout,
     Message,
     Opened,
-    Request,
+    TracedMessage,
 )
 from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
@@ -90,7 +90,7 @@ def test_create_whose_answer_is_lost_is_sent_again_as_the_same_request_over_anot
     script = Script(LOST, PeerTimeout("it said nothing"), CREATED)
     request = CreateFile(NewFile(path="/a", user="alice", request_id="r"))
     assert script.calls.create(request) == CREATED
-    asked = [message for message in script.asked if isinstance(message, Request)]
+    asked = [message for message in script.asked if isinstance(message, TracedMessage)]
     assert [replace(message, trace="") for message in asked] == [request] * 3
     # In logs, too, it is one request.
     assert len({message.trace for message in asked}) == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from peacefs.client.local_cluster import member_process
-from peacefs.client.local_cluster.member_process import Member
+from peacefs.client.local_cluster.member_process import LocalMember
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.service.signs_of_life import SignsOfLife
 
@@ -33,7 +33,7 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 @pytest.fixture
-def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Member]:
+def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalMember]:
     """Not started yet; whoever starts it gives it less time than it takes, and looks how busy it is."""
     monkeypatch.setattr(member_process, "local_start_timeout_s", SILENCE_S)
     reading, writing = os.pipe()
@@ -41,7 +41,7 @@ def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mem
     log = tmp_path / "log"
     log.touch()
     slow = [sys.executable, "-c", SLOW, str(2 * SILENCE_S)]
-    member = Member("coordinator", lambda _before: arguments, lambda: log, reading, [], slow)
+    member = LocalMember("coordinator", lambda _before: arguments, lambda: log, reading, [], slow)
     try:
         yield member
     finally:
@@ -50,14 +50,14 @@ def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mem
         os.close(writing)
 
 
-def test_member_that_is_slow_to_start_is_waited_for_while_it_gets_something_done(coordinator: Member) -> None:
+def test_member_that_is_slow_to_start_is_waited_for_while_it_gets_something_done(coordinator: LocalMember) -> None:
     began_s = time.monotonic()
     coordinator.start()
     assert coordinator.await_ready().http_port
     assert time.monotonic() - began_s > SILENCE_S
 
 
-def test_member_that_hangs_while_it_starts_is_given_up(coordinator: Member) -> None:
+def test_member_that_hangs_while_it_starts_is_given_up(coordinator: LocalMember) -> None:
     coordinator.start()
     os.kill(coordinator.pid, signal.SIGSTOP)
     with pytest.raises(StartupError, match="did not become ready in time"):

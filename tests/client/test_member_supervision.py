@@ -5,8 +5,8 @@ from __future__ import annotations
 from peacefs.client.local_cluster.member_supervision import (
     Effect,
     GiveUp,
+    MemberPhase,
     MemberSupervision,
-    Phase,
     Say,
     StartMember,
 )
@@ -72,7 +72,7 @@ def test_pauses_grow_up_to_a_limit_and_a_fault_that_repeats_itself_is_said_once(
     assert local_restart_pause_max_s <= pauses[-1] <= local_restart_pause_max_s + 0.2
     play.now_s += 10_000
     assert StartMember("datanode-1") not in play.core.tick(play.now_s)
-    assert play.core.phase("datanode-1") is Phase.GIVEN_UP
+    assert play.core.phase("datanode-1") is MemberPhase.GIVEN_UP
 
 
 def test_run_that_lasts_makes_up_for_the_failures_before_it() -> None:
@@ -105,7 +105,7 @@ def test_slow_start_is_said_once_and_holds_up_nobody() -> None:
     # Another one lives and dies meanwhile.
     play.die("datanode-1")
     play.until_started("datanode-1")
-    assert play.core.phase("datanode-2") is Phase.STARTING
+    assert play.core.phase("datanode-2") is MemberPhase.STARTING
     assert play.core.ready(play.now_s, "datanode-2") == [Say("datanode-2 is ready")]
 
 

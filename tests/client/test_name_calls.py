@@ -25,8 +25,8 @@ from peacefs.protocol.messages import (
     NameChanged,
     NameStatus,
     RenamePath,
-    Request,
     SnapshotTaken,
+    TracedMessage,
     TreeSums,
 )
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
@@ -52,7 +52,7 @@ class Recorder:
 
     def send(self, message: Message, _payload: bytes, _timeout_s: float) -> None:
         # The id that logs name it by is another each time.
-        self.asked.append(replace(message, trace="") if isinstance(message, Request) else message)
+        self.asked.append(replace(message, trace="") if isinstance(message, TracedMessage) else message)
 
     def receive(self, _timeout_s: float) -> Frame:
         reply = self._replies.pop(0)

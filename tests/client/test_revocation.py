@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from peacefs.client.command_line.application import application
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.client.local_cluster.member_process import Member
+from peacefs.client.local_cluster.member_process import LocalMember
 from peacefs.protocol.errors import StartupError
 
 pytestmark = pytest.mark.cluster
@@ -36,7 +36,7 @@ def credentials(cluster: LocalCluster) -> dict[str, dict[str, Any]]:
     return {each["node"]: each for each in found}
 
 
-def times_read_again(member: Member) -> int:
+def times_read_again(member: LocalMember) -> int:
     assert member.log is not None
     return member.log.read_text().count("the cluster secret was read again")
 

@@ -18,7 +18,7 @@ from peacefs.commands.reproduction_picture import draw, drawn
 from peacefs.commands.simulate_command import REPRODUCTIONS
 from peacefs.dataflow.reproductions import ha_results
 from peacefs.dataflow.reproductions.ha_experiment import Measured, Setup
-from peacefs.dataflow.reproductions.ha_results import RESULTS, Cell, Row
+from peacefs.dataflow.reproductions.ha_results import RESULTS, TableCell, TableRow
 from peacefs.protocol.errors import BadRequest
 
 
@@ -28,7 +28,7 @@ def simulate(*arguments: str) -> Result:
 
 @pytest.fixture
 def _one_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    cells = [Cell("filter", "upstream backup", Setup("filter"), 20.0, 0.64)]
+    cells = [TableCell("filter", "upstream backup", Setup("filter"), 20.0, 0.64)]
     monkeypatch.setattr(ha_results, "RESULTS", {"ha-table6": lambda: cells})
 
 
@@ -41,7 +41,7 @@ def test_reproduction_as_json_is_its_rows() -> None:
     shown = simulate("ha-table6", "--seeds", "1", "--json")
     assert shown.exit_code == 0, shown.stderr
     (row,) = json.loads(shown.stdout)
-    assert list(row) == [field.name for field in dataclasses.fields(Row)]
+    assert list(row) == [field.name for field in dataclasses.fields(TableRow)]
     assert (row["case"], row["approach"], row["runs"]) == ("filter", "upstream backup", 1)
     assert row["paper_recovery_ms"] == 20.0
     assert row["closed_recovery_ms"] == pytest.approx(45.6)
@@ -76,12 +76,12 @@ def test_reproduction_names_a_missing_extra_before_anything_is_simulated(monkeyp
     assert shown.stderr.count("\n") == 1
 
 
-def _never(*_: object) -> list[Row]:
+def _never(*_: object) -> list[TableRow]:
     raise AssertionError("there was no need to simulate")
 
 
-def row(case: str, approach: str, recovery_ms: float, bandwidth: float, paper: float | None) -> Row:
-    return Row(case, approach, paper, recovery_ms, 0.0, 45.0, paper, bandwidth, bandwidth, 1.0, 1)
+def row(case: str, approach: str, recovery_ms: float, bandwidth: float, paper: float | None) -> TableRow:
+    return TableRow(case, approach, paper, recovery_ms, 0.0, 45.0, paper, bandwidth, bandwidth, 1.0, 1)
 
 
 ROWS = [

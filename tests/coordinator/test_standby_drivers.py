@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from support.supervised import beat, query
 
 from peacefs.coordinator.metadata.model import QueryRecord
-from peacefs.coordinator.supervision.core import Standby, Supervision
+from peacefs.coordinator.supervision.core import StandbyRun, Supervision
 from peacefs.coordinator.supervision.locality import Holdings
 from peacefs.protocol.limits import agent_dead_after_s, supervised_backoff_s, supervised_standby_after_s
 from peacefs.protocol.messages import RunOrder, RunReport
@@ -32,7 +32,7 @@ class Play:
         return self.core.queries["logins"].record
 
     @property
-    def standby(self) -> Standby | None:
+    def standby(self) -> StandbyRun | None:
         return self.core.queries["logins"].standby
 
     def say(self, agent: str, *reports: RunReport) -> None:
@@ -58,7 +58,7 @@ class Play:
                 self.say(agent)
             self.tick()
 
-    def with_ready_standby(self, agents: str = "ab") -> Standby:
+    def with_ready_standby(self, agents: str = "ab") -> StandbyRun:
         """The query runs on "a" and its standby, on the last of the agents, is ready."""
         self.say("a")
         self.later(supervised_standby_after_s, *agents)

@@ -17,7 +17,7 @@ from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.advice.advice import Demand, Option, advise
 from peacefs.dataflow.advice.estimates import estimate
-from peacefs.dataflow.advice.load import Parameters, QueryLoad, Surroundings
+from peacefs.dataflow.advice.load import Machines, Parameters, QueryLoad
 from peacefs.dataflow.advice.measure import measure, remembered_s
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
@@ -71,7 +71,7 @@ def by_technique(options: Mapping[str, Option] | list[Option]) -> dict[str, Opti
 def test_estimates_order_the_techniques_as_the_benchmark_does() -> None:
     """Compare orders where the benchmark tells techniques apart, and ranges of recovery."""
     parameters = Parameters(interval_s=0.05, checkpoint_s=0.05)
-    found = {name: estimate(name, _MEASURED_LOAD, Surroundings(), parameters) for name in _MEASURED}
+    found = {name: estimate(name, _MEASURED_LOAD, Machines(), parameters) for name in _MEASURED}
     assert max(found, key=lambda name: found[name].links) == "PassiveStandby"
     assert found["ActiveStandby"].links == pytest.approx(1.0, abs=0.1)
     assert all(found[name].links < 0.05 for name in ("UpstreamBackup", "SGuard", "CEC"))
@@ -110,7 +110,7 @@ def test_advice_names_what_no_technique_keeps() -> None:
 def test_advice_counts_what_a_commit_costs_however_small_it_is() -> None:
     """With few rows a second a log that is committed 20 times a second costs more than a second node."""
     few = QueryLoad(**{**vars(_MEASURED_LOAD), "rate": 1_000.0})
-    found = {name: estimate(name, few, Surroundings(), Parameters()) for name in _MEASURED}
+    found = {name: estimate(name, few, Machines(), Parameters()) for name in _MEASURED}
     assert found["CEC"].processor > found["ActiveStandby"].processor > found["SGuard"].processor
 
 

@@ -201,7 +201,7 @@ def test_attacked_processes_of_a_ring_count_each_tuple_once(seed: int, tmp_path:
         observed.update(_rows(batch))
 
     def whole() -> bool:
-        """Who was lost is not on the ring again, but another in its place."""
+        """Return whether other nodes are on the ring in place of those that were lost."""
         return len(run.ring()) == nodes and not set(lost) & set(run.ring())
 
     host = LocalProcesses(nodes, DirectoryCheckpoints(tmp_path))

@@ -11,7 +11,7 @@ import pytest
 
 from peacefs.dataflow.closed_forms import first_row_s
 from peacefs.dataflow.reproductions.ha_experiment import Measured, Setup, measure
-from peacefs.dataflow.reproductions.ha_results import APPROACHES, RESULTS, Cell, cells
+from peacefs.dataflow.reproductions.ha_results import APPROACHES, RESULTS, TableCell, cells
 
 _SETUPS = {
     "filter": Setup("filter"),
@@ -113,7 +113,7 @@ def test_cells_have_the_numbers_of_the_paper() -> None:
     found = {(name, cell.case, cell.approach): cell for name in RESULTS for cell in RESULTS[name]()}
 
     def paper(*where: str) -> tuple[float | None, float | None]:
-        cell: Cell = found[where]  # type: ignore[index]
+        cell: TableCell = found[where]  # type: ignore[index]
         return cell.paper_recovery_ms, cell.paper_bandwidth
 
     assert paper("ha-table6", "filter", "upstream backup") == (47.62, 0.64)

@@ -15,7 +15,7 @@ from support.dataflows import SAMPLES
 from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.dataflow.core.messages import Ack, CopyHeld
-from peacefs.dataflow.core.output_buffer import Level
+from peacefs.dataflow.core.output_buffer import RowStage
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.costs import Traffic
 from peacefs.dataflow.hosts.edge_run import RunOptions
@@ -37,7 +37,7 @@ def test_traffic_is_counted_by_kind_and_subject(tmp_path: Path) -> None:
     count = traffic.counter("node-1")
     for number in range(200):
         for _ in range(3):
-            count(Ack(f"stream {number}", "unit", 1, Level.SAFE, Position(0, 1)), 10)
+            count(Ack(f"stream {number}", "unit", 1, RowStage.SAFE, Position(0, 1)), 10)
     count(CopyHeld("unit", 1, 1, 1), 7)
     traffic.counter("node-2")(CopyHeld("unit", 1, 1, 2), 8)
     expected = {(Traffic.ACKNOWLEDGEMENT, f"stream {number}"): 30 for number in range(200)}

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from simulation.seeds import seeds
 
-from peacefs.dataflow.core.output_buffer import PRODUCED, Level, Mark, OutputBuffer
+from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, OutputBuffer, RowStage
 from peacefs.dataflow.model.batches import Batch
 
 PRIMARY, SECONDARY = "primary", "secondary"
-SENT, RECEIVED = Mark(Level.SENT, PRIMARY), Mark(Level.RECEIVED, PRIMARY)
-BY_SECONDARY = Mark(Level.RECEIVED, SECONDARY)
+SENT, RECEIVED = Mark(RowStage.SENT, PRIMARY), Mark(RowStage.RECEIVED, PRIMARY)
+BY_SECONDARY = Mark(RowStage.RECEIVED, SECONDARY)
 
 
 def batch(first: int, last: int) -> Batch:
@@ -92,7 +92,7 @@ def test_rows_that_are_produced_again_are_left_out() -> None:
 
 def test_destination_that_lost_what_it_received_is_sent_it_again() -> None:
     """SGuard: rows go when they are safe; received ones are sent again to whoever takes over."""
-    safe = Mark(Level.SAFE, PRIMARY)
+    safe = Mark(RowStage.SAFE, PRIMARY)
     buffer = OutputBuffer(frozenset({PRODUCED, safe}))
     buffer.put(batch(1, 10))
     buffer.advance(PRIMARY)
@@ -129,7 +129,7 @@ def test_buffer_is_loss_free_and_dup_free_in_any_order_of_calls(seed: int) -> No
     produced = 0
     for _ in range(200):
         destination = chance.choice([PRIMARY, SECONDARY])
-        mark = Mark(Level.RECEIVED, destination)
+        mark = Mark(RowStage.RECEIVED, destination)
         match chance.choice(["put", "put again", "advance", "advance", "ack", "reset"]):
             case "put":
                 last = produced + chance.randint(1, 6)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from peacefs.dataflow.hosts.seeded_ring import Join, KillSet, LeaveAt, Move, RingEvent, RingOutcome, SeededRing
-from peacefs.dataflow.ring.edge import Relay
+from peacefs.dataflow.ring.edge import RingRelay
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
 from peacefs.dataflow.ring.settings import RingSettings
@@ -46,7 +46,7 @@ def _by_class(rows: pa.RecordBatch) -> HashedRows:
 
 
 def _ring_of(seed: int, batches: Batches, **options: Any) -> SeededRing:
-    relays = {_CLASS: Relay(frozenset(batches), _by_class)}
+    relays = {_CLASS: RingRelay(frozenset(batches), _by_class)}
     new_table = lambda: StageTables([DictTable(), DictTable()])  # noqa: E731
     return ring_of(seed, batches, reduce=_count_both, new_table=new_table, relays=relays, **options)
 

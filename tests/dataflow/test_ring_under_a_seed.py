@@ -40,7 +40,7 @@ from peacefs.dataflow.ring.arrangement import arrange
 from peacefs.dataflow.ring.effects import SendTo
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import DictTable, places_of
-from peacefs.dataflow.ring.messages import EDGE, Checkpoint, CopyWanted
+from peacefs.dataflow.ring.messages import EDGE, CopyWanted, PeerCheckpoint
 from peacefs.dataflow.ring.reducer import ReducerCore
 from peacefs.dataflow.ring.settings import RingSettings
 from peacefs.dataflow.ring.tokens import RING, Interval
@@ -287,7 +287,7 @@ def test_checkpoint_whose_base_is_missing_is_not_taken_but_asked_for() -> None:
     for word in (1, 2, 3):
         owners.put(word, 7)
     owners.cut()
-    later = Checkpoint(interval, 2, {"mapper-1": 5}, {"mapper-1": 9}, 0, (), owners.changes())
+    later = PeerCheckpoint(interval, 2, {"mapper-1": 5}, {"mapper-1": 9}, 0, (), owners.changes())
     effects = core.received(0.1, "node-1", later)
     assert [effect.message for effect in effects if isinstance(effect, SendTo)] == [CopyWanted(interval)]
     (held,) = [each for each in core.fragments() if each.interval == interval]

@@ -11,7 +11,7 @@ from support.dataflows import SCHEMA, input_rows
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.messages import Ack, Data, Subscribe, Subscription
-from peacefs.dataflow.core.output_buffer import Level
+from peacefs.dataflow.core.output_buffer import RowStage
 from peacefs.dataflow.hosts.costs import Costs, Flow, Traffic, VirtualLinks
 from peacefs.dataflow.hosts.failures import KillRunning
 from peacefs.dataflow.hosts.seeded import Outcome, SeededRun
@@ -51,7 +51,7 @@ def test_link_keeps_the_order_behind_a_subscription() -> None:
     links = VirtualLinks(_SLOW)
     asked_s = links.send(0.0, "b", "a", Subscribe("in", _SUBSCRIPTION, 1, START, 100), told=False)
     assert asked_s == pytest.approx(8 / 50_000 + 0.04)
-    assert links.send(0.0, "b", "a", Ack("in", "second", 1, Level.SAFE, START), told=False) == asked_s
+    assert links.send(0.0, "b", "a", Ack("in", "second", 1, RowStage.SAFE, START), told=False) == asked_s
 
 
 def test_link_is_not_used_by_what_the_controller_says() -> None:
@@ -63,7 +63,7 @@ def test_link_is_not_used_by_what_the_controller_says() -> None:
 
 def test_traffic_is_counted_by_kind_stream_and_way() -> None:
     links = VirtualLinks(Costs(counted_from_s=1.0))
-    ack = Ack("in", "second", 1, Level.SAFE, START)
+    ack = Ack("in", "second", 1, RowStage.SAFE, START)
     links.send(0.9, "a", "b", data(3), told=False)
     for _ in range(2):
         links.send(1.0, "a", "b", data(3), told=False)

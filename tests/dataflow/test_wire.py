@@ -24,7 +24,7 @@ from peacefs.dataflow.core.messages import (
     UnitPlacement,
     UnitStopped,
 )
-from peacefs.dataflow.core.output_buffer import Level
+from peacefs.dataflow.core.output_buffer import RowStage
 from peacefs.dataflow.hosts.wire import MessageReader, NodeHello, encode
 from peacefs.dataflow.model.batches import Batch, Position
 from peacefs.protocol.errors import ProtocolViolation
@@ -39,7 +39,7 @@ _EVERY: list[Message | NodeHello] = [
     Data("in", _SUBSCRIPTION, Batch(68, _ROWS.slice(7, 5))),
     Ended("in", _SUBSCRIPTION, 67),
     Credit("in", _SUBSCRIPTION, 8192),
-    Ack("in", "second", 3, Level.SAFE, Position(0, 67)),
+    Ack("in", "second", 3, RowStage.SAFE, Position(0, 67)),
     Placement(
         4, {"second": UnitPlacement("node-1", 3, (2, 9)), "first": UnitPlacement(None, 1)}, {"node-1": "a:1"}
     ),

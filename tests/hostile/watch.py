@@ -10,7 +10,7 @@ from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.client.local_cluster.member_process import Member
+from peacefs.client.local_cluster.member_process import LocalMember
 
 #: A service may hold so much more than before. Heaps keep some of what was freed; this is a bound, and no goal.
 MEMORY_BYTES_MAX = 96 * 1024 * 1024
@@ -28,7 +28,7 @@ class Held:
     descriptors: int
 
     @classmethod
-    def by(cls, member: Member) -> Held:
+    def by(cls, member: LocalMember) -> Held:
         status = Path(f"/proc/{member.pid}/status").read_text()
         (kib,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
         return cls(int(kib) * 1024, sum(1 for _ in Path(f"/proc/{member.pid}/fd").iterdir()))

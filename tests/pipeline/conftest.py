@@ -26,7 +26,7 @@ from peacefs.datanode.pipeline.hop import PipelineHop
 from peacefs.datanode.pipeline.latency_samples import LatencySamples
 from peacefs.datanode.pipeline.server import DataServer
 from peacefs.datanode.store.chunk_store import ChunkStore
-from peacefs.datanode.store.replica_changes import Changes
+from peacefs.datanode.store.replica_changes import ReplicaChanges
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import NoDatanodes, Unsupported
 from peacefs.protocol.handshake import Identity
@@ -71,7 +71,7 @@ class Node:
         me = Identity(CLUSTER, "datanode", name, signer)
         self.pool = ConnectionPool(me, tls=cluster.tls)
         self.driver = ThreadDriver(self.pool, cluster.coordinator.call, sync_to_disk=False)
-        self.changes = Changes()
+        self.changes = ReplicaChanges()
         directory.mkdir(parents=True)
         self.available_bytes = 1 << 40
         self.store = ChunkStore(

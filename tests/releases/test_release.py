@@ -61,7 +61,7 @@ def test_release_is_built_tried_and_described(tree: Path, made: Path) -> None:
 
 @pytest.mark.cluster
 def test_release_whose_wheel_lacks_a_module_is_refused(tree: Path, made: Path, tmp_path: Path) -> None:
-    """As one whose list of packages was forgotten did: nothing in the tree shows that."""
+    """Such a wheel came of a forgotten list of packages: nothing in the tree shows that."""
     (wheel,) = made.glob("*.whl")
     short = tmp_path / "short.whl"
     with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(short, "w") as cut:

@@ -131,14 +131,14 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def test_skew_of_clients_and_datanodes_with_a_newer_coordinator(cluster: Cluster, old: tuple[str, ...]) -> None:
-    """As in the middle of an upgrade that begins with the coordinator; pipelines go over both releases."""
+    """This is the middle of an upgrade that begins with the coordinator; pipelines go over both releases."""
     cluster.start(NEW, old, old, NEW)
     cluster.use(old, "/old")
     cluster.use(NEW, "/new")
 
 
 def test_skew_of_clients_and_datanodes_with_an_older_coordinator(cluster: Cluster, old: tuple[str, ...]) -> None:
-    """As where a datanode or a client was upgraded too early; what was written is there after the upgrade."""
+    """A datanode and a client were upgraded too early; what was written is there after the upgrade."""
     cluster.start(old, NEW, NEW, old)
     cluster.use(old, "/old")
     cluster.use(NEW, "/new")

@@ -22,7 +22,7 @@ from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.client.local_cluster.member_process import Member
+from peacefs.client.local_cluster.member_process import LocalMember
 from peacefs.protocol.errors import PeacefsError, PeerRefused
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.service.tls import TlsFiles, TlsIdentity
@@ -339,7 +339,7 @@ def test_agent_runs_queries_that_reach_the_cluster(cluster: LocalCluster, tmp_pa
     ]
     log = tmp_path / "agent.log"
     log.touch()
-    agent = Member("north", lambda _before: arguments, lambda: log, pipe[0], [])
+    agent = LocalMember("north", lambda _before: arguments, lambda: log, pipe[0], [])
     try:
         agent.start()
         agent.await_ready()
@@ -408,6 +408,6 @@ def _shown(port: int, ca: Path) -> bytes:
         return found
 
 
-def _log(member: Member) -> str:
+def _log(member: LocalMember) -> str:
     assert member.log is not None
     return member.log.read_text()

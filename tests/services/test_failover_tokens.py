@@ -12,28 +12,28 @@ from support.waiting import wait_until
 from peacefs.client.control.token_administration import TokenAdministration
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.client.local_cluster.member_process import Member
+from peacefs.client.local_cluster.member_process import LocalMember
 
 pytestmark = pytest.mark.cluster
 
 
-def address_of(member: Member) -> str:
+def address_of(member: LocalMember) -> str:
     return f"http://{member.readiness.http_host}:{member.readiness.http_port}"
 
 
-def status_of(member: Member, token: str) -> int:
+def status_of(member: LocalMember, token: str) -> int:
     """Ask for what operators need."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
     return httpx.get(f"{address_of(member)}/v1/status", headers=headers, timeout=60, trust_env=False).status_code
 
 
-def listing_of(member: Member, token: str) -> httpx.Response:
+def listing_of(member: LocalMember, token: str) -> httpx.Response:
     headers = {"authorization": f"Bearer {token}"}
     url = f"{address_of(member)}/webhdfs/v1/?op=LISTSTATUS"
     return httpx.get(url, headers=headers, timeout=60, trust_env=False)
 
 
-def fetch(member: Member, client_id: str, secret: str) -> httpx.Response:
+def fetch(member: LocalMember, client_id: str, secret: str) -> httpx.Response:
     """Fetch a token as Hadoop's `CredentialBasedAccessTokenProvider` does."""
     form = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret}
     return httpx.post(f"{address_of(member)}/v1/oauth2/token", data=form, timeout=60, trust_env=False)

@@ -85,7 +85,7 @@ def test_trace_is_passed_over_by_an_older_peer_and_missed_by_nobody_in_its_messa
     traced = msgspec.msgpack.encode(msgspec.structs.replace(_CHUNK, trace="mine"))
     assert msgspec.msgpack.decode(traced, type=_OlderWriteChunk) == older
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(older), type=WriteChunk) == _CHUNK
-    # What has no trace is the same bytes as before.
+    # A message without a trace has the same bytes as before.
     assert msgspec.msgpack.encode(_CHUNK) == msgspec.msgpack.encode(older)
 
 

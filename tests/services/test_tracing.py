@@ -1,4 +1,4 @@
-"""Who is traced, what a participant's effects become, and how spans are drawn."""
+"""Traces: requests that are traced, phases made from effects, and pictures of spans."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_span_has_what_its_participant_waited_for_as_phases_and_changes_nothing(
         ("fsync", 1),
         ("KeepChunks", 2),
     ]
-    # What is asked of others bears the span.
+    # Requests to others bear the span.
     assert [(message.trace, message.span) for message in asked[2:]] == [(context.id, span.id)] * 2  # type: ignore[attr-defined]
     assert current() is None
 
@@ -146,7 +146,7 @@ def test_trace_is_of_the_same_requests_in_all_processes(tmp_path: Path) -> None:
     first, second = ({span.context.trace_id for span in exporter.get_finished_spans()} for exporter in exporters)
     assert first == second and 40 < len(first) < 200
     assert first <= {trace_number(id) for id in ids}
-    # What another process traces is traced, whatever the share is.
+    # A request that another process traces is traced, whatever the share is.
     exporter = InMemorySpanExporter()
     none = OpenTelemetryTracer("datanode", "dn-3", exporter, 0.0)
     assert none.begin("OPEN", TraceContext("a"), {}) is None

@@ -11,13 +11,13 @@ from support.waiting import wait_until
 
 from peacefs.client.local_cluster import cluster as local_cluster
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.client.local_cluster.member_process import Member
+from peacefs.client.local_cluster.member_process import LocalMember
 from peacefs.protocol.errors import StartupError
 
 pytestmark = pytest.mark.cluster
 
 
-def answers(member: Member) -> str:
+def answers(member: LocalMember) -> str:
     address = f"http://{member.readiness.http_host}:{member.readiness.http_port}"
     try:
         return httpx.get(f"{address}/webhdfs/v1/?op=LISTSTATUS&user.name=ann", timeout=60, trust_env=False).text

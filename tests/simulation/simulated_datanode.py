@@ -31,7 +31,7 @@ from peacefs.datanode.pipeline.hop import PipelineHop
 from peacefs.datanode.pipeline.latency_samples import LatencySamples
 from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.datanode.store.chunk_store import ChunkStore
-from peacefs.datanode.store.replica_changes import Changes, ChangeSink, SharedChanges
+from peacefs.datanode.store.replica_changes import ChangeSink, ReplicaChanges, SharedChanges
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerUnreachable
 from peacefs.protocol.limits import (
@@ -286,7 +286,7 @@ class SimulatedDatanode:
             commit_seen=self.commit_seen,
         )
 
-    def heartbeat(self, changes: Changes, streams: list[StreamUnderWay] | None) -> Heartbeat:
+    def heartbeat(self, changes: ReplicaChanges, streams: list[StreamUnderWay] | None) -> Heartbeat:
         """Return what it says once a second over a link."""
         samples = self._samples.lately(self.world.now_s)
         return Heartbeat(
@@ -309,7 +309,7 @@ class DatanodeEnd:
 class SimulatedCoordinatorLink:
     """A datanode's link to one coordinator: does as `CoordinatorLink`, without its threads."""
 
-    def __init__(self, datanode: SimulatedDatanode, coordinator: str, changes: Changes) -> None:
+    def __init__(self, datanode: SimulatedDatanode, coordinator: str, changes: ReplicaChanges) -> None:
         self.coordinator = coordinator
         self._datanode = datanode
         self._changes = changes

@@ -9,7 +9,7 @@ import pytest
 from store.machine import Machine, SimulatedMachine, data_of
 
 from peacefs.datanode.disks.scrubber import Scrubber
-from peacefs.datanode.store.replica_changes import Changes
+from peacefs.datanode.store.replica_changes import ReplicaChanges
 from peacefs.protocol.limits import (
     KIB,
     MIB,
@@ -293,7 +293,7 @@ def test_a_full_disk_does_not_end_scrubbing(simulated: SimulatedMachine) -> None
 
 
 def test_corrupt_replica_is_still_to_be_reported_after_a_full_report() -> None:
-    changes = Changes()
+    changes = ReplicaChanges()
     changes.added(Replica(1, 1, 1))
     changes.corrupt(Replica(2, 1, 1))
     changes.forget()

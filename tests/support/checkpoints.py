@@ -17,7 +17,7 @@ import xxhash
 from peacefs.protocol.errors import FileNotFound
 from peacefs.spark_connector.checkpoints.formats.lz4_stream import MAGIC, checksum_of
 from peacefs.spark_connector.checkpoints.formats.sst import MAGIC as TABLE_MAGIC
-from peacefs.spark_connector.checkpoints.tree import Entry
+from peacefs.spark_connector.checkpoints.tree import TreeEntry
 
 ROOT = "/checkpoints/orders"
 QUERY = "407ea541-22d9-4e7a-a17b-05a2fb1787ee"
@@ -30,13 +30,13 @@ class MemoryTree:
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.files = files if files is not None else {}
 
-    def entries(self, directory: str) -> list[Entry]:
-        found: dict[str, Entry] = {}
+    def entries(self, directory: str) -> list[TreeEntry]:
+        found: dict[str, TreeEntry] = {}
         prefix = directory.rstrip("/") + "/"
         for path, data in sorted(self.files.items()):
             if path.startswith(prefix):
                 name, slash, _ = path.removeprefix(prefix).partition("/")
-                found[name] = Entry(prefix + name, bool(slash), 0 if slash else len(data), 1000)
+                found[name] = TreeEntry(prefix + name, bool(slash), 0 if slash else len(data), 1000)
         if not found:
             raise FileNotFound(f"there is no directory {directory}")
         return list(found.values())

@@ -19,7 +19,7 @@ import msgspec
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.client.local_cluster.member_process import Member
+from peacefs.client.local_cluster.member_process import LocalMember
 from peacefs.spark_connector.checkpoints.batches import Checkpoint
 from peacefs.spark_connector.demo.query_plan import STOPPED
 from peacefs.spark_connector.demo.query_process import QueryProcess
@@ -173,7 +173,7 @@ class Ordeal:
         self._tell("driver killed")
         self._driver = self._start(plan)
 
-    def _hit_datanode(self, datanode: Member, strike: Strike) -> None:
+    def _hit_datanode(self, datanode: LocalMember, strike: Strike) -> None:
         self._tell(f"{strike.what}: {datanode.name} for {strike.for_s:.1f} s")
         if strike.what == "datanode paused":
             os.kill(datanode.pid, signal.SIGSTOP)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.client.local_cluster.member_process import Member
+from peacefs.client.local_cluster.member_process import LocalMember
 
 from .waiting import PATIENCE_S
 
@@ -44,9 +44,9 @@ class World:
     cluster: LocalCluster
     directory: Path
     pipe: tuple[int, int]
-    agents: dict[str, Member]
+    agents: dict[str, LocalMember]
 
-    def agent(self, name: str, commands: str) -> Member:
+    def agent(self, name: str, commands: str) -> LocalMember:
         """Starts one that may start what this list has."""
         home = self.directory / name
         home.mkdir()
@@ -63,7 +63,7 @@ class World:
         ]
         log = home / "agent.log"
         log.touch()
-        member = Member(name, lambda _before: arguments, lambda: log, self.pipe[0], [])
+        member = LocalMember(name, lambda _before: arguments, lambda: log, self.pipe[0], [])
         member.start()
         member.await_ready()
         self.agents[name] = member

@@ -41,7 +41,7 @@ from peacefs.datanode.pipeline.dispatch import DataRequests
 from peacefs.datanode.pipeline.hop import PipelineHop
 from peacefs.datanode.pipeline.server import DataServer
 from peacefs.datanode.store.chunk_store import ChunkStore
-from peacefs.datanode.store.replica_changes import Changes
+from peacefs.datanode.store.replica_changes import ReplicaChanges
 from peacefs.protocol.asgi import App, Receive, Scope, Send
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import Numbering
@@ -310,7 +310,7 @@ class DataSide:
             str(self.directory), reserved_bytes=0, available_bytes=lambda: 100 * GIB, rng=random.Random(1)
         )
         self.driver.run(self.store.recover())
-        self.changes = Changes()
+        self.changes = ReplicaChanges()
         hop = PipelineHop(self.node, self.signer, self.store, self.changes, StreamsUnderWay(self.node))
         chunks = ChunkServer(self.signer, self.store, self.changes)
         requests = DataRequests(hop, chunks)

@@ -31,7 +31,7 @@ from .schedule import described_schedule
 from .status import StatusSources
 
 
-class Session(msgspec.Struct, frozen=True):
+class PageSession(msgspec.Struct, frozen=True):
     """The viewer, and the coordinator that is looked at."""
 
     user: str
@@ -116,9 +116,9 @@ class _Views:
         return queries
 
 
-def _session(request: Request, user: str, sources: StatusSources) -> Session:
+def _session(request: Request, user: str, sources: StatusSources) -> PageSession:
     caller, failover = caller_of(request.scope), sources.failover()
-    return Session(
+    return PageSession(
         user=user,
         authentication="simple" if caller is None else caller.via.value,
         administrator=caller is not None and caller.is_administrator,

@@ -9,7 +9,7 @@ from enum import StrEnum
 from peacefs.protocol.values.cluster_status import ClusterStatus
 
 
-class Verdict(StrEnum):
+class Urgency(StrEnum):
     """The judgement on one thing; the last is the worst."""
 
     FINE = "fine"
@@ -22,16 +22,16 @@ class Verdict(StrEnum):
 
 
 #: The order of urgency.
-VERDICTS = tuple(Verdict)
+VERDICTS = tuple(Urgency)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """One judgement: on what (`about`), what was seen, and what to do where something is to be done."""
 
     check: str
     about: str
-    verdict: Verdict
+    verdict: Urgency
     seen: str
     advice: str = ""
 
@@ -51,7 +51,7 @@ class ServiceMetrics:
     """A service's answer to `/metrics`, as far as it matters. None for what an older release does not tell."""
 
     version: str | None
-    #: How far its clock is ahead of this machine's, and how exactly that is known.
+    #: Its clock is so far ahead of this machine's, as exactly as the second number says.
     clock_ahead_s: float | None
     clock_within_s: float
     descriptors_max: float | None

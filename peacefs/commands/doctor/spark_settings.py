@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from .facts import Finding, Spark, Verdict, WantedSetting
+from .facts import Diagnosis, Spark, Urgency, WantedSetting
 
 _CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
 
@@ -23,7 +23,7 @@ def parse_defaults(text: str) -> dict[str, str]:
     return found
 
 
-def judge_settings(spark: Spark) -> Iterator[Finding]:
+def judge_settings(spark: Spark) -> Iterator[Diagnosis]:
     """Name each setting that is missing or another, with its reason."""
     if spark.found is None:
         seen = f"there is no {spark.file}"
@@ -31,14 +31,14 @@ def judge_settings(spark: Spark) -> Iterator[Finding]:
             f"Write it with `peacefs spark conf > {spark.file}`, unless your programs make their sessions with "
             "peacefs.spark_connector.session.configure."
         )
-        yield Finding("spark", "settings", Verdict.NOTE, seen, advice)
+        yield Diagnosis("spark", "settings", Urgency.NOTE, seen, advice)
         return
     off = [(wanted, seen) for wanted in spark.wanted if (seen := _difference(wanted, spark.found))]
     for wanted, seen in off:
         advice = f"Add the line `{wanted.key} {wanted.value}` to {spark.file}: {wanted.reason}."
-        yield Finding("spark", wanted.key, Verdict.CHANGE, seen, advice)
+        yield Diagnosis("spark", wanted.key, Urgency.CHANGE, seen, advice)
     if not off:
-        yield Finding("spark", "settings", Verdict.FINE, f"all {len(spark.wanted)} are in {spark.file}")
+        yield Diagnosis("spark", "settings", Urgency.FINE, f"all {len(spark.wanted)} are in {spark.file}")
 
 
 def _difference(wanted: WantedSetting, found: Mapping[str, str]) -> str:

@@ -14,13 +14,13 @@ from peacefs.client.control.addresses import CoordinatorAddress, parse_address
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.values.cluster_status import ClusterStatus
 
-from .facts import VERDICTS, Facts, Finding, Verdict
+from .facts import VERDICTS, Diagnosis, Facts, Urgency
 from .judgements import judge, worst
 from .machine import find_spark, measure_directory, measure_machine
 from .probes import ClusterProbes
 
 #: The exit status by the worst finding.
-EXIT_STATUS = {Verdict.FINE: 0, Verdict.NOTE: 0, Verdict.CHANGE: 3, Verdict.BROKEN: 4}
+EXIT_STATUS = {Urgency.FINE: 0, Urgency.NOTE: 0, Urgency.CHANGE: 3, Urgency.BROKEN: 4}
 
 
 def visit(coordinator: str, directories: Sequence[Path], spark_settings: Path | None, *, as_json: bool) -> int:
@@ -58,9 +58,9 @@ def _for_spark(address: CoordinatorAddress, given: str, status: ClusterStatus | 
     return given if address.socket is None or status is None else status.address
 
 
-def for_people(findings: Sequence[Finding]) -> Iterator[str]:
+def for_people(findings: Sequence[Diagnosis]) -> Iterator[str]:
     """Format a line for each finding, with a second one for what to do, and the sum."""
-    words = {Verdict.FINE: "ok", Verdict.NOTE: "note", Verdict.CHANGE: "CHANGE", Verdict.BROKEN: "BROKEN"}
+    words = {Urgency.FINE: "ok", Urgency.NOTE: "note", Urgency.CHANGE: "CHANGE", Urgency.BROKEN: "BROKEN"}
     width = max(map(len, words.values()))
     for finding in findings:
         yield f"{words[finding.verdict]:<{width}}  {finding.check}: {finding.about}: {finding.seen}"
@@ -68,11 +68,11 @@ def for_people(findings: Sequence[Finding]) -> Iterator[str]:
             yield f"{'':<{width}}  -> {finding.advice}"
     counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in VERDICTS}
     yield (
-        f"{counts[Verdict.BROKEN]} broken, {counts[Verdict.CHANGE]} to change, "
-        f"{counts[Verdict.NOTE]} to know, {counts[Verdict.FINE]} fine"
+        f"{counts[Urgency.BROKEN]} broken, {counts[Urgency.CHANGE]} to change, "
+        f"{counts[Urgency.NOTE]} to know, {counts[Urgency.FINE]} fine"
     )
 
 
-def _as_json(findings: Sequence[Finding]) -> Iterator[str]:
+def _as_json(findings: Sequence[Diagnosis]) -> Iterator[str]:
     for finding in findings:
         yield msgspec.json.encode(asdict(finding)).decode()

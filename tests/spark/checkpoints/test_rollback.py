@@ -25,7 +25,7 @@ from peacefs.spark_connector.checkpoints.cut import Cut, plan_cut
 from peacefs.spark_connector.checkpoints.inspection import Inspection
 from peacefs.spark_connector.checkpoints.layout import LogFiles
 from peacefs.spark_connector.checkpoints.rollback import beyond_in_sink
-from peacefs.spark_connector.checkpoints.tree import Entry, PeaceTree
+from peacefs.spark_connector.checkpoints.tree import PeaceTree, TreeEntry
 from peacefs.spark_connector.runs import begin_run
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def log(*names: str) -> LogFiles:
     entries = LogFiles()
     for name in names:
         number, dot, _ = name.partition(".")
-        (entries.compacts if dot else entries.deltas)[int(number)] = Entry(f"/s/{name}", False, 1, 1)
+        (entries.compacts if dot else entries.deltas)[int(number)] = TreeEntry(f"/s/{name}", False, 1, 1)
     return entries
 
 
