@@ -13,7 +13,7 @@ import pytest
 from typer.main import get_command
 
 from peacefs.command import application
-from peacefs.commands.configuration import Configuration, Origin, apply, files
+from peacefs.commands.configuration import Configuration, ValueOrigin, apply, files
 from peacefs.protocol.limits import configuration_bytes_max
 
 
@@ -33,7 +33,7 @@ def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def found(configuration: Configuration, command: str, option: str) -> tuple[object, Origin]:
+def found(configuration: Configuration, command: str, option: str) -> tuple[object, ValueOrigin]:
     (setting,) = [each for each in configuration.settings[command] if each.option == option]
     return setting.value, setting.origin
 
@@ -42,7 +42,7 @@ def test_file_gives_options_by_their_names_with_dashes_or_underscores(tmp_path: 
     text = "[coordinator]\ntrash_minutes = 5\nnode-port = 1\n[checkpoint.verify]\njson = true\n"
     configuration = configured(tmp_path, text.replace("json = true\n", ""))
     assert configuration.mistakes == []
-    assert found(configuration, "coordinator", "trash-minutes") == (5, Origin.FILE)
+    assert found(configuration, "coordinator", "trash-minutes") == (5, ValueOrigin.FILE)
     assert configuration.defaults["coordinator"] == {"trash_minutes": 5, "node_port": 1}
 
 
@@ -64,8 +64,8 @@ def test_every_option_has_a_variable_by_its_command_and_name(tmp_path: Path) -> 
         tmp_path, "", {"PEACEFS_DATANODE_RACK": "/row1", "PEACEFS_COORDINATOR_GROUP": "a=b c=d"}
     )
     assert configuration.mistakes == []
-    assert found(configuration, "datanode", "rack") == ("/row1", Origin.ENVIRONMENT)
-    assert found(configuration, "coordinator", "group") == ("a=b c=d", Origin.ENVIRONMENT)
+    assert found(configuration, "datanode", "rack") == ("/row1", ValueOrigin.ENVIRONMENT)
+    assert found(configuration, "coordinator", "group") == ("a=b c=d", ValueOrigin.ENVIRONMENT)
 
 
 def test_files_of_machine_and_user_are_both_read_and_one_that_is_named_alone(tmp_path: Path) -> None:

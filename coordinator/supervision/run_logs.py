@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from peacefs.coordinator.operations.waiters import Wait, Waiters
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import run_log_wait_s
-from peacefs.protocol.messages import LogTail, WantedLog
+from peacefs.protocol.messages import RunLogTail, WantedLog
 
 
 class RunLogs:
@@ -44,7 +44,7 @@ class RunLogs:
         """Return what an agent is to send with its next word."""
         return list(self._wanted.get(agent, ()))
 
-    def came(self, agent: str, tails: Iterable[LogTail]) -> None:
+    def came(self, agent: str, tails: Iterable[RunLogTail]) -> None:
         """An agent has sent these; what nobody waits for is dropped."""
         for tail in tails:
             wanted = WantedLog(tail.query, tail.run)

@@ -254,7 +254,7 @@ class LogReader:
         return self._heads[segment]
 
 
-class TailReader:
+class LogTail:
     """A reader that goes along with the writer: `next` returns the rows that have come since the last call."""
 
     def __init__(self, store: SegmentStore, stream: str, after: int = 0) -> None:

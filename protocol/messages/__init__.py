@@ -144,7 +144,7 @@ from .names import (
     XAttrs,
 )
 from .reads import ReadsScheduled, StateReads
-from .supervision import AgentBeat, AgentCommand, AgentOrders, LogTail, RunOrder, RunReport, WantedLog
+from .supervision import AgentBeat, AgentCommand, AgentOrders, RunLogTail, RunOrder, RunReport, WantedLog
 
 # fmt: off
 __all__ = [
@@ -209,7 +209,6 @@ __all__ = [
     "Layout",
     "Leased",
     "Listing",
-    "LogTail",
     "Message",
     "Mkdirs",
     "NameCall",
@@ -244,6 +243,7 @@ __all__ = [
     "ReportCorrupt",
     "RequestDescriptor",
     "ReturnToSnapshot",
+    "RunLogTail",
     "RunOrder",
     "RunReport",
     "Scheduled",

@@ -39,7 +39,7 @@ class WantedLog(msgspec.Struct, frozen=True):
     run: str
 
 
-class LogTail(msgspec.Struct, frozen=True):
+class RunLogTail(msgspec.Struct, frozen=True):
     """The end of a run's log."""
 
     query: str
@@ -62,7 +62,7 @@ class AgentBeat(Message, frozen=True):
     runs_max: int
     runs: list[RunReport]
     leaving: bool = False
-    logs: list[LogTail] = []
+    logs: list[RunLogTail] = []
 
 
 class RunOrder(msgspec.Struct, frozen=True):

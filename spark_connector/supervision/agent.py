@@ -40,7 +40,7 @@ from peacefs.protocol.limits import (
     run_logs_sent_max,
     run_stop_grace_s,
 )
-from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, LogTail, Message, RunOrder, RunReport
+from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunLogTail, RunOrder, RunReport
 from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.secret import find_secret_file, read_again, read_secrets
@@ -248,7 +248,7 @@ class Agent:
             self._listed.runs_max,
             [*runs, *self._ended.values()],
             leaving,
-            [LogTail(*key, self._log_tail(key)) for key in self._logs_wanted],
+            [RunLogTail(*key, self._log_tail(key)) for key in self._logs_wanted],
         )
 
     def _log_tail(self, key: Key) -> str:

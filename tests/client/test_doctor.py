@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from peacefs.client.control.addresses import parse_address
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.command import application
-from peacefs.commands.doctor.facts import Finding, Verdict
+from peacefs.commands.doctor.facts import Diagnosis, Urgency
 from peacefs.commands.doctor.probes import ClusterProbes
 from peacefs.commands.doctor.visit import EXIT_STATUS
 from peacefs.protocol.limits import doctor_descriptors_min
@@ -28,17 +28,17 @@ from peacefs.spark_connector.setting_formats import FORMATS
 pytestmark = pytest.mark.cluster
 
 
-def _is_of_the_machine(found: Finding) -> bool:
+def _is_of_the_machine(found: Diagnosis) -> bool:
     """Return whether a finding depends on where the tests run: on its disk, its limits, its Java."""
     few = resource.getrlimit(resource.RLIMIT_NOFILE)[1] < doctor_descriptors_min
     return found.check == "durability" or found.about == "java" or (found.check == "descriptors" and few)
 
 
-def _visit(*arguments: str) -> tuple[int, list[Finding]]:
+def _visit(*arguments: str) -> tuple[int, list[Diagnosis]]:
     done = CliRunner().invoke(application, ["doctor", "--json", *arguments])
     assert done.exit_code in EXIT_STATUS.values(), done.output
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return done.exit_code, [Finding(**line | {"verdict": Verdict(line["verdict"])}) for line in lines]
+    return done.exit_code, [Diagnosis(**line | {"verdict": Urgency(line["verdict"])}) for line in lines]
 
 
 @pytest.fixture
@@ -54,12 +54,12 @@ def test_doctor_finds_a_running_cluster_well_and_names_what_is_then_harmed(
     conf = tmp_path / "spark-defaults.conf"
     good = FORMATS["defaults"](settings(address, spark_version=installed_spark()))
     conf.write_text(good)
-    found: list[Finding] = []
+    found: list[Diagnosis] = []
 
     def is_well() -> bool:
         nonlocal found
         _status, found = _visit("-c", address, f"--spark-conf={conf}")
-        return all(each.verdict is Verdict.FINE for each in found if not _is_of_the_machine(each))
+        return all(each.verdict is Urgency.FINE for each in found if not _is_of_the_machine(each))
 
     wait_until(is_well, "everything is fine")
     nodes = {each.about for each in found if each.check == "ports"}
@@ -76,12 +76,12 @@ def test_doctor_finds_a_running_cluster_well_and_names_what_is_then_harmed(
         "-c", address, f"--spark-conf={conf}", f"--dir={tmp_path / 'nowhere'}", f"--dir={tmp_path}"
     )
     assert status == 4
-    harms = {(each.check, each.about): each for each in found if each.verdict is not Verdict.FINE}
+    harms = {(each.check, each.about): each for each in found if each.verdict is not Urgency.FINE}
     setting = harms["spark", "spark.hadoop.dfs.http.client.retry.policy.enabled"]
-    assert setting.verdict is Verdict.CHANGE and "retry.policy.enabled true" in setting.advice
+    assert setting.verdict is Urgency.CHANGE and "retry.policy.enabled true" in setting.advice
     scarce = harms["descriptors", few.readiness.node]
     assert "of 512 are open" in scarce.seen and "LimitNOFILE" in scarce.advice
-    assert harms["directory", str(tmp_path / "nowhere")].verdict is Verdict.BROKEN
+    assert harms["directory", str(tmp_path / "nowhere")].verdict is Urgency.BROKEN
     assert any(each.about == str(tmp_path) and "MiB/s" in each.seen for each in found)
     # Until the coordinator knows that it is dead, its ports are knocked at.
     of_gone = [each for (check, about), each in harms.items() if about == gone.readiness.node]
@@ -136,9 +136,9 @@ def test_doctor_speaks_tls_with_services_also_where_an_administrator_asks(
         # Whoever shows no token is told so, and sees what is open to strangers.
         status, found = _visit("-c", cluster.http_address)
         assert status == 4
-        [refused] = [each for each in found if each.verdict is Verdict.BROKEN and not _is_of_the_machine(each)]
+        [refused] = [each for each in found if each.verdict is Urgency.BROKEN and not _is_of_the_machine(each)]
         assert refused.check == "cluster" and "--token-file" in refused.advice
         # In plain text nothing of it answers, and the reason is its own.
         _status, found = _visit("-c", cluster.http_address.replace("https", "http"))
         [unheard] = [each for each in found if each.check == "answers"]
-        assert unheard.verdict is Verdict.BROKEN and "TLS" in unheard.seen
+        assert unheard.verdict is Urgency.BROKEN and "TLS" in unheard.seen

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from peacefs.commands.doctor.facts import (
+    Diagnosis,
     Directory,
     Durations,
     Facts,
-    Finding,
     Machine,
     Service,
     ServiceMetrics,
     Spark,
-    Verdict,
+    Urgency,
     WantedSetting,
 )
 from peacefs.commands.doctor.judgements import CHECKS, judge, worst
@@ -138,16 +138,16 @@ def _spark(**changed: object) -> Facts:
     return replace(_WELL, spark=replace(_SPARK, **changed))  # type: ignore[arg-type]
 
 
-def _ill(facts: Facts) -> list[Finding]:
-    return [finding for finding in judge(facts) if finding.verdict is not Verdict.FINE]
+def _ill(facts: Facts) -> list[Diagnosis]:
+    return [finding for finding in judge(facts) if finding.verdict is not Urgency.FINE]
 
 
 def test_doctor_finds_a_good_cluster_fine_in_every_check() -> None:
     findings = judge(_WELL)
-    assert [finding for finding in findings if finding.verdict is not Verdict.FINE or finding.advice] == []
+    assert [finding for finding in findings if finding.verdict is not Urgency.FINE or finding.advice] == []
     # The certificate is judged where there is one.
     assert {finding.check for finding in findings} == CHECKS.keys() - {"certificates"}
-    assert worst(findings) is Verdict.FINE
+    assert worst(findings) is Urgency.FINE
     assert list(for_people(findings))[-1] == f"0 broken, 0 to change, 0 to know, {len(findings)} fine"
     assert all(judge(_metrics(tls_days_left=days)) for days in (100.0,))
 
@@ -161,7 +161,7 @@ def test_doctor_finds_a_good_cluster_fine_in_every_check() -> None:
             ),
             "answers",
             "coordinator",
-            Verdict.BROKEN,
+            Urgency.BROKEN,
             "nobody is there",
             "--coordinator or PEACEFS_URL",
         ),
@@ -169,27 +169,27 @@ def test_doctor_finds_a_good_cluster_fine_in_every_check() -> None:
             replace(_WELL, status=None, status_fault="no token"),
             "cluster",
             "coordinator",
-            Verdict.BROKEN,
+            Urgency.BROKEN,
             "no token",
             "--token-file",
         ),
-        (_service(metrics=None, fault="refused"), "answers", "dn-1", Verdict.BROKEN, "refused", "open port 9864"),
+        (_service(metrics=None, fault="refused"), "answers", "dn-1", Urgency.BROKEN, "refused", "open port 9864"),
         (
             _metrics(version="0.9.0"),
             "versions",
             "dn-1",
-            Verdict.CHANGE,
+            Urgency.CHANGE,
             "version 0.9.0; here 1.0.0",
             "one version",
         ),
-        (_metrics(version=None), "versions", "dn-1", Verdict.CHANGE, "older release", "Upgrade it to 1.0.0"),
-        (_metrics(clock_ahead_s=-2.0), "clocks", "dn-1", Verdict.CHANGE, "2.00 s behind", "chrony"),
-        (_metrics(clock_ahead_s=90.0), "clocks", "dn-1", Verdict.BROKEN, "90.00 s ahead of", "chrony"),
+        (_metrics(version=None), "versions", "dn-1", Urgency.CHANGE, "older release", "Upgrade it to 1.0.0"),
+        (_metrics(clock_ahead_s=-2.0), "clocks", "dn-1", Urgency.CHANGE, "2.00 s behind", "chrony"),
+        (_metrics(clock_ahead_s=90.0), "clocks", "dn-1", Urgency.BROKEN, "90.00 s ahead of", "chrony"),
         (
             _service(is_loopback=True, host="127.0.0.1"),
             "addresses",
             "dn-1",
-            Verdict.BROKEN,
+            Urgency.BROKEN,
             "127.0.0.1:9864",
             "--adv",
         ),
@@ -197,7 +197,7 @@ def test_doctor_finds_a_good_cluster_fine_in_every_check() -> None:
             _service(data_fault="dn-2 answers"),
             "ports",
             "dn-1",
-            Verdict.BROKEN,
+            Urgency.BROKEN,
             "data port 9866 of 10.0.0.2: dn-2 answers",
             "Open data port 9866",
         ),
@@ -205,31 +205,31 @@ def test_doctor_finds_a_good_cluster_fine_in_every_check() -> None:
             replace(_WELL, machine=Machine(version="1.0.0", descriptors_soft=256, descriptors_hard=4096)),
             "descriptors",
             "this machine",
-            Verdict.CHANGE,
+            Urgency.CHANGE,
             "256 files",
             "`ulimit -n 1024`, or nofile",
         ),
-        (_metrics(descriptors_max=1024), "descriptors", "dn-1", Verdict.CHANGE, "100 of 1024", "LimitNOFILE=8192"),
-        (_metrics(descriptors_open=60000), "descriptors", "dn-1", Verdict.CHANGE, "60000 of 65536", "Raise"),
-        (_metrics(tls_days_left=3.0), "certificates", "dn-1", Verdict.CHANGE, "3 more days", "Replace"),
-        (_metrics(tls_days_left=-1.0), "certificates", "dn-1", Verdict.BROKEN, "0 more days", "Replace"),
+        (_metrics(descriptors_max=1024), "descriptors", "dn-1", Urgency.CHANGE, "100 of 1024", "LimitNOFILE=8192"),
+        (_metrics(descriptors_open=60000), "descriptors", "dn-1", Urgency.CHANGE, "60000 of 65536", "Raise"),
+        (_metrics(tls_days_left=3.0), "certificates", "dn-1", Urgency.CHANGE, "3 more days", "Replace"),
+        (_metrics(tls_days_left=-1.0), "certificates", "dn-1", Urgency.BROKEN, "0 more days", "Replace"),
         (
             _metrics(durable=Durations(50, 0.2, 0.5)),
             "durability",
             "dn-1",
-            Verdict.CHANGE,
+            Urgency.CHANGE,
             "200.0 ms on average, 50% over 100 ms",
             "SSD",
         ),
-        (_directory(fsync_median_s=0.05), "directory", "/data", Verdict.CHANGE, "an fsync takes 50.00 ms", "SSD"),
-        (_directory(write_bytes_per_second=10e6), "directory", "/data", Verdict.CHANGE, "10 MiB/s", "faster one"),
-        (_directory(file_system="tmpfs"), "directory", "/data", Verdict.CHANGE, "is memory", "Mount a disk"),
-        (_directory(fault="Permission denied"), "directory", "/data", Verdict.BROKEN, "Permission", "may write"),
+        (_directory(fsync_median_s=0.05), "directory", "/data", Urgency.CHANGE, "an fsync takes 50.00 ms", "SSD"),
+        (_directory(write_bytes_per_second=10e6), "directory", "/data", Urgency.CHANGE, "10 MiB/s", "faster one"),
+        (_directory(file_system="tmpfs"), "directory", "/data", Urgency.CHANGE, "is memory", "Mount a disk"),
+        (_directory(fault="Permission denied"), "directory", "/data", Urgency.BROKEN, "Permission", "may write"),
         (
             _spark(found=_SPARK.found | {"spark.hadoop.retries": "false"}),  # type: ignore[operator]
             "spark",
             "spark.hadoop.retries",
-            Verdict.CHANGE,
+            Urgency.CHANGE,
             "another value",
             "Add the line `spark.hadoop.retries true` to /conf/spark-defaults.conf: a restart fails",
         ),
@@ -237,7 +237,7 @@ def test_doctor_finds_a_good_cluster_fine_in_every_check() -> None:
             _spark(found={key: value for key, value in (_SPARK.found or {}).items() if "Java" not in key}),
             "spark",
             "spark.driver.defaultJavaOptions",
-            Verdict.CHANGE,
+            Urgency.CHANGE,
             "is not set",
             "-Dkept=64",
         ),
@@ -245,29 +245,29 @@ def test_doctor_finds_a_good_cluster_fine_in_every_check() -> None:
             _spark(found=_SPARK.found | {"spark.sql.streaming.checkpointLocation": "hdfs://old/x"}),  # type: ignore[operator]
             "spark",
             "spark.sql.streaming.checkpointLocation",
-            Verdict.CHANGE,
+            Urgency.CHANGE,
             "another file system",
             "webhdfs://c:9870/checkpoints",
         ),
-        (_spark(found=None), "spark", "settings", Verdict.NOTE, "there is no /conf", "peacefs spark conf"),
+        (_spark(found=None), "spark", "settings", Urgency.NOTE, "there is no /conf", "peacefs spark conf"),
         (
             _spark(java_version=None, java_fault="none was found"),
             "spark",
             "java",
-            Verdict.BROKEN,
+            Urgency.BROKEN,
             "none",
             "Install",
         ),
-        (_spark(wanted_fault="Spark 3.4 is too old"), "spark", "version", Verdict.BROKEN, "3.4", "3.5 or newer"),
+        (_spark(wanted_fault="Spark 3.4 is too old"), "spark", "version", Urgency.BROKEN, "3.4", "3.5 or newer"),
     ],
 )
 def test_doctor_names_each_harm_with_what_to_do(
-    facts: Facts, check: str, about: str, verdict: Verdict, seen: str, advice: str
+    facts: Facts, check: str, about: str, verdict: Urgency, seen: str, advice: str
 ) -> None:
     [found] = _ill(facts)
     assert (found.check, found.about, found.verdict) == (check, about, verdict)
     assert seen in found.seen and advice in found.advice
-    assert EXIT_STATUS[worst(judge(facts))] == {Verdict.NOTE: 0, Verdict.CHANGE: 3, Verdict.BROKEN: 4}[verdict]
+    assert EXIT_STATUS[worst(judge(facts))] == {Urgency.NOTE: 0, Urgency.CHANGE: 3, Urgency.BROKEN: 4}[verdict]
     assert sum(found.advice in line for line in for_people(judge(facts))) == 1
 
 
@@ -276,8 +276,8 @@ def test_doctor_says_what_the_cluster_itself_complains_of() -> None:
     dead = replace(status.datanodes[0], state="dead")
     found = _ill(replace(_WELL, status=replace(status, datanodes=[dead], chunks=ChunkCounts(5, 0, 2, 0))))
     assert [(each.about, each.verdict) for each in found] == [
-        ("coordinator", Verdict.BROKEN),
-        ("dn-1", Verdict.CHANGE),
+        ("coordinator", Urgency.BROKEN),
+        ("dn-1", Urgency.CHANGE),
     ]
     assert "2 chunks without a good replica" in found[0].seen
     [alone] = _ill(replace(_WELL, status=replace(status, datanodes=[]), datanodes=[]))

@@ -10,7 +10,7 @@ import pytest
 from peacefs.coordinator.operations.waiters import wait_on_loop
 from peacefs.coordinator.supervision.run_logs import RunLogs
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.messages import LogTail, WantedLog
+from peacefs.protocol.messages import RunLogTail, WantedLog
 from peacefs.protocol.runtime.effects import Ticket
 from peacefs.spark_connector.supervision.run_process import tail_of
 
@@ -24,14 +24,14 @@ def test_log_is_asked_of_its_agent_once_for_all_who_wait() -> None:
         await asyncio.sleep(0)
         assert (logs.wanted_of("north"), logs.wanted_of("south")) == ([_WANTED], [])
         # The word of another agent does not count, nor does the log of another run.
-        logs.came("south", [LogTail("orders", "1-2", "forged")])
-        logs.came("north", [LogTail("orders", "1-1", "old"), LogTail("orders", "1-2", "the end")])
+        logs.came("south", [RunLogTail("orders", "1-2", "forged")])
+        logs.came("north", [RunLogTail("orders", "1-1", "old"), RunLogTail("orders", "1-2", "the end")])
         assert await asyncio.gather(*waiting) == ["the end"] * 3
         assert logs.wanted_of("north") == []
         # Another who asks is not told what came before.
         again = asyncio.create_task(logs.of("north", _WANTED))
         await asyncio.sleep(0)
-        logs.came("north", [LogTail("orders", "1-2", "newer")])
+        logs.came("north", [RunLogTail("orders", "1-2", "newer")])
         assert await again == "newer"
 
     asyncio.run(asyncio.wait_for(story(), 60))

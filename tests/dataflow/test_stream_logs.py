@@ -16,7 +16,7 @@ from support.dataflows import SCHEMA, input_rows
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.dataflow.logs.directory_segments import DirectorySegments
-from peacefs.dataflow.logs.log_reader import LogPlace, LogReader, TailReader
+from peacefs.dataflow.logs.log_reader import LogPlace, LogReader, LogTail
 from peacefs.dataflow.logs.peace_segments import PeaceSegments
 from peacefs.dataflow.logs.records import whole_records
 from peacefs.dataflow.logs.segments import MemorySegments, SegmentAppend, SegmentStore
@@ -183,7 +183,7 @@ def test_tail_goes_along_with_the_writer(store: SegmentStore) -> None:
     """The reader gets the old records, and then the new ones, without a gap or a repetition at the seam."""
     written = batches(20)
     logs = write(store, written[:10])
-    tail = TailReader(store, "s", after=12)
+    tail = LogTail(store, "s", after=12)
     seen = tail.next()
     assert tail.next() == []
     del logs
