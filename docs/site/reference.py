@@ -74,9 +74,7 @@ def rest_page(described: Mapping[str, Any], answers: Mapping[str, Answered], wit
             if method in operations:
                 route = f"{method.upper()} {path}"
                 lines += [*_route_lines(method.upper(), path, operations[method])]
-                lines += (
-                    _example_lines(answers[route]) if route in answers else [f"No example: {without[route]}.", ""]
-                )
+                lines += _example_lines(answers.get(route), without.get(route, ""))
     lines += ["## Bodies and answers", ""]
     for name, schema in sorted(described.get("components", {}).get("schemas", {}).items()):
         lines += [f"### {name}", "", str(schema.get("description", "")).strip(), "", "```json"]
