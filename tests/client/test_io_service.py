@@ -197,6 +197,8 @@ def test_datanodes_and_the_coordinator_die_in_the_middle(tmp_path: Path, wait_un
         restarting.start()
         writing.result(90)
         restarting.join()
+        # A chunk is written to the few datanodes that have come back to the coordinator, and copied later.
+        wait_until(lambda: not files.cluster_status()["chunks"]["under_replicated"], "all replicas are there")
         cluster.datanodes[1].kill()
         assert service.read("unit").pages == pages
         wait_until(lambda: files.schedule().grants_in_flight == 0, "all capacity is back")
