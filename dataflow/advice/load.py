@@ -58,7 +58,7 @@ class Machines:
     #: From when a checkpoint is taken until it is recorded.
     stored_s: float = 0.1
     #: Seconds to send a byte of a page for a checkpoint or a standby, or to take it in, and to note a window.
-    page_byte_s: float = 3e-9
+    page_byte_s: float = 1.2e-9
     window_s: float = 0.5e-6
     #: Processor time of a checkpoint that is stored, or of a commit to a log, on all machines together, however
     #: small (`benchmarks recovery_costs`, `benchmarks recovery`).
@@ -68,8 +68,8 @@ class Machines:
     tuple_bytes: float = 45.0
     #: Replicas of a file.
     replication: int = 3
-    #: The share of the processor that each backup of a tuple takes in a ring (`benchmarks peer_ring`); 0.15 in the
+    #: The share of the processor that each backup of a tuple takes in a ring (`benchmarks recovery`); 0.15 in the
     #: paper, where functions do more with a tuple than count it (SMR, Figure 5).
-    backup_share: float = 0.83
+    backup_share: float = 1.7
     #: Bandwidth of a link, bytes a second.
     link_bytes_s: float = 125e6
