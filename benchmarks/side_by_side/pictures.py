@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _COLUMNS = 3
 _BEFORE_S, _AFTER_S = 1.0, 4.0
 _LATENCIES_MS = 1.0, 20_000.0
+#: As many as matplotlib's cycle has.
+_COLORS = 10
 _MARKERS = {"processes": "o", "executors": "s", "spark": "^"}
 
 
@@ -53,11 +55,13 @@ def latency_figure(query: str, found: Mapping[Cell, Played]) -> Figure:
 def cost_figure(found: Mapping[Cell, Played]) -> Figure:
     """Draw processor time, and bytes, against the time to recover: a point for each technique, a row a query."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import ScalarFormatter
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
 
     found = {cell: each for cell, each in found.items() if math.isfinite(max(each.timeline.recoveries_s()))}
     queries = list(dict.fromkeys(cell.query for cell in found))
-    names = list(dict.fromkeys(cell.technique for cell in found))
+    names = dict.fromkeys(cell.technique for cell in found)
+    colors = {name: f"C{number}" if number < _COLORS else "black" for number, name in enumerate(names)}
     figure = Figure(figsize=(10.0, 4.2 * max(1, len(queries))), layout="constrained")
     if not found:
         return figure
@@ -68,20 +72,22 @@ def cost_figure(found: Mapping[Cell, Played]) -> Figure:
             recovered_ms = 1000 * statistics.median(played.timeline.recoveries_s())
             usage = played.usage
             for axis, cost in ((by_time, usage.processor_us), (by_bytes, usage.link_bytes)):
-                color = f"C{names.index(cell.technique) % 10}"
+                color = colors[cell.technique]
                 axis.plot(cost, recovered_ms, marker=_MARKERS[cell.host], color=color)
-                axis.annotate(
-                    cell.technique, (cost, recovered_ms), (4, 3), textcoords="offset points", fontsize="x-small"
-                )
         for axis, label in ((by_time, "processor time, µs a row"), (by_bytes, "bytes a row over loopback")):
             axis.set_xscale("log")
             axis.set_yscale("log")
-            axis.margins(0.25, 0.1)
+            axis.margins(0.1)
             for scale in (axis.xaxis, axis.yaxis):
+                scale.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                scale.set_minor_locator(NullLocator())
                 scale.set_major_formatter(ScalarFormatter())
-                scale.set_minor_formatter(ScalarFormatter())
-            axis.tick_params(which="both", labelsize="x-small")
+            axis.tick_params(labelsize="x-small")
             axis.set_xlabel(label)
             axis.set_title(query, fontsize="small")
         by_time.set_ylabel("recovered, ms after the SIGKILL")
+    points = {name: ("o", color) for name, color in colors.items()}
+    points |= {f"on {host}": (marker, "lightgrey") for host, marker in _MARKERS.items()}
+    shown = [Line2D([], [], marker=marker, color=color, linestyle="") for marker, color in points.values()]
+    figure.legend(shown, list(points), loc="outside lower center", ncols=5, fontsize="x-small")
     return figure
