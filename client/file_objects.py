@@ -9,7 +9,6 @@ ended when `hflush`, `close` or `discard` returns. Writers run a `file_flusher` 
 from __future__ import annotations
 
 import io
-import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -21,12 +20,14 @@ from peacefs.protocol.limits import (
     packet_bytes,
     read_ahead_after_bytes,
     shared_descriptors_kept_max,
+    source_silence_s,
     stream_buffer_bytes,
 )
 from peacefs.protocol.messages import Created, Leased, Opened
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.runtime.trace_context import TraceContext, current_or_new, serving
+from peacefs.protocol.runtime.worker_thread import WorkerThread
 
 from .parallel_reads import ParallelReads, RangesAhead
 from .transfer.byte_stream import ByteStream
@@ -259,7 +260,7 @@ class FileSink(io.BufferedIOBase):
         )
         self._gathered = bytearray()
         self._position = self._flushed_position = extended_from or 0
-        self._thread: threading.Thread | None = None
+        self._thread: WorkerThread | None = None
         self._fault: BaseException | None = None
         self._stream = ByteStream()
 
@@ -397,12 +398,11 @@ class FileSink(io.BufferedIOBase):
         if room is None:
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._send, name="peacefs-writer", daemon=True)
+            self._thread = WorkerThread(self._send, "peacefs-writer")
             self._thread.start()
-        has_room = threading.Event()
-        room.when_fired(has_room.set)
         # The thread fires it at its end at the latest, and every step of it has a deadline.
-        has_room.wait()
+        while not self._driver.perform(fx.Wait(room, source_silence_s)):
+            pass
 
     def _send(self) -> None:
         try:

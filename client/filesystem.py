@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from peacefs.protocol.errors import BadRequest, FileNotFound
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import NodeId, new_request_id
@@ -230,19 +232,23 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
     ) -> None:
         """A whole file in one call, on the caller's thread; the rest as with `open_for_writing`.
 
-        Of small files that follow one another each costs the coordinator one call.
+        An empty one, and each of small files that follow one another, costs the coordinator one call.
         """
-        if is_small(data) and len(data) <= block_bytes == possible_block_bytes(block_bytes):
+        is_at_once = not data or is_small(data)
+        if is_at_once and len(data) <= block_bytes == possible_block_bytes(block_bytes):
             file = self._new_file(path, overwrite=overwrite, replication=replication, block_bytes=block_bytes)
-            self._write_small(data, file)
+            self._write_at_once(data, file)
             return
         with self.open_for_writing(
             path, overwrite=overwrite, replication=replication, block_bytes=block_bytes
         ) as sink:
             sink.write(data)
 
-    def _write_small(self, data: bytes, file: NewFile) -> None:
+    def _write_at_once(self, data: bytes, file: NewFile) -> None:
         with operation("write", {"path": file.path}):
+            if not data:
+                self._calls.create_empty(replace(file, request_id=new_request_id()))
+                return
             asked = self._driver.run(self._small_writes.publish_at_once(file, data))
             if asked is not None:
                 created = self._calls.create(asked)

@@ -91,7 +91,8 @@ def report_lines(status: dict[str, Any]) -> Iterator[str]:
     disks = [(each["node"], disk) for each in datanodes for disk in each["disks"] if disk["state"] != "working"]
     yield from (_bad_disk(node, disk) for node, disk in disks)
     yield from (_lack_of_room(each) for each in datanodes if _lacks_room(each))
-    yield from (_slowness(each, part) for each in datanodes for part in each["slow"])
+    for each in datanodes:
+        yield from _slowness(each)
 
 
 def _bad_disk(node: str, disk: dict[str, Any]) -> str:
@@ -117,11 +118,20 @@ def _lack_of_room(datanode: dict[str, Any]) -> str:
     return f"Room: {datanode['node']} gets no new chunks: {room} are left, and one may need {wanted}"
 
 
-def _slowness(datanode: dict[str, Any], part: str) -> str:
-    seconds = datanode[f"{part}_seconds"]
-    pace = "" if seconds is None else f": {seconds:.3f} s a MiB"
-    what = "as a hop of pipelines" if part == "hop" else "at its disk"
-    return f"Slow: {datanode['node']} {what}{pace}; new chunks avoid it where they can"
+def _slowness(datanode: dict[str, Any]) -> Iterator[str]:
+    # A coordinator of before gives no reasons.
+    reasons = {each["part"]: each for each in datanode.get("slow_reasons", [])}
+    for part in datanode["slow"]:
+        what = "as a hop of pipelines" if part == "hop" else "at its disk"
+        found, seconds = reasons.get(part), datanode[f"{part}_seconds"]
+        if found is not None:
+            beside = f", the median of {found['compared']} datanodes is {found['median']:.3f}"
+            pace = f": {found['seconds']:.3f} s a MiB{beside}"
+        else:
+            pace = "" if seconds is None else f": {seconds:.3f} s a MiB"
+        yield f"Slow: {datanode['node']} {what}{pace}; new chunks avoid it where they can"
+        if found is not None:
+            yield f"      {found['reason']} {found['advice']}"
 
 
 def _row(datanode: dict[str, Any]) -> Sequence[str]:

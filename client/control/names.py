@@ -272,4 +272,5 @@ def _status(path: str, row: NameStatus) -> FileStatus:
         row.accessed_ms,
         row.block_bytes,
         row.replication,
+        row.file_id,
     )

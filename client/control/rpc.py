@@ -8,7 +8,18 @@ from typing import TypeVar
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation, Unauthenticated, from_wire
 from peacefs.protocol.handshake import COORDINATOR
 from peacefs.protocol.limits import client_answer_timeout_s, client_retry_s, control_call_timeout_s
-from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile, TracedMessage
+from peacefs.protocol.messages import (
+    Completed,
+    CompleteFile,
+    Created,
+    CreateFile,
+    Failure,
+    Message,
+    Opened,
+    OpenFile,
+    TracedMessage,
+)
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.connections import SocketConnection
@@ -51,6 +62,15 @@ class ControlRpc:
     def create(self, request: CreateFile) -> Created:
         """Ask for a token to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
         return self.ask(request, Created)
+
+    def create_empty(self, file: NewFile) -> None:
+        """Make a file without data, in one call. Raises FileAlreadyExists, ..."""
+        reply = self.ask(CreateFile(file, is_empty=True), Message)
+        if isinstance(reply, Created):
+            # A coordinator of an earlier version: it has made nothing yet.
+            reply = self.ask(CompleteFile(reply.token, []), Message)
+        if not isinstance(reply, Completed):
+            raise ProtocolViolation(f"Completed expected, the coordinator sent {type(reply).__name__}")
 
     def open(self, path: str, user: str) -> Opened:
         """Raises FileNotFound, PathIsDirectory, ChunkUnavailable."""

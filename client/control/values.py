@@ -6,7 +6,10 @@ import msgspec
 
 
 class FileStatus(msgspec.Struct, frozen=True):
-    """A file or directory. Times are milliseconds since 1970, lengths bytes."""
+    """A file or directory. Times are milliseconds since 1970, lengths bytes.
+
+    A rename leaves its `file_id`, a copy has another; it is 0 where a coordinator of 0.1.0 was asked.
+    """
 
     path: str
     is_directory: bool
@@ -18,6 +21,7 @@ class FileStatus(msgspec.Struct, frozen=True):
     accessed_ms: int
     block_bytes: int
     replication: int
+    file_id: int = 0
 
     @property
     def name(self) -> str:

@@ -18,7 +18,8 @@ from peacefs.protocol.runtime import effects as fx
 class ByteStream:
     """One producer, one consumer. Thread-safe.
 
-    Whichever side gives up calls `abort`; the other then meets the error at its next step.
+    Whichever side gives up calls `abort`; the other then meets the error at its next step. A ticket stays in its
+    place when it is fired: `abort` fires it again, where Ctrl-C has kept the producer from doing so.
     """
 
     def __init__(self, buffer_bytes: int = stream_buffer_bytes) -> None:
@@ -57,7 +58,7 @@ class ByteStream:
                 self._waiting_bytes += len(piece)
             if self._waiting_bytes >= self._buffer_bytes and self._room is None:
                 self._room = fx.Ticket()
-            room, readable, self._readable = self._room, self._readable, None
+            room, readable = self._room, self._readable
         _fire(readable)
         return room
 
@@ -65,7 +66,7 @@ class ByteStream:
         """The bytes end here."""
         with self._lock:
             self._finished = True
-            readable, self._readable = self._readable, None
+            readable = self._readable
         _fire(readable)
 
     def abort(self, error: PeacefsError) -> None:
@@ -73,8 +74,7 @@ class ByteStream:
         with self._lock:
             if self._error is None and not self._ended():
                 self._error = error
-            readable, self._readable = self._readable, None
-            room, self._room = self._room, None
+            readable, room = self._readable, self._room
         _fire(readable)
         _fire(room)
 

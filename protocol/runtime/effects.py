@@ -248,14 +248,18 @@ class Ticket:
     _lock: Lock = field(default_factory=Lock)
 
     def fire(self) -> None:
+        """Once more is harmless, and does what was left undone where Ctrl-C has interrupted who fired it first."""
+        if self.fired and not self._wakers:
+            return
         with self._lock:
             self.fired = True
-            wakers, self._wakers = self._wakers, []
+            wakers = list(self._wakers)
         for wake in wakers:
             wake()
+        self._wakers.clear()
 
     def when_fired(self, wake: Callable[[], None]) -> None:
-        """For drivers: calls `wake` once the ticket has fired, at once if it has."""
+        """For drivers: calls `wake` once the ticket has fired, at once if it has; seldom, a second time."""
         with self._lock:
             if not self.fired:
                 self._wakers.append(wake)

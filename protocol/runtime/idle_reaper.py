@@ -6,9 +6,13 @@ nothing running for long. Knows nothing of connections.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from .worker_thread import WorkerThread
 
 
 class IdleReaper:
@@ -24,8 +28,10 @@ class IdleReaper:
         self._reap = reap
         self._name = name
         self._clock = clock
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
+        # No condition: who watches or stops may be interrupted by Ctrl-C, as `worker_thread` has it.
+        self._lock = threading.Lock()
+        self._stop_asked: SimpleQueue[None] = SimpleQueue()
+        self._thread: WorkerThread | None = None
         self._asked = False
         self._stopped = False
 
@@ -34,30 +40,35 @@ class IdleReaper:
         # Connections that lay idle before are due before this.
         if self._asked:
             return
-        with self._changed:
+        with self._lock:
             self._asked = True
             if self._thread is None and not self._stopped:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+                thread = WorkerThread(self._run, self._name)
+                thread.start()
+                self._thread = thread
 
     def stop(self) -> None:
         """Reaps no more; `watch` does nothing from now on."""
-        with self._changed:
+        with self._lock:
             self._stopped = True
-            self._changed.notify_all()
             thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        self._stop_asked.put(None)
+        if thread is not None and not thread.is_current:
             thread.join()
 
     def _run(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 # Connections that become idle from here on are seen by the next check.
                 self._asked = False
             due_s = self._reap(self._clock())
-            with self._changed:
+            with self._lock:
                 if self._stopped or (due_s is None and not self._asked):
                     self._thread = None
-                    return
-                if due_s is not None:
-                    self._changed.wait(max(0.0, due_s - self._clock()))
+                    break
+            if due_s is not None:
+                with contextlib.suppress(Empty):
+                    self._stop_asked.get(timeout=max(0.0, due_s - self._clock()))
+        if self._stopped:
+            # Another thread may be there to stop, after a start that was interrupted.
+            self._stop_asked.put(None)

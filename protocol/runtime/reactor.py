@@ -37,7 +37,7 @@ from . import effects as fx
 from .connections import SocketConnection
 from .served_request import ServedRequest
 from .thread_driver import ThreadDriver
-from .trace_context import stamped, switch_to
+from .trace_context import TraceContext, current, stamped, switch_to
 
 log = logging.getLogger("peacefs.reactor")
 #: In place of a result: another thread goes on with the run.
@@ -63,6 +63,8 @@ class _RunningParticipant:
     unsent: memoryview | None = None
     keeps_worker: bool = False
     request: ServedRequest | None = None
+    #: The request that it was begun for, if it serves that one alone.
+    context: TraceContext | None = None
 
 
 @dataclass(slots=True)
@@ -70,6 +72,10 @@ class _Synced(fx.Effect):
     """The result of a sync in a worker, for the reactor's thread to go on with."""
 
     fault: OSError | None
+
+
+class _Begun(fx.Effect):
+    """The reactor's thread is to take the first step."""
 
 
 def _nobody_hears(_fault: Exception | None) -> None:
@@ -115,6 +121,7 @@ class Reactor:
             fx.Receive: self._receive_or_begin,
             fx.Wait: self._wait,
             fx.Sleep: self._sleep,
+            _Begun: _at_once(lambda effect: None),
             _Synced: self._synced,
             **dict.fromkeys((fx.AppendToFile, fx.Sync), self._on_disk),
             **{kind: _at_once(driver.performer(kind)) for kind in (fx.Now, fx.WallClock, fx.Release, fx.Close)},
@@ -131,6 +138,10 @@ class Reactor:
         """
         run = _RunningParticipant(steps, ended)
         self._resume(run, lambda: next(steps))
+
+    def begin(self, steps: fx.Steps[None], ended: Callable[[Exception | None], None]) -> None:
+        """The same on the reactor's thread, in the context of the caller's request."""
+        self._hand_back(_RunningParticipant(steps, ended, context=current()), _Begun())
 
     def stop(self) -> None:
         """There are no runs any more. May be called in place of `start`, and twice."""
@@ -153,7 +164,7 @@ class Reactor:
 
     def _resume(self, run: _RunningParticipant, step: Callable[[], fx.Effect]) -> None:
         steps, performers = run.steps, self._performers
-        switch_to(None if run.request is None else run.request.context)
+        switch_to(run.context if run.request is None else run.request.context)
         try:
             effect = step()
             while True:
@@ -214,7 +225,7 @@ class Reactor:
             raise fault
         return None
 
-    def _hand_back(self, run: _RunningParticipant, effect: _Synced) -> Any:
+    def _hand_back(self, run: _RunningParticipant, effect: _Begun | _Synced) -> Any:
         self._park(run, effect, inf)
         self._fire(run, effect)
         return _LATER

@@ -6,6 +6,7 @@ participants on many threads overlap where it counts: in the kernel.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
@@ -29,8 +30,8 @@ from .disk_files import (
     sync_directory,
     write_all,
 )
-from .trace_context import current, stamped
-from .tracing import is_tracing, observed
+from .trace_context import stamped
+from .tracing import is_tracing, observed_here
 
 T = TypeVar("T")
 
@@ -41,7 +42,13 @@ def _wait(ticket: fx.Ticket, timeout_s: float) -> bool:
     # A bare lock: an event costs ten times as much, and every small chunk waits for one.
     woken = threading.Lock()
     woken.acquire()
-    ticket.when_fired(woken.release)
+
+    def wake() -> None:
+        # Released already where the ticket was fired twice.
+        with contextlib.suppress(RuntimeError):
+            woken.release()
+
+    ticket.when_fired(wake)
     return woken.acquire(timeout=max(timeout_s, 0.0))
 
 
@@ -104,8 +111,8 @@ class ThreadDriver:
     def run(self, steps: fx.Steps[T]) -> T:
         """Runs a participant to its end; what it raises comes out here."""
         perform = self._perform
-        if is_tracing() and (context := current()) is not None and context.recording is not None:
-            steps = observed(steps)
+        if is_tracing():
+            steps = observed_here(steps)
         try:
             effect = next(steps)
             while True:

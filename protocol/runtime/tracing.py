@@ -213,3 +213,9 @@ def observed(steps: fx.Steps[T]) -> fx.Steps[T]:
         return finished
     finally:
         phases.flush()
+
+
+def observed_here(steps: fx.Steps[T]) -> fx.Steps[T]:
+    """The same where the running code serves a request that is recorded; else the participant as it is."""
+    context = current()
+    return steps if context is None or context.recording is None else observed(steps)

@@ -1,0 +1,60 @@
+"""Calls of the coordinator that keep no thread: begun, and waited for as one participant waits for another.
+
+For participants that a reactor runs: one of its workers would do nothing but sleep until the answer is there, and
+to wake a thread costs more than the rest of a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from peacefs.protocol.errors import PeerTimeout
+from peacefs.protocol.messages import Message
+
+from . import effects as fx
+from .trace_context import stamped
+
+T = TypeVar("T")
+#: Begins a call without waiting; None where that cannot be now. Whoever waits no longer cancels the future. One
+#: that fails says nothing but that the call is to be made once more.
+BeginCall = Callable[[Message], Future[Message] | None]
+
+
+def with_begun_calls(steps: fx.Steps[T], begin: BeginCall) -> fx.Steps[T]:
+    """The same participant, whose calls are begun; what cannot be begun, or fails, is left to the driver."""
+    try:
+        effect = next(steps)
+        while True:
+            try:
+                if isinstance(effect, fx.Call):
+                    result = yield from _answer(effect, begin)
+                else:
+                    result = yield effect
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as fault:
+                effect = steps.throw(fault)
+            else:
+                effect = steps.send(result)
+    except StopIteration as stop:
+        finished: T = stop.value
+        return finished
+
+
+def _answer(call: fx.Call, begin: BeginCall) -> fx.Steps[Message]:
+    began_s = yield from fx.now()
+    begun = begin(stamped(call.message))
+    if begun is None:
+        return (yield call)  # type: ignore[no-any-return]
+    ticket = fx.Ticket()
+    begun.add_done_callback(lambda _answered: ticket.fire())
+    if not (yield from fx.wait(ticket, timeout_s=call.timeout_s)):
+        begun.cancel()
+        raise PeerTimeout(f"the coordinator did not answer within {call.timeout_s:g} s")
+    if begun.exception() is None:
+        return begun.result()
+    left_s = began_s + call.timeout_s - (yield from fx.now())
+    return (yield fx.Call(call.message, max(0.0, left_s)))  # type: ignore[no-any-return]
