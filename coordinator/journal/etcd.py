@@ -22,7 +22,7 @@ import msgspec
 
 from peacefs.protocol.limits import journal_part_bytes_max, journal_read_bytes_max
 
-from .etcd_gateway import EtcdAccess, EtcdGateway, key_of, value_of
+from .etcd_gateway import EtcdAccess, EtcdGateway, Range, key_of, value_of
 from .port import (
     Entry,
     Fenced,
@@ -30,6 +30,7 @@ from .port import (
     JournalIdentity,
     JournalRefused,
     JournalUnsure,
+    Look,
     Member,
     Standing,
 )
@@ -81,8 +82,7 @@ class EtcdJournal(Journal):
     # -- entries -------------------------------------------------------------------------------------
 
     def epoch(self) -> int:
-        value = self._get("epoch")
-        return 0 if value is None else int(value.split()[0])
+        return _epoch_of(self._get("epoch"))
 
     def take(self, old: int, new: int) -> bool:
         key, mine = self._key("epoch"), self._epoch_value(new)
@@ -110,9 +110,11 @@ class EtcdJournal(Journal):
         self._append_value(epoch, number, _PARTED + str(len(parts)).encode())
 
     def _append_value(self, epoch: int, number: int, value: bytes) -> None:
-        key = self._entry_key(number)
+        key, has_epoch = self._entry_key(number), (self._key("epoch"), self._epoch_value(epoch))
+        if self._etcd.put_if(has_epoch, key, value):
+            return
         outcome = self._etcd.txn(
-            [_has_value(self._key("epoch"), self._epoch_value(epoch)), _is_absent(key)],
+            [_has_value(*has_epoch), _is_absent(key)],
             [_put(key, value)],
             [_get_one(self._key("epoch")), _get_one(key)],
         )
@@ -126,9 +128,26 @@ class EtcdJournal(Journal):
             raise Fenced(f"entry {number} of the journal is another's")
 
     def read(self, after: int, limit: int) -> list[Entry]:
-        found = self._etcd.range(
-            key=key_of(self._entry_key(after + 1)), range_end=key_of(self._key("entry0")), limit=max(1, limit)
+        return self._entries(self._etcd.range(**self._behind(after, limit)))
+
+    def look(self, after: int, limit: int) -> Look:
+        behind = {"request_range": self._behind(after, limit)}
+        seen = self._etcd.txn([], [behind, _get_one(self._key("leader")), _get_one(self._key("epoch"))])
+        leader, epoch = seen.read(1), seen.read(2)
+        return Look(
+            self._entries(seen.responses[0].response_range),
+            _leader_of(None if leader is None else leader.value),
+            _epoch_of(None if epoch is None else epoch.value),
         )
+
+    def _behind(self, after: int, limit: int) -> dict[str, Any]:
+        return {
+            "key": key_of(self._entry_key(after + 1)),
+            "range_end": key_of(self._key("entry0")),
+            "limit": max(1, limit),
+        }
+
+    def _entries(self, found: Range) -> list[Entry]:
         entries: list[Entry] = []
         read_bytes = 0
         for pair in found.kvs:
@@ -198,8 +217,7 @@ class EtcdJournal(Journal):
             self._etcd.revoke_lease(lease)
 
     def leader(self) -> Member | None:
-        value = self._get("leader")
-        return None if value is None else msgspec.json.decode(value, type=Member)
+        return _leader_of(self._get("leader"))
 
     def stand(self, standing: Standing, lives_s: float) -> None:
         with self._lock:
@@ -210,6 +228,7 @@ class EtcdJournal(Journal):
             put = _put(self._key(f"standing/{standing.member.name}"), msgspec.json.encode(standing))
             put["request_put"]["lease"] = lease
             self._etcd.txn([], [put])
+        self._etcd.go_to_leader()
 
     def standings(self) -> Sequence[Standing]:
         found = self._etcd.range(key=key_of(self._key("standing/")), range_end=key_of(self._key("standing0")))
@@ -247,3 +266,11 @@ def _delete(key: str, end: str | None = None) -> dict[str, Any]:
     if end is not None:
         wanted["range_end"] = key_of(end)
     return {"request_delete_range": wanted}
+
+
+def _leader_of(value: bytes | None) -> Member | None:
+    return None if value is None else msgspec.json.decode(value, type=Member)
+
+
+def _epoch_of(value: bytes | None) -> int:
+    return 0 if value is None else int(value.split()[0])

@@ -7,20 +7,20 @@ asked: what a call must not do twice is guarded by what its transaction compares
 from __future__ import annotations
 
 import base64
-import http.client
 import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.limits import journal_call_timeout_s, journal_connect_timeout_s
 
+from .etcd_grpc import EtcdGrpc
+from .member_connection import MemberAnswer, MemberConnection
 from .port import JournalFull, JournalRefused, JournalUnsure
 
 A = TypeVar("A", bound=msgspec.Struct)
@@ -63,6 +63,7 @@ class _KeyValue(msgspec.Struct):
 
 class _Header(msgspec.Struct):
     revision: int = 0
+    member_id: int = 0
 
 
 class Range(msgspec.Struct):
@@ -98,6 +99,20 @@ class _KeptAlive(msgspec.Struct):
     result: _Lease = msgspec.field(default_factory=_Lease)
 
 
+class _Status(msgspec.Struct):
+    header: _Header = msgspec.field(default_factory=_Header)
+    leader: int = 0
+
+
+class _EtcdMember(msgspec.Struct):
+    ID: int = 0
+    clientURLs: list[str] = msgspec.field(default_factory=list)
+
+
+class _EtcdMembers(msgspec.Struct):
+    members: list[_EtcdMember] = msgspec.field(default_factory=list)
+
+
 class _Token(msgspec.Struct):
     token: str = ""
 
@@ -107,63 +122,40 @@ class _Problem(msgspec.Struct):
     message: str = ""
 
 
-class _Answer(NamedTuple):
-    """A member's answer."""
-
-    status: int
-    content: bytes
-
-
 class _Connections:
-    """Connections to the members that are kept, each used by one call at a time. Thread-safe.
-
-    With the standard library: an append waits for nothing else, and a client library's own work was half of it.
-    """
+    """Connections to the members that are kept, each used by one call at a time. Thread-safe."""
 
     def __init__(self, access: EtcdAccess) -> None:
         """Raises OSError for certificates that cannot be read."""
         self._context = _verification(access) if access.is_tls else None
-        self._kept: dict[str, list[http.client.HTTPConnection]] = {}
+        self._kept: dict[str, list[MemberConnection]] = {}
         self._lock = threading.Lock()
 
-    def post(self, endpoint: str, path: str, content: bytes, headers: Mapping[str, str]) -> _Answer:
-        """Raises OSError, http.client.HTTPException."""
+    def post(self, endpoint: str, path: str, content: bytes, headers: Mapping[str, str]) -> MemberAnswer:
+        """Raises OSError."""
         with self._lock:
             kept = self._kept.setdefault(endpoint, [])
             connection = kept.pop() if kept else None
         if connection is None:
-            connection = self._connect(endpoint)
+            connection = MemberConnection(endpoint, self._context)
         try:
-            connection.request("POST", path, content, dict(headers))
-            response = connection.getresponse()
-            answer = _Answer(response.status, response.read())
+            answer = connection.post(path, content, headers)
         except BaseException:
             connection.close()
             # The others to this member are most likely of no more use.
             self._drop(endpoint)
             raise
-        with self._lock:
-            self._kept.setdefault(endpoint, []).append(connection)
+        if connection.is_open:
+            with self._lock:
+                self._kept.setdefault(endpoint, []).append(connection)
+        else:
+            connection.close()
         return answer
 
     def _drop(self, endpoint: str) -> None:
         with self._lock:
             for connection in self._kept.pop(endpoint, []):
                 connection.close()
-
-    def _connect(self, endpoint: str) -> http.client.HTTPConnection:
-        timeout_s = journal_connect_timeout_s
-        if self._context is None:
-            connection = http.client.HTTPConnection(endpoint, timeout=timeout_s)
-        else:
-            connection = http.client.HTTPSConnection(endpoint, timeout=timeout_s, context=self._context)
-        try:
-            connection.connect()
-        except BaseException:
-            connection.close()
-            raise
-        connection.sock.settimeout(journal_call_timeout_s)
-        return connection
 
     def close(self) -> None:
         for endpoint in list(self._kept):
@@ -193,11 +185,32 @@ class EtcdGateway:
         self._token = ""
         try:
             self._connections = _Connections(access)
+            self._grpc = EtcdGrpc(_verification(access, "h2") if access.is_tls else None)
         except OSError as error:
             raise StartupError(f"the certificates for the journal cannot be read: {error}") from None
 
     def close(self) -> None:
         self._connections.close()
+        self._grpc.close()
+
+    def put_if(self, given: tuple[str, bytes], key: str, value: bytes) -> bool:
+        """Put a value where there is none, while another key has the value that is given, in one step.
+
+        Return whether that was done and is known. False tells nothing: find out by `txn`.
+        """
+        headers = self._headers()
+        with self._lock:
+            at = self._at
+        try:
+            return self._grpc.put_if(
+                self._access.endpoints[at], headers.get("Authorization", ""), given, key, value
+            )
+        except TimeoutError:
+            self._go_on(at)
+        except OSError:
+            # The gateway of the same member may be there.
+            pass
+        return False
 
     def txn(
         self,
@@ -228,6 +241,21 @@ class EtcdGateway:
     def revoke_lease(self, lease: int) -> None:
         self._call("lease/revoke", {"ID": lease}, TxnOutcome, may_fail=True)
 
+    def go_to_leader(self) -> None:
+        """Ask etcd's leader from now on: any other member would have to pass on to it what changes something.
+
+        It is found by the address that it names; where it names one that is not ours, nothing changes.
+        """
+        status = self._call("maintenance/status", {}, _Status, may_fail=True)
+        if status.leader in (0, status.header.member_id):
+            return
+        for member in self._call("cluster/member/list", {}, _EtcdMembers, may_fail=True).members:
+            named = [url.rpartition("//")[2] for url in member.clientURLs if status.leader == member.ID]
+            for at, endpoint in enumerate(self._access.endpoints):
+                if endpoint in named:
+                    with self._lock:
+                        self._at = at
+
     def _call(self, path: str, body: Mapping[str, Any], answer: type[A], *, may_fail: bool = False) -> A:
         content = msgspec.json.encode(body)
         problem = "nobody was asked"
@@ -236,7 +264,7 @@ class EtcdGateway:
                 at = self._at
             try:
                 response = self._post(at, path, content, self._headers())
-            except (OSError, http.client.HTTPException) as error:
+            except OSError as error:
                 problem = f"{self._urls[at]}: {error or type(error).__name__}"
                 self._go_on(at)
                 continue
@@ -258,8 +286,8 @@ class EtcdGateway:
             self._go_on(at)
         raise JournalUnsure(f"the journal's etcd did not answer: {problem}")
 
-    def _post(self, at: int, path: str, content: bytes, headers: Mapping[str, str]) -> _Answer:
-        """Raises OSError, http.client.HTTPException."""
+    def _post(self, at: int, path: str, content: bytes, headers: Mapping[str, str]) -> MemberAnswer:
+        """Raises OSError."""
         shown = {"Content-Type": "application/json", **headers}
         return self._connections.post(self._access.endpoints[at], f"/v3/{path}", content, shown)
 
@@ -278,7 +306,7 @@ class EtcdGateway:
         body = msgspec.json.encode({"name": self._access.user, "password": self._access.password})
         try:
             response = self._post(self._at, "auth/authenticate", body, {})
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             raise JournalUnsure(f"the journal's etcd did not let us in: {error or type(error).__name__}") from None
         if response.status != HTTPStatus.OK:
             problem = _problem_of(response)
@@ -288,14 +316,15 @@ class EtcdGateway:
         self._token = msgspec.json.decode(response.content, type=_Token).token
 
 
-def _verification(access: EtcdAccess) -> ssl.SSLContext:
+def _verification(access: EtcdAccess, protocol: str = "http/1.1") -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=None if access.ca is None else str(access.ca))
+    context.set_alpn_protocols([protocol])
     if access.certificate is not None:
         context.load_cert_chain(access.certificate, access.key)
     return context
 
 
-def _problem_of(response: _Answer) -> str:
+def _problem_of(response: MemberAnswer) -> str:
     try:
         problem = msgspec.json.decode(response.content, type=_Problem)
     except msgspec.DecodeError:

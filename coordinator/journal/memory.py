@@ -19,6 +19,7 @@ from .port import (
     JournalFull,
     JournalIdentity,
     JournalUnsure,
+    Look,
     Member,
     Standing,
 )
@@ -127,12 +128,19 @@ class JournalInMemory(Journal):
         self._call("append", append)
 
     def read(self, after: int, limit: int) -> list[Entry]:
-        def read() -> list[Entry]:
-            entries = self._server.entries
-            numbers = sorted(number for number in entries if number > after)
-            return [Entry(number, entries[number][1]) for number in numbers[:limit]]
+        return self._call("read", lambda: self._behind(after, limit))
 
-        return self._call("read", read)
+    def look(self, after: int, limit: int) -> Look:
+        def look() -> Look:
+            server = self._server
+            return Look(self._behind(after, limit), server.leader[0] if server.leader else None, server.epoch)
+
+        return self._call("look", look)
+
+    def _behind(self, after: int, limit: int) -> list[Entry]:
+        entries = self._server.entries
+        numbers = sorted(number for number in entries if number > after)
+        return [Entry(number, entries[number][1]) for number in numbers[:limit]]
 
     def ends(self) -> tuple[Entry, Entry] | None:
         def ends() -> tuple[Entry, Entry] | None:

@@ -65,6 +65,14 @@ class Entry(NamedTuple):
     data: bytes
 
 
+class Look(NamedTuple):
+    """The journal at one moment, as a standby needs it: the next entries, who leads, and the epoch."""
+
+    entries: list[Entry]
+    leader: Member | None
+    epoch: int
+
+
 class Journal(ABC):
     """One coordinator's way to the journal. Thread-safe.
 
@@ -108,6 +116,10 @@ class Journal(ABC):
     @abstractmethod
     def read(self, after: int, limit: int) -> list[Entry]:
         """Return the entries behind the one of that number, at most `limit`, as they are at this moment."""
+
+    @abstractmethod
+    def look(self, after: int, limit: int) -> Look:
+        """Return what `read`, `leader` and `epoch` return, all of one moment, by one call."""
 
     @abstractmethod
     def ends(self) -> tuple[Entry, Entry] | None:
