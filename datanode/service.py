@@ -26,6 +26,7 @@ from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
 from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
+    gateway_cut_off_s,
     gateway_drain_s,
     order_threads,
     reregister_backoff_max_s,
@@ -48,6 +49,8 @@ from peacefs.protocol.messages import (
     Trust,
     Usage,
 )
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.runtime.begun_calls import with_begun_calls
 from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
@@ -89,6 +92,7 @@ from .disks.metrics import StoreMetrics
 from .disks.scrubber import Scrubber
 from .gateway.app import Gateway
 from .gateway.callers import CallerCheck
+from .gateway.client_connections import ClientConnections
 from .gateway.health import DatanodeHealth, HealthAnswers, ready
 from .gateway.local_large_reads import LocalLargeReads
 from .gateway.local_small_reads import LocalSmallReads
@@ -345,12 +349,14 @@ class Datanode:
             own,
             local_large_reads,
             one_time_chunks,
+            self._begin,
             wall_clock=self._clock.now_s,
             check_bearer=CallerCheck(self._verifier, self._signer, self._clock.now_s).check_bearer,
         )
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         answers = HealthAnswers(gateway, self._health)
-        server = build_server(BrowserGuard(answers, names), tls=self._tls)
+        connections = ClientConnections(BrowserGuard(answers, names))
+        server = build_server(connections, tls=self._tls, stop_grace_s=gateway_drain_s + 3 * gateway_cut_off_s)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
         tasks = DatanodeTasks(
             self._driver,
@@ -366,9 +372,12 @@ class Datanode:
         except PeerRefused as refusal:
             raise StartupError(f"the coordinator refuses this datanode: {refusal.message}") from None
         finally:
+            connections.stopping()
+            if await asyncio.to_thread(self._link.say_stopping):
+                await connections.all_came(serving, lambda: self._link.is_registered)
             server.should_exit = True
-            # Files that are being sent here may end; who takes longer sends them again, elsewhere.
-            await asyncio.wait({serving}, timeout=gateway_drain_s)
+            # Files that are being sent here may end; clients that take longer send them again, elsewhere.
+            await connections.all_ended(serving, lambda: self._link.is_registered)
             self._stopping.set()
             if self._tls is not None:
                 self._tls.stop_watch()
@@ -379,7 +388,7 @@ class Datanode:
             # would write the only replica here.
             await asyncio.to_thread(self._data_server.hang_up)
             self._pool.shut_down()
-            await serving
+            await server.cut_off(serving, gateway_cut_off_s)
             gateway.close()
             await asyncio.to_thread(self._data_server.stop)
             self._order_pool.shutdown(wait=True, cancel_futures=True)
@@ -388,6 +397,9 @@ class Datanode:
             self._pool.close_all()
             self._driver.close()
             log.info("stopped")
+
+    def _begin(self, steps: fx.Steps[None], ended: Callable[[Exception | None], None]) -> None:
+        self._data_server.begin(with_begun_calls(steps, self._link.begin_call), ended)
 
     async def _announce_when_registered(self, stop: asyncio.Event) -> None:
         while not stop.is_set():

@@ -6,16 +6,19 @@ that leads is told by epochs: it says that it leads in the highest one that was 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
 
 from peacefs.datanode.store.replica_changes import SharedChanges
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.errors import PeerError, PeerTimeout, PeerUnreachable
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.limits import leaderless_retry_s
+from peacefs.protocol.limits import leaderless_retry_s, stop_notice_timeout_s
 from peacefs.protocol.messages import Failure, Message
 from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.service.tls import TlsIdentity
@@ -53,6 +56,15 @@ class CoordinatorLinks:
     def start(self) -> None:
         for link in self._links:
             link.start()
+
+    def say_stopping(self) -> bool:
+        """Tell all coordinators to lead nobody here any more; return whether any has heard."""
+        deadline_s, heard = time.monotonic() + stop_notice_timeout_s, False
+        for link in self._links:
+            with contextlib.suppress(PeerError):
+                link.say_stopping(deadline_s)
+                heard = True
+        return heard
 
     def stop(self) -> None:
         with self._state:
@@ -136,6 +148,21 @@ class CoordinatorLinks:
                 return reply
             self._pause()
 
+    def begin_call(self, message: Message) -> Future[Message] | None:
+        """Ask the coordinator that leads, once and without waiting; None where none can be asked now.
+
+        When the future fails, `call` is to ask once more. Whoever waits no longer cancels it.
+        """
+        with self._state:
+            leading = self._obedience.leader
+        begun = leading.begin_call(message) if isinstance(leading, CoordinatorLink) else None
+        if begun is None or len(self._links) == 1:
+            return begun
+        led: Future[Message] = Future()
+        led.add_done_callback(lambda ended: ended.cancelled() and begun.cancel())
+        begun.add_done_callback(partial(_hand_on, led))
+        return led
+
     def _leader(self, deadline_s: float) -> CoordinatorLink | None:
         with self._state:
             while True:
@@ -153,3 +180,16 @@ class CoordinatorLinks:
 
     def _where(self) -> str:
         return " at " + ", ".join(f"{host}:{port}" for host, port in (link.address for link in self._links))
+
+
+def _hand_on(led: Future[Message], begun: Future[Message]) -> None:
+    """Hand the answer of a coordinator on, if it leads."""
+    if begun.cancelled() or not led.set_running_or_notify_cancel():
+        return
+    fault = begun.exception()
+    if fault is None and isinstance(reply := begun.result(), Failure) and reply.code in _NOT_LEADING:
+        fault = PeerUnreachable("the coordinator does not lead")
+    if fault is None:
+        led.set_result(begun.result())
+    else:
+        led.set_exception(fault)

@@ -32,6 +32,7 @@ from peacefs.protocol.errors import (
 from peacefs.protocol.frames import Frame
 from peacefs.protocol.handshake import COORDINATOR, Identity, Peer
 from peacefs.protocol.limits import (
+    begun_calls_max,
     dead_after_s,
     heartbeat_interval_s,
     link_silence_timeout_s,
@@ -206,20 +207,52 @@ class CoordinatorLink:
             connection = self._connection
             if connection is None or not self._registered:
                 raise PeerUnreachable(f"no connection to the coordinator at {self._address[0]}:{self._address[1]}")
-        tag = next(self._tags)
-        reply: Future[Message] = Future()
-        self._waiting[tag] = reply
+        tag, reply = self._await_reply()
         try:
-            try:
-                self._send(connection, message, tag)
-            except PeerError:
-                self._forget(connection)
-                raise
+            self._ask(connection, message, tag)
             return reply.result(max(0.0, deadline_s - time.monotonic()))
         except FutureTimeout:
             raise PeerTimeout("the coordinator did not answer in time") from None
         finally:
             self._waiting.pop(tag, None)
+
+    def begin_call(self, message: Message) -> Future[Message] | None:
+        """The same without waiting; None where this coordinator cannot be asked now.
+
+        The future fails when the connection breaks or another coordinator leads. Whoever waits no longer cancels
+        it. So few are under way that the kernel takes each at once.
+        """
+        connection = self._connection
+        if connection is None or not self._registered or len(self._waiting) >= begun_calls_max:
+            return None
+        tag, reply = self._await_reply()
+        reply.add_done_callback(lambda _ended: self._waiting.pop(tag, None))
+        try:
+            self._ask(connection, message, tag)
+        except PeerError:
+            reply.cancel()
+            return None
+        return reply
+
+    def _await_reply(self) -> tuple[int, Future[Message]]:
+        tag = next(self._tags)
+        reply: Future[Message] = Future()
+        self._waiting[tag] = reply
+        return tag, reply
+
+    def _ask(self, connection: SocketConnection, message: Message, tag: int) -> None:
+        try:
+            self._send(connection, message, tag)
+        except PeerError:
+            self._forget(connection)
+            raise
+
+    def say_stopping(self, deadline_s: float) -> None:
+        """Tell this coordinator to lead nobody here any more; return when it has heard. Raises PeerError."""
+        samples, disks = list(self._datanode.samples()), list(self._datanode.disks())
+        epoch = self._leaders.settled_epoch
+        beat = Heartbeat(self._datanode.usage(), samples=samples, disks=disks, epoch=epoch, stopping=True)
+        self.call(beat, deadline_s)
 
     def replaced(self) -> None:
         """Another coordinator leads: what was asked of this one is asked of that one."""
@@ -327,6 +360,8 @@ class CoordinatorLink:
                 self._datanode.commit_heard(message.commit)
                 if self._streams_told < message.epoch:
                     self._beat_at_once()
+            if frame.tag:
+                self._answered(frame)
             return
         if not self._leaders.begin(message):
             log.warning("%s is refused: epoch %d has begun", type(message).__name__, self._leaders.epoch)
@@ -345,8 +380,13 @@ class CoordinatorLink:
             self._datanode.flush_uploads(message, lambda reply: self._respond(connection, reply, asked))
         elif isinstance(message, _ORDERS):
             self._datanode.ordered(message, lambda reply: self._obeyed(connection, frame, reply))
-        elif (waiting := self._waiting.pop(frame.tag, None)) is not None:
-            waiting.set_result(message)
+        else:
+            self._answered(frame)
+
+    def _answered(self, frame: Frame) -> None:
+        waiting = self._waiting.pop(frame.tag, None)
+        if waiting is not None and waiting.set_running_or_notify_cancel():
+            waiting.set_result(frame.message)
 
     def _obeyed(self, connection: SocketConnection, order: Frame, reply: Message) -> None:
         self._leaders.end(order.message)
@@ -370,7 +410,7 @@ class CoordinatorLink:
     def _fail_waiting(self, why: str) -> None:
         for tag in list(self._waiting):
             waiting = self._waiting.pop(tag, None)
-            if waiting is not None:
+            if waiting is not None and waiting.set_running_or_notify_cancel():
                 waiting.set_exception(PeerUnreachable(why))
 
     def _beat_at_once(self) -> None:

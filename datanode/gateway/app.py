@@ -8,6 +8,7 @@ its own, so that long uploads by slow clients are in nobody's way.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import uuid
@@ -42,7 +43,7 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.runtime.tracing import spanning
+from peacefs.protocol.runtime.tracing import is_tracing, observed_here, spanning
 from peacefs.protocol.service.client_shares import client_of
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
 from peacefs.protocol.tokens import ChunkRead, FileAppend, FileRead, FileWrite, Signer
@@ -64,6 +65,8 @@ from .upload import Upload, body_pieces
 
 log = logging.getLogger("peacefs.gateway")
 T = TypeVar("T")
+#: Begins a participant and returns at once; calls back, on any thread, with the fault that ended it, or None.
+Begin = Callable[[fx.Steps[None], Callable[[Exception | None], None]], None]
 #: Raises AccessDenied if a request is not of the user whom its read token was given to.
 CheckBearer = Callable[[Scope, str, str], None]
 
@@ -112,12 +115,16 @@ class Gateway:
         own: LocalSmallReads,
         local_large_reads: LocalLargeReads,
         one_time_chunks: OneTimeChunks,
+        begin: Begin,
         *,
         wall_clock: Callable[[], float] = time.time,
         bounds: GatewayLimits | None = None,
         check_bearer: CheckBearer = believe_bearer,
     ) -> None:
-        """`check_bearer` raises for a caller to whom the token in the URL was not given."""
+        """`begin` begins a participant that moves little, on a thread that others share.
+
+        `check_bearer` raises for a caller to whom the token in the URL was not given.
+        """
         self._check_bearer = check_bearer
         self._signer = signer
         self._driver = driver
@@ -125,6 +132,9 @@ class Gateway:
         self._own = own
         self._local_large_reads = local_large_reads
         self._one_time_chunks = one_time_chunks
+        self._begin = begin
+        #: The number of participants that were begun so and have not ended.
+        self._begun = 0
         self._wall_clock = wall_clock
         self._bounds = bounds = bounds or GatewayLimits()
         self._budget = BufferBudget(
@@ -231,6 +241,7 @@ class Gateway:
             Threads(
                 lambda steps: self._run(self._quick, steps),
                 lambda steps: self._run(self._long, steps),
+                self._run_shared,
                 lambda: self._long_uploads.slot(body.client, "too many long files are being written here"),
             ),
             FlushTimes(
@@ -305,6 +316,30 @@ class Gateway:
         return json_answer({"FileChecksum": {"algorithm": algorithm, "bytes": told.hex(), "length": len(told)}})
 
     # ----------------------------------------------------------------------------------------------
+
+    def _run_shared(self, steps: fx.Steps[None]) -> asyncio.Future[None]:
+        """Run what moves little without a thread of its own, unless very many are under way."""
+        if self._begun >= self._bounds.quick_threads:
+            return self._run(self._quick, steps)
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def hear(fault: Exception | None) -> None:
+            self._begun -= 1
+            if ended.done():
+                return
+            if fault is None:
+                ended.set_result(None)
+            else:
+                ended.set_exception(fault)
+
+        def end(fault: Exception | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the service has ended
+                loop.call_soon_threadsafe(hear, fault)
+
+        self._begin(observed_here(steps) if is_tracing() else steps, end)
+        self._begun += 1
+        return ended
 
     def _run(self, pool: ThreadPoolExecutor, steps: fx.Steps[T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(pool, copy_context().run, self._driver.run, steps)

@@ -16,7 +16,12 @@ from typing import Any, NamedTuple
 
 from peacefs.client.transfer.file_flusher import FileFlusher
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, PeerTimeout, PeerUnreachable
-from peacefs.protocol.limits import lease_renewal_s, upload_grace_s, upload_tails_bytes_max
+from peacefs.protocol.limits import (
+    gateway_threadless_bytes_max,
+    lease_renewal_s,
+    upload_grace_s,
+    upload_tails_bytes_max,
+)
 from peacefs.protocol.runtime import effects as fx
 
 from .flush_times import FlushStep, FlushTimes
@@ -46,6 +51,8 @@ class Threads:
 
     quick: Run
     long: Run
+    #: No thread of its own: for what moves little.
+    shared: Run
     #: Held while a long part is written.
     slot: Callable[[], AbstractAsyncContextManager[None]]
 
@@ -146,8 +153,11 @@ class BodyWriter:
         async with self._lock:
             self._raise_fault()
             if self._long is None and not self._flusher.has_lease:
-                self._upload.stream.finish()
-                await self._do(self._flusher.write_whole(self._upload.stream))
+                body = self._upload.stream
+                body.finish()
+                is_small = body.waiting_bytes <= gateway_threadless_bytes_max
+                run = self._threads.shared if is_small else self._threads.quick
+                await self._do(self._flusher.write_whole(body), run)
             else:
                 await self._complete()
 
@@ -198,10 +208,10 @@ class BodyWriter:
         self._tail_bytes = 0
         self._upload.close()
 
-    async def _do(self, steps: fx.Steps[None]) -> None:
+    async def _do(self, steps: fx.Steps[None], run: Run | None = None) -> None:
         """Have a thread do something with the flusher; it is done whatever happens to the request."""
         try:
-            self._doing = _heard(self._threads.quick(steps))
+            self._doing = _heard((run or self._threads.quick)(steps))
         except RuntimeError:
             raise PeerUnreachable("the gateway is closed") from None
         await asyncio.shield(self._doing)

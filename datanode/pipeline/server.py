@@ -10,8 +10,9 @@ import dataclasses
 import logging
 import socket
 import threading
+from collections.abc import Callable
 
-from peacefs.protocol.errors import Overloaded, PeacefsError, StartupError
+from peacefs.protocol.errors import Overloaded, PeacefsError, PeerUnreachable, StartupError
 from peacefs.protocol.frame_budget import ConnectionCounts, FrameBudget
 from peacefs.protocol.handshake import Identity, Peer
 from peacefs.protocol.limits import (
@@ -21,6 +22,7 @@ from peacefs.protocol.limits import (
     last_word_timeout_s,
 )
 from peacefs.protocol.messages import Failure
+from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_handshakes import accept_connection
 from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.runtime.effects import Address
@@ -77,6 +79,8 @@ class DataServer:
         self._host_of: dict[SocketConnection, str] = {}
         #: Those that have not said hello yet, longest first.
         self._silent: dict[SocketConnection, None] = {}
+        #: The number of participants of this datanode's own that the reactor runs.
+        self._begun = 0
         self._stopping = threading.Event()
         listener = _listen(host, port)
         self.address: Address = listener.getsockname()[:2]
@@ -124,8 +128,27 @@ class DataServer:
         if not self._stopping.is_set():
             self.hang_up()
         with self._lock:
-            self._ended.wait_for(lambda: not self._serving)
+            self._ended.wait_for(lambda: not self._serving and not self._begun)
         self._reactor.stop()
+
+    def begin(self, steps: fx.Steps[None], ended: Callable[[Exception | None], None]) -> None:
+        """Have the reactor run a participant of this datanode's own, which moves little; `ended` hears of its end.
+
+        Raises PeerUnreachable when the server is stopping.
+        """
+        with self._lock:
+            if self._stopping.is_set():
+                raise PeerUnreachable(f"{self._me.name} is stopping")
+            self._begun += 1
+
+        def over(fault: Exception | None) -> None:
+            with self._lock:
+                self._begun -= 1
+                if self._stopping.is_set():
+                    self._ended.notify_all()
+            ended(fault)
+
+        self._reactor.begin(steps, over)
 
     def _accept(self, listener: socket.socket) -> None:
         while not self._stopping.is_set():
