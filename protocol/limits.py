@@ -291,6 +291,7 @@ room_known_for_s: Final = 0.05
 
 # -- liveness ------------------------------------------------------------------------------------
 heartbeat_interval_s: Final = 1.0
+heartbeat_late_s: Final = 2.0
 suspect_after_s: Final = 3.0
 dead_after_s: Final = 10.0
 # A placed chunk counts as load of its datanodes for so long, before they report it themselves.
@@ -367,6 +368,11 @@ slow_measured_chunks_min: Final = 5
 slow_s_a_mebibyte_min: Final = 0.1
 slow_pardon_s: Final = 120.0
 slow_avoided_fraction_max: Final = 0.34
+# The reasons that are told: a disk is nearly full, and a datanode has much more to do, from here on.
+slow_disk_full_share: Final = 0.95
+slow_load_streams_min: Final = 8
+slow_load_factor: Final = 3.0
+slow_reporters_named_max: Final = 4
 
 # -- balancing -----------------------------------------------------------------------------------
 # HDFS: dfs.balancer's threshold, and dfs.datanode.balance.bandwidthPerSec.
@@ -447,7 +453,7 @@ link_at_once_bytes: Final = 4 * KIB
 # Entries of a tree that are counted before others get their turn.
 summary_entries_per_turn: Final = 500
 # The event loop is looked at this often; a hold longer than that is logged, with a pause between two.
-loop_watch_interval_s: Final = 0.02
+loop_watch_interval_s: Final = 0.05
 loop_hold_logged_s: Final = 0.1
 loop_log_pause_s: Final = 1.0
 # A datanode works on two copies for repair and two for balancing, proves what it holds, and still deletes and
@@ -499,6 +505,11 @@ stream_buffer_bytes: Final = 4 * MIB
 # be read, which are soon free again.
 gateway_threads: Final = 256
 gateway_quick_threads: Final = 32
+# A body that a connection takes in with one call is written by the thread that all small chunks share,
+# as many at once as there are quick threads.
+gateway_threadless_bytes_max: Final = frame_ahead_bytes
+# Calls that nobody waits for on a thread are so few that the connection to the coordinator has room for each.
+begun_calls_max: Final = 64
 # And for small files that lie on the datanode's own disk and are not in memory, which they read there. A disk that
 # does not answer in time may keep all of them: such files are then read from other replicas, as those are that lie
 # elsewhere.
@@ -514,14 +525,24 @@ gateway_local_pieces_max: Final = 8
 gateway_local_piece_bytes: Final = 512 * KIB
 # A request waits so long for one of them, or for memory, before it is told to try again.
 gateway_queue_timeout_s: Final = 60.0
-# A datanode that is stopped gives bodies that are under way so long to end.
-gateway_drain_s: Final = 2.0
+# A datanode that is stopped tells its coordinators, which lead nobody there any more, and waits for those who were
+# led there before: longer if it has been asked over HTTP lately. Bodies that are under way then have so long to
+# end (Docker kills after ten seconds, Kubernetes after thirty), and others so long to hear that they are refused.
+stop_notice_timeout_s: Final = 1.0
+stop_redirects_s: Final = 0.3
+stop_redirects_in_use_s: Final = 1.0
+gateway_in_use_s: Final = 60.0
+gateway_drain_s: Final = 7.0
+gateway_cut_off_s: Final = 1.0
 gateway_downloads_max: Final = 256
 data_connections_max: Final = 1024
 # For clients of one address: a machine with many tasks has some hundreds.
 data_connections_per_address_max: Final = 768
 commit_batch_max: Final = 256
 commit_queue_max: Final = 10_000
+# A commit waits for changes that are likely to come, but for no longer than this part of what commits take.
+commit_delay_share: Final = 0.25
+commit_delay_s_max: Final = 0.005
 # When no change has come for so long, what the log holds is copied into the store; in any case after the second.
 # Each time changes wait for two syncs; until then the log alone holds them.
 metadata_tend_interval_s: Final = 0.25
@@ -543,6 +564,8 @@ check_examples_max: Final = 5
 # The journal: a call to one member of etcd is given up after so long, and the next member asked.
 journal_connect_timeout_s: Final = 0.5
 journal_call_timeout_s: Final = 2.0
+# An entry goes by way of etcd's gateway for so long after gRPC was of no use.
+journal_grpc_rest_s: Final = 5.0
 # etcd takes requests of 1.5 MiB: a longer entry is cut into parts.
 journal_part_bytes_max: Final = MIB
 # A standby reads so many entries at once, and no more of them when they have so many bytes.
@@ -691,6 +714,10 @@ checkpoint_look_queue_timeout_s: Final = 5.0
 checkpoint_look_bytes_max: Final = 64 * MIB
 # So many of a checkpoint's latest batches are shown, with their times and files.
 checkpoint_batches_shown_max: Final = 100
+# The steps that a checkpoint remembers of where it came from, in one extended attribute, and the paths in them.
+checkpoint_ancestry_steps_max: Final = 32
+checkpoint_ancestry_bytes_max: Final = 12 * KIB
+checkpoint_ancestry_path_chars_max: Final = 1024
 # A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.
 checkpoint_text_bytes_max: Final = 256 * MIB
 # Only the checksum of a longer changelog is verified, not its content.
@@ -881,6 +908,10 @@ dataflow_heartbeat_s: Final = 0.2
 dataflow_start_wait_s: Final = 10.0
 # A node may be silent so long before its units begin elsewhere.
 dataflow_node_timeout_s: Final = 0.8
+# An observer that did nothing for a while counts no more of it than this part of the timeout.
+dataflow_steps_of_silence: Final = 4
+# A node that is busy with one batch says so long that its process is alive; then it is taken for hung.
+dataflow_busy_s_max: Final = 60.0
 # A node whose connection to the controller broke may be silent so long.
 dataflow_suspect_s: Final = 0.5
 # A producer that does not answer is asked again after so long.
@@ -897,6 +928,9 @@ dataflow_causes_max: Final = 4096
 # The limits of one message between nodes: its head, and its rows.
 dataflow_head_bytes_max: Final = 1 * MIB
 dataflow_rows_bytes_max: Final = 256 * MIB
+# Larger batches are cut before they are sent, and a row that is longer than this is refused.
+dataflow_batch_bytes_max: Final = 16 * MIB
+dataflow_row_bytes_max: Final = 128 * MIB
 # Rows of one batch that a source offers; larger ones are cut.
 dataflow_batch_rows_max: Final = 65_536
 # Parts of a stage, and rows of all of them that a part without rows holds up at most.
@@ -930,6 +964,8 @@ dataflow_page_bytes: Final = 64 * KIB
 dataflow_combined_rows_min: Final = 1024
 dataflow_combined_share_max: Final = 0.3
 dataflow_uncombined_batches: Final = 63
+# A value of such a map is cut into pieces if it is longer than this part of a page; a key has half a page.
+dataflow_pieces_per_page: Final = 4
 # Changes of a function's map that are put into pages at once.
 dataflow_pending_changes_max: Final = 1024
 # Values of such a map that are kept as they are in the pages, so that they need not be looked for there again.
@@ -984,6 +1020,10 @@ dataflow_incarnations_per_run_max: Final = 1000
 # A sample of a query's rows is measured in so many batches a second; its state may have so much.
 advice_batches_s: Final = 20.0
 advice_state_bytes_max: Final = 1024 * MIB
+# A query stops when a unit has begun so often, one start after the other, and has never caught up.
+dataflow_starts_in_vain_max: Final = 10
+# A query stops when a node has ended so often, one start after the other, before it was there.
+dataflow_failed_starts_max: Final = 5
 # Spark ends a job whose task has failed so often (spark.task.maxFailures, 4 unless it is set).
 dataflow_task_failures_min: Final = 100
 
@@ -1003,14 +1043,17 @@ ring_queue_rows_high: Final = 200_000
 ring_queue_rows_low: Final = 20_000
 ring_busy_high: Final = 0.8
 ring_busy_low: Final = 0.5
+# The share is that of the last so many seconds: a single piece of work may take many ticks.
+ring_busy_over_s: Final = 1.0
 # So often a node looks whether it has too much to do, or too little.
 ring_balance_s: Final = 1.0
 # Tuples that a node keeps for others, results that its sink has not taken, and batches that a mapper keeps.
 ring_backup_bytes_max: Final = 512 * MIB
 ring_results_bytes_max: Final = 64 * MIB
 ring_mapper_bytes_max: Final = 64 * MIB
-# Rows that a node processes before it listens again.
+# Rows that a node processes before it listens again: at most so many, and fewer that take about so long.
 ring_work_rows: Final = 65_536
+ring_work_s: Final = 0.01
 # So often a node says what it has done.
 ring_figures_s: Final = 0.5
 

@@ -201,6 +201,8 @@ class Cluster:
         """A sign of life, with what changed since the last."""
         if not self.members.heard(now_s, node_id, beat.usage):
             return [Order(node_id, ReportAgain())]
+        if beat.stopping:
+            self.members.stops(node_id)
         # It remembers the highest across its restarts.
         self._epochs_heard[node_id] = max(beat.epoch, self._epochs_heard.get(node_id, 0))
         self.slow_peers.tell(node_id, beat.samples)

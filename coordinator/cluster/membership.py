@@ -3,6 +3,7 @@
     (unknown) --register--> ALIVE --3 s of silence--> SUSPECT --10 s--> DEAD --register--> ALIVE
                               ^-------heartbeat----------'
 
+One that says that it is being stopped is SUSPECT at once, and stays so until it registers again or is dead.
 A suspect gets no new writes, nor does one that an operator takes out of service; a dead one's replicas count as
 lost. A dead node must register again, with a full report, before it counts. A coordinator that finds that it was
 itself paused forgives everybody the time.
@@ -41,6 +42,8 @@ class Node:
     state: State = State.ALIVE
     #: True once its full report has arrived.
     reported: bool = False
+    #: True once it has said that it is being stopped.
+    stopping: bool = False
     disks: list[DiskReport] = field(default_factory=list)
     id: NodeId = field(init=False)
     hop: Hop = field(init=False)
@@ -110,12 +113,18 @@ class Membership:
         if node is None or node.state is State.DEAD:
             return False
         node.heard_s = now_s
-        if node.state is not State.ALIVE:
+        if node.state is not State.ALIVE and not node.stopping:
             node.state = State.ALIVE
             self._in_service = None
         if usage is not None:
             node.usage = usage
         return True
+
+    def stops(self, node_id: NodeId) -> None:
+        """A datanode that is not dead is being stopped: nobody is to be led to it any more."""
+        node = self._nodes[node_id]
+        node.stopping, node.state = True, State.SUSPECT
+        self._in_service = None
 
     def tell_disks(self, node_id: NodeId, disks: list[DiskReport]) -> None:
         """Return the state of a datanode's disks."""
@@ -138,7 +147,7 @@ class Membership:
         silence_s = now_s - node.heard_s
         if node.state is State.DEAD or silence_s >= dead_after_s:
             return State.DEAD
-        return State.SUSPECT if silence_s >= suspect_after_s else State.ALIVE
+        return State.SUSPECT if node.stopping or silence_s >= suspect_after_s else State.ALIVE
 
     def _forgive_own_pause(self, now_s: float) -> None:
         gap_s = 0.0 if self._ticked_s is None else now_s - self._ticked_s

@@ -87,7 +87,11 @@ class ChunkPlacement:
             request = PlacementRequest(
                 None, len(staying) + 1, excluded, already=tuple(staying), chunk_bytes=chunk_bytes_max
             )
-            chosen = choose_randomly(request, self._candidates(), self._rng)
+            candidates, barred = self._candidates(), excluded.union(staying)
+            if all(each.node in barred for each in candidates.all):
+                # Many chunks ask again and again while no datanode is left, and each draw in vain takes long.
+                return None
+            chosen = choose_randomly(request, candidates, self._rng)
             return chosen[0] if chosen else None
 
         return choose

@@ -26,7 +26,7 @@ class ReplicaLookup:
             return found
         if self._transient.keeps(node, chunk):
             return ReplicaState.FREED
-        if state is None and node in self._chunks.unreferenced.of_chunk(chunk):
+        if state is None and self._chunks.unreferenced.is_held(node, chunk):
             return ReplicaState.UNREFERENCED
         return ReplicaState.DELETING if self._repair.is_being_dropped(chunk, node) else ReplicaState.ABSENT
 

@@ -50,6 +50,23 @@ class Slowness:
     median: float
 
 
+@dataclass(frozen=True, slots=True)
+class SlowEvidence:
+    """The measurements by which a part of a datanode was last found slow. `seconds` a MiB, beside the `median`.
+
+    `said` has who measured it; of a disk that is the datanode itself. It was so from `since_s` to `found_s`.
+    """
+
+    part: SlowPart
+    seconds: float
+    median: float
+    #: The number of datanodes that were compared.
+    compared: int
+    said: Mapping[NodeId, LatencySample]
+    since_s: float
+    found_s: float
+
+
 class SlowPeers:
     """Collect what datanodes report of each other, and derive which of them are slow."""
 
@@ -58,6 +75,7 @@ class SlowPeers:
         self._judge_at_s = 0.0
         self._suspected: set[tuple[NodeId, SlowPart]] = set()
         self._slow_until_s: dict[tuple[NodeId, SlowPart], float] = {}
+        self._evidence: dict[tuple[NodeId, SlowPart], SlowEvidence] = {}
         #: Seconds a MiB.
         self.measured: dict[SlowPart, dict[NodeId, float]] = {part: {} for part in SlowPart}
 
@@ -74,6 +92,11 @@ class SlowPeers:
         for part in SlowPart:
             self._suspected.discard((node, part))
             self._slow_until_s.pop((node, part), None)
+            self._evidence.pop((node, part), None)
+
+    def evidence(self, node: NodeId) -> list[SlowEvidence]:
+        """Return why each of its slow parts counts as slow."""
+        return [self._evidence[node, part] for part in self.slow_parts(node)]
 
     def slow_parts(self, node: NodeId) -> list[SlowPart]:
         return [part for part in SlowPart if (node, part) in self._slow_until_s]
@@ -100,13 +123,27 @@ class SlowPeers:
                     if (node, part) not in self._slow_until_s:
                         news.append(Slowness(node, part, True, measured[node], middle))
                     self._slow_until_s[node, part] = now_s + slow_pardon_s
+                    self._keep_evidence(now_s, node, part, middle)
             self._suspected = {each for each in self._suspected if each[1] is not part}
             self._suspected.update((node, part) for node in outliers)
             for node, of in [key for key, until_s in self._slow_until_s.items() if until_s <= now_s]:
                 if of is part:
-                    del self._slow_until_s[node, part]
+                    del self._slow_until_s[node, part], self._evidence[node, part]
                     news.append(Slowness(node, part, False, measured.get(node, 0.0), middle))
         return news
+
+    def _keep_evidence(self, now_s: float, node: NodeId, part: SlowPart, middle: float) -> None:
+        before, measured = self._evidence.get((node, part)), self.measured[part]
+        said = {
+            reporter: sample
+            for reporter, samples in self._said.items()
+            for sample in samples
+            if sample.node == node and (reporter == node) == (part is SlowPart.DISK)
+        }
+        since_s = before.since_s if before else now_s
+        self._evidence[node, part] = SlowEvidence(
+            part, measured[node], middle, len(measured), said, since_s, now_s
+        )
 
     def _measure(self) -> None:
         of_hop: dict[NodeId, list[LatencySample]] = {}
@@ -127,13 +164,18 @@ def _medians(said: Mapping[NodeId, Sequence[LatencySample]]) -> dict[NodeId, flo
     }
 
 
+def usual_s_max(middle: float) -> float:
+    """Return what is nothing unusual, whatever the deviations, beside a median of `middle` seconds a MiB."""
+    return max(slow_s_a_mebibyte_min, _DEVIATIONS * middle)
+
+
 def find_outliers(measured: Mapping[NodeId, float]) -> tuple[float, list[NodeId]]:
     """The median, and who is far above it."""
     if len(measured) < slow_measured_nodes_min:
         return 0.0, []
     middle = median(measured.values())
     deviation = _MAD_SCALE * median(abs(seconds - middle) for seconds in measured.values())
-    limit = max(slow_s_a_mebibyte_min, _DEVIATIONS * middle, middle + _DEVIATIONS * deviation)
+    limit = max(usual_s_max(middle), middle + _DEVIATIONS * deviation)
     return middle, [node for node, seconds in measured.items() if seconds > limit]
 
 

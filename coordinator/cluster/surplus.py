@@ -48,10 +48,10 @@ class Surplus:
         for chunk in self._chunks.first_over(surplus_chunks_per_tick):
             state = _state(self._chunks, chunk)
             swept += [(chunk, node) for node in self._sweep_dead_corrupt(chunk, state)]
-            nodes = self._holders_to_ask(chunk, state)
-            if not nodes or chunk in but or not self._possession.may_ask(now_s, chunk):
+            if chunk in but or not self._possession.may_ask(now_s, chunk):
                 continue
-            if not self._possession.ask(now_s, state, nodes):
+            nodes = self._holders_to_ask(chunk, state)
+            if nodes and not self._possession.ask(now_s, state, nodes):
                 misses += 1
                 if misses == surplus_misses_per_tick:
                     break

@@ -56,6 +56,11 @@ class UnreferencedChunks:
         held = self._replicas.get(chunk, {})
         return {node: replica for node, replica in held.items() if not self._is_lost(node, chunk)}
 
+    def is_held(self, node: NodeId, chunk: ChunkId) -> bool:
+        """Return whether a datanode holds it."""
+        held = self._replicas.get(chunk)
+        return held is not None and node in held and not self._is_lost(node, chunk)
+
     def add_replica(self, node: NodeId, replica: Replica) -> None:
         """A datanode holds it; what it held of the chunk before counts no more."""
         holders = self._replicas.get(replica.chunk)

@@ -7,7 +7,7 @@ else can append; the entries that are left, which are the last; an epoch of the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn, Protocol, TypeVar
 
 from peacefs.coordinator.journal.port import (
@@ -16,6 +16,7 @@ from peacefs.coordinator.journal.port import (
     JournalFull,
     JournalRefused,
     JournalUnsure,
+    Look,
     Member,
     Standing,
 )
@@ -27,6 +28,7 @@ from peacefs.protocol.limits import (
     hand_over_poll_s,
     hand_over_wait_s,
     journal_kept_bytes,
+    journal_read_bytes_max,
     journal_read_entries,
     journal_trim_interval_s,
     journal_unsure_max_s,
@@ -169,30 +171,38 @@ class Failover:
     # -- standing by ---------------------------------------------------------------------------------
 
     async def _stand_by(self) -> None:
-        await self.catch_up()
-        leader = await self._run(self._journal.leader)
-        self._leadership.seen(leader)
-        self._leadership.epoch = await self._run(self._journal.epoch)
-        await self._state()
-        if leader is None and self._follower.is_warm and not self._is_handing_over:
+        is_behind = True
+        while is_behind:
+            seen, touched = await self._run(self._follow)
+            self._leadership.seen(seen.leader)
+            self._leadership.epoch = seen.epoch
+            if touched is not None:
+                self._follower.changed(touched)
+            await self._state()
+            is_behind = _is_full(seen.entries)
+        if seen.leader is None and self._follower.is_warm and not self._is_handing_over:
             await self._try_to_lead()
 
-    async def catch_up(self) -> None:
-        """Apply the entries that are there."""
-        while True:
-            entries = await self._run(self._read)
-            if not entries:
-                return
-            touched = await self._run(lambda entries=entries: self._metadata.apply(entries))  # type: ignore[misc]
-            self._follower.changed(touched)
-
-    def _read(self) -> list[Entry]:
+    def _follow(self) -> tuple[Look, Touched | None]:
+        """Look at the journal, and apply what is new in it."""
         after = self._metadata.journal_place().number
-        entries = self._journal.read(after, journal_read_entries)
-        if entries and entries[0].number != after + 1:
-            raise FarBehind(f"the journal begins with entry {entries[0].number}, this store ends with {after}")
-        self.last_seen = max(self.last_seen, entries[-1].number if entries else after)
-        return entries
+        seen = self._journal.look(after, journal_read_entries)
+        if not seen.entries:
+            return seen, None
+        if seen.entries[0].number != after + 1:
+            raise FarBehind(
+                f"the journal begins with entry {seen.entries[0].number}, this store ends with {after}"
+            )
+        self.last_seen = max(self.last_seen, seen.entries[-1].number)
+        return seen, self._metadata.apply(seen.entries)
+
+    async def _catch_up(self) -> None:
+        """Apply all entries that are there."""
+        while True:
+            _, touched = await self._run(self._follow)
+            if touched is None:
+                return
+            self._follower.changed(touched)
 
     async def _try_to_lead(self) -> None:
         began_s = self._clock()
@@ -218,7 +228,7 @@ class Failover:
         if not await self._run(lambda: self._writer.take(before, epoch)):
             return None
         # From here on nobody else appends: what is read now is all.
-        await self.catch_up()
+        await self._catch_up()
         ends = await self._run(self._journal.ends)
         place = self._metadata.journal_place()
         if ends is not None and ends[1].number < place.number:
@@ -350,3 +360,9 @@ class Failover:
         self._is_handing_over = False
         log.warning("nobody took over: this coordinator, %s, leads on", self._me.name)
         return True
+
+
+def _is_full(entries: Sequence[Entry]) -> bool:
+    """Return whether there may be more entries than were read at once."""
+    read_bytes = sum(len(each.data) for each in entries)
+    return len(entries) >= journal_read_entries or read_bytes >= journal_read_bytes_max

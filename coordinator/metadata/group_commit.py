@@ -1,7 +1,7 @@
 """Group commit: requests that wait share one commit, and are answered when it is on the disk.
 
-One thread owns the writing. It takes whatever waits and waits for nothing more: alone, a request pays for one
-commit; together they pay for one among them. Knows no request and no SQL.
+One thread owns the writing. Alone, a request pays for one commit and waits for nobody; together they pay for one
+among them, and wait a moment for those who are likely to come along (`CommitDelay`). Knows no request and no SQL.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from peacefs.protocol.errors import Overloaded, ServiceUnready
-from peacefs.protocol.limits import commit_batch_max, commit_queue_max, metadata_tend_interval_s
+from peacefs.protocol.limits import (
+    commit_batch_max,
+    commit_delay_s_max,
+    commit_delay_share,
+    commit_queue_max,
+    metadata_tend_interval_s,
+)
 
 from .store import Metadata, MetadataFault, MetadataFull, RequestOutcome, Transaction
 
@@ -27,6 +33,33 @@ class Commit(Protocol):
 
     def __call__(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> Awaitable[T]:
         """`in_any_case` is for background tasks: nobody can tell them to come again when too many changes wait."""
+
+
+class CommitDelay:
+    """Tells how many changes a commit may wait for, and for how long (PostgreSQL: commit_delay). Pure.
+
+    A client that has been answered often asks for the next change at once. A commit that began without it would be
+    a small one, and so would that client's be; each costs a sync, and its way through the journal.
+    """
+
+    #: Over so many commits their time is smoothed.
+    _COMMITS = 8
+
+    def __init__(self, share: float = commit_delay_share) -> None:
+        self._share = share
+        self._commit_s = 0.0
+        #: As many changes as were wanted at once lately.
+        self.expected = 1
+
+    @property
+    def wait_s(self) -> float:
+        """Return how long those who are expected may be waited for: a part of what a commit takes."""
+        return min(self._commit_s * self._share, commit_delay_s_max)
+
+    def committed(self, together: int, waiting: int, taken_s: float) -> None:
+        """So many changes were committed together, and so many more came in that time."""
+        self.expected = min(together + waiting, commit_batch_max)
+        self._commit_s += (taken_s - self._commit_s) / self._COMMITS
 
 
 class _Waiting(NamedTuple):
@@ -52,6 +85,7 @@ class GroupCommit:
         clock: Callable[[], float] = time.monotonic,
         deliver: Callable[[Callable[[], None]], object] = lambda settle: settle(),
         on_taken: Callable[[float], object] = lambda seconds: None,
+        delay: CommitDelay | None = None,
     ) -> None:
         """`deliver` has the futures of a commit settled in one go: it is handed that in the writer's thread.
 
@@ -72,6 +106,9 @@ class GroupCommit:
         self.commits = 0
         self.requests = 0
         self._had_room = True
+        self._delay = delay or CommitDelay()
+        #: So many waiting changes wake the writer.
+        self._wakes_at = 1
         self._thread = threading.Thread(target=self._run, name="metadata-writer", daemon=True)
         self._thread.start()
 
@@ -84,7 +121,8 @@ class GroupCommit:
             if len(self._waiting) >= self._queue_max and not in_any_case:
                 raise Overloaded(f"{self._queue_max} changes of the metadata are waiting already; try again")
             self._waiting.append(_Waiting(request, future))
-            self._changed.notify()
+            if len(self._waiting) >= self._wakes_at:
+                self._changed.notify()
         return future
 
     @property
@@ -123,7 +161,9 @@ class GroupCommit:
                 self._fail(batch)
                 self._on_fatal(fault)
                 return
-            self._on_taken(self._clock() - begun_s)
+            taken_s = self._clock() - begun_s
+            self._delay.committed(len(batch), len(self._waiting), taken_s)
+            self._on_taken(taken_s)
             self._tell_of_room()
             self.commits += 1
             self.requests += len(batch)
@@ -138,6 +178,11 @@ class GroupCommit:
                 if self._closed:
                     return None
                 self._changed.wait(metadata_tend_interval_s)
+            expected = min(self._delay.expected, self._batch_max)
+            if 0 < len(self._waiting) < expected and not self._closed:
+                self._wakes_at = expected
+                self._changed.wait(self._delay.wait_s)
+                self._wakes_at = 1
             return [self._waiting.popleft() for _ in range(min(len(self._waiting), self._batch_max))]
 
     def _tell_of_room(self) -> None:

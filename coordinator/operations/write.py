@@ -182,6 +182,23 @@ class WriteOperations:
             return Completed(publication.length)
         return self._completed(publication, wanted.chunks, writer, token.replication, wanted.ahead, writer_host)
 
+    async def create_empty(self, file: NewFile) -> Completed:
+        """`create` and `complete` in one, for a file without data: there is nothing to place and to wait for."""
+        if not file.request_id:
+            raise BadRequest("an empty file is published at once under the id of its request, and has none")
+        path = changeable_path(file.path)
+        made = _with_defaults(file, path)
+        await self._ctx.under_construction.settle(path)
+        await self._ctx.until_ready()
+        try:
+            publication = await self._ctx.commit(lambda tx: self._publish(tx, made, []))
+        except FileAlreadyExists:
+            with self._ctx.reader.view():
+                self._check_not_under_construction(path, file.user)
+            raise
+        self._take_in(made.path, made.replication, [], publication)
+        return Completed(publication.length)
+
     async def publish(self, wanted: PublishFile, writer_host: str | None) -> Completed:
         """`create` and `complete` in one, for a file of one chunk that was preallocated for this request."""
         file, chunks = wanted.file, [wanted.chunk]

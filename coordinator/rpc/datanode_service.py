@@ -224,6 +224,8 @@ class DatanodeService:
             link.write(ReportAgain(), tag)
             return
         self._perform(self._core.heartbeat(self._at.monotonic(), link.name, message), link)
+        if message.stopping:
+            log.info("datanode %s is being stopped: nobody is led to it any more", link.name)
         if message.streams is not None and self._leadership.leads:
             self._core.scheduling.registered(self._at.monotonic(), link.name, message.streams)
         session, trust = self._sessions[link], self._trust()

@@ -151,6 +151,8 @@ async def carry_out(files: Files, message: Message, host: str | None, link: Node
             return files.schedule.ended(link, message)
         case StreamsFound() if link is not None:
             return files.schedule.found(link, message)
+        case CreateFile(is_empty=True):
+            return await files.writing.create_empty(message.file)
         case CreateFile():
             return await create(files, message, host)
         case PublishFile():

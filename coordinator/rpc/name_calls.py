@@ -82,6 +82,7 @@ def _row(status: InodeStatus) -> NameStatus:
         status.accessed_ms,
         0 if is_directory else status.block_bytes,
         0 if is_directory else status.replication,
+        status.inode,
     )
 
 

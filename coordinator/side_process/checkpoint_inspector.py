@@ -55,12 +55,13 @@ class CheckpointInspector:
         self._timeout_s = timeout_s
         self._process = SideProcess("look at checkpoints", command, timeout_s, queue_timeout_s)
 
-    async def all_below(self, path: str, user: str) -> list[dict[str, Any]]:
+    async def all_below(self, path: str, user: str, *, partial: bool = False) -> list[dict[str, Any]]:
         """A summary of every checkpoint at and below a path, with its latest run and its driver's last report.
 
+        With `partial` what the user may not list below the path is left out.
         Raises FileNotFound, AccessDenied, BadRequest, Overloaded, Unsupported.
         """
-        answer = await self._ask(path, user, all_below=True)
+        answer = await self._ask(path, user, all_below=True, partial=partial)
         found = await asyncio.to_thread(msgspec.json.decode, answer, type=list[dict[str, Any]])
         return await self._with_what_is_known(found, path, user)
 
@@ -70,9 +71,12 @@ class CheckpointInspector:
         found = await asyncio.to_thread(msgspec.json.decode, answer, type=dict[str, Any])
         return (await self._with_what_is_known([found], path, user))[0]
 
-    async def view(self, path: str, user: str, view: str) -> msgspec.Raw:
-        """Return `batches` of a checkpoint, the `verdict` on it, or `units` below it; raises as `all_below`."""
-        return await self._ask(path, user, all_below=False, view=view)
+    async def view(self, path: str, user: str, view: str, *, partial: bool = False) -> msgspec.Raw:
+        """Return `batches` of a checkpoint, the `verdict` on it, or `units` or `families` below a path.
+
+        Raises as `all_below`.
+        """
+        return await self._ask(path, user, all_below=False, view=view, partial=partial)
 
     async def _with_what_is_known(self, found: list[dict[str, Any]], path: str, user: str) -> list[dict[str, Any]]:
         """Adds the latest run of each, and what its driver has reported last; None where there is none."""
@@ -80,7 +84,9 @@ class CheckpointInspector:
         reports = {without_run(said.location): said for said in self._query_reports.below(path, user)}
         return [each | {"run": runs.get(each["root"]), "report": reports.get(each["root"])} for each in found]
 
-    async def _ask(self, path: str, user: str, *, all_below: bool, view: str = "") -> msgspec.Raw:
+    async def _ask(
+        self, path: str, user: str, *, all_below: bool, view: str = "", partial: bool = False
+    ) -> msgspec.Raw:
         if not self._command:
             raise Unsupported("this coordinator was started without what looks at checkpoints")
         question = {
@@ -89,6 +95,7 @@ class CheckpointInspector:
             "path": "/" + "/".join(parse_path(path).components),
             "all_below": all_below,
             "view": view,
+            "partial": partial,
             "token": self._token_of(user),
             "ca_file": self._ca_file,
         }

@@ -128,6 +128,8 @@ class Heartbeat(Message, frozen=True):
     epoch: int = 0
     #: After it has heard a new one: the streams whose head it is.
     streams: list[StreamUnderWay] | None = None
+    #: It is being stopped: whoever is led to it from now on comes too late.
+    stopping: bool = False
 
 
 class HeartbeatAck(Message, frozen=True):

@@ -15,11 +15,13 @@ class CreateFile(TracedMessage, frozen=True):
     """A client wants to write a file; sent again under the same request id it is the same request.
 
     `abandoned` was preallocated for the same request and will not be part of it; `exclude` are nodes that failed.
+    One that `is_empty` is published at once and answered by Completed; a coordinator of before answers Created.
     """
 
     file: NewFile
     abandoned: ChunkId | None = None
     exclude: list[NodeId] = []
+    is_empty: bool = False
 
 
 class AllocateChunk(TracedMessage, frozen=True):

@@ -28,7 +28,10 @@ class NameChange(NameCall, frozen=True, kw_only=True):
 
 
 class NameStatus(msgspec.Struct, frozen=True, array_like=True):
-    """A file or directory; `name` is empty for the path that was asked for. Milliseconds since 1970, and bytes."""
+    """A file or directory; `name` is empty for the path that was asked for. Milliseconds since 1970, and bytes.
+
+    `file_id` is HDFS's fileId, which a rename leaves and a copy does not; a coordinator of 0.1.0 sends none.
+    """
 
     name: str
     is_directory: bool
@@ -40,6 +43,7 @@ class NameStatus(msgspec.Struct, frozen=True, array_like=True):
     accessed_ms: int
     block_bytes: int
     replication: int
+    file_id: int = 0
 
 
 class GetFileInfo(NameCall, frozen=True):

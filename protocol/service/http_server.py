@@ -340,8 +340,42 @@ class HttpServer(uvicorn.Server):
     """Leaves signals to the service that it is a part of; that sets `should_exit`. Speaks TLS if it has `tls`."""
 
     def __init__(self, config: BoundedConfig, tls: TlsIdentity | None) -> None:
+        self._is_to_exit = False
+        #: The loop that waits for the end, for as long as it does.
+        self._waiting: asyncio.AbstractEventLoop | None = None
+        self._told = asyncio.Event()
         super().__init__(config)
         self._tls = tls
+
+    @property
+    def should_exit(self) -> bool:
+        return self._is_to_exit
+
+    @should_exit.setter
+    def should_exit(self, is_to_exit: bool) -> None:
+        """From any thread."""
+        self._is_to_exit = is_to_exit
+        if is_to_exit and self._waiting is not None:
+            self._waiting.call_soon_threadsafe(self._told.set)
+
+    async def main_loop(self) -> None:
+        """Wait to be told. uvicorn looks ten times a second, for the sake of a date that our answers lack."""
+        self._waiting = asyncio.get_running_loop()
+        try:
+            if not await self.on_tick(0):
+                await self._told.wait()
+        finally:
+            self._waiting = None
+
+    async def cut_off(self, serving: asyncio.Task[None], within_s: float) -> None:
+        """Return when `serving` has ended: what is still under way is told so, and hung up on after `within_s`."""
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        await asyncio.wait({serving}, timeout=within_s)
+        for connection in list(self.server_state.connections):
+            if isinstance(connection.transport, asyncio.Transport):
+                connection.transport.abort()
+        await serving
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self._tls is None:
@@ -367,8 +401,11 @@ def build_server(
     admits: Callable[[asyncio.BaseTransport], bool] | None = None,
     *,
     tls: TlsIdentity | None = None,
+    stop_grace_s: float = http_shutdown_grace_s,
 ) -> HttpServer:
     """A server for `await server.serve(sockets=[listen(...)])`, on a uvloop loop; ends by `should_exit = True`.
+
+    What is under way then has `stop_grace_s` to end.
 
     With `framed` a connection whose first byte is that of a frame gets the protocol that this makes; with `admits`
     one is closed at once that it does not admit. With `tls` all speak TLS first.
@@ -387,7 +424,7 @@ def build_server(
         date_header=False,
         backlog=http_connections_max,
         timeout_keep_alive=http_keep_alive_s,
-        timeout_graceful_shutdown=http_shutdown_grace_s,
+        timeout_graceful_shutdown=stop_grace_s,
         framed=framed,
         admits=admits,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,27 @@ class DiskStatus:
     capacity_bytes: int
     used_bytes: int
     replicas: int
+
+
+@dataclass(frozen=True)
+class SlowReason:
+    """Why a part of a datanode counts as slow, in numbers and in words. Seconds a MiB, and seconds of time."""
+
+    #: A value of slow_peers.SlowPart.
+    part: str
+    seconds: float
+    #: The median of so many datanodes.
+    median: float
+    compared: int
+    #: The number of chunks it was measured by, and the datanodes that did; of a disk that is its own datanode.
+    chunks: int
+    measured_by: list[str]
+    #: The time since it became so, and since it was last measured to be so.
+    since_s: float
+    found_s: float
+    #: The likely cause, as far as the coordinator can tell, and what to do.
+    reason: str
+    advice: str
 
 
 @dataclass(frozen=True)
@@ -45,6 +66,10 @@ class DatanodeStatus:
     hop_seconds: float | None
     disk_seconds: float | None
     disks: list[DiskStatus]
+    #: One for each of `slow`.
+    slow_reasons: list[SlowReason] = field(default_factory=list)
+    #: The age of its last heartbeat, from limits.heartbeat_late_s on.
+    silent_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -50,25 +50,75 @@ function perMinute(batches) {
 }
 
 async function all(place, signal, again) {
-  const { checkpoints } = await ask("/v1/checkpoints", { path: "/" }, { signal });
-  const { units } = await ask("/v1/checkpoints/units", { path: "/" }, { signal });
-  // Forks, and what rollbacks kept, have the query's id in common.
-  const relatives = (each) => checkpoints.filter((other) => other.query && other.query === each.query && other.root !== each.root);
+  const whole = { path: "/", partial: true };
+  const { checkpoints } = await ask("/v1/checkpoints", whole, { signal });
+  const { units } = await ask("/v1/checkpoints/units", whole, { signal });
+  const { families } = await ask("/v1/checkpoints/ancestry", { path: "/" }, { signal });
+  // Forks, and what rollbacks kept, have the query's id in common, also those that nothing was recorded of.
+  const relatives = (each) => checkpoints.filter((other) => other.query && other.query === each.query && other.root !== each.root).length;
   show(place, h("h1", null, "Checkpoints"), again(), h("section", null, table("Checkpoints of Spark queries",
-    [["Checkpoint", "name"], ["Planned", "number"], ["Committed", "number"], ["Last batches took", "number"], ["Size", "number"], "Written", "Run", "Forks of the same query"],
+    [["Checkpoint", "name"], ["Planned", "number"], ["Committed", "number"], ["Last batches took", "number"], ["Size", "number"], "Written", "Run", ["Of the same query", "number"]],
     checkpoints.map((each) => ({
       key: each.root,
       cells: [h("a", { href: link(each.root) }, each.root), each.planned ?? "none", each.committed ?? "none",
-        each.durations_ms.length ? milliseconds(each.durations_ms.reduce((a, b) => a + b, 0) / each.durations_ms.length) : "", size(each.bytes), moment(each.modified_ms),
+        each.durations_ms.some(Boolean) ? milliseconds(each.durations_ms.reduce((a, b) => a + b, 0) / each.durations_ms.length) : "", size(each.bytes), moment(each.modified_ms),
         each.run ? `${each.run.run} on ${each.run.host}${each.run.ended_ms ? " (over)" : ""}` : "none",
-        relatives(each).map((other) => h("div", { key: other.root }, h("a", { href: link(other.root) }, other.root)))],
-    })), "There are none that you may list.")),
+        relatives(each) ? count(relatives(each), "other") : "none"],
+    })), "There are none that you may list."),
+    h("p", { class: "dim" }, "Directories that you may not list are left out.")),
+  families.length ? h("section", { "aria-labelledby": "ancestry" }, h("h2", { id: "ancestry" }, "Made of each other"),
+    h("p", { class: "dim" }, "Forks, rollbacks, imports and copies, each below what it was made of."),
+    families.map((family) => tree(family.members))) : null,
   units.length ? h("section", null, table("Units of dataflows, and programs with state in pages",
     [["Checkpoint", "name"], "Query", "Unit", "Technique", ["Begins with", "number"], ["Pages", "number"], ["Size", "number"], "Written"],
     units.map((each) => ({
       key: `${each.root} ${each.unit}`,
       cells: [h("a", { href: filesLink(each.root) }, each.root), each.query ?? "", each.unit, each.technique ?? "", each.sequence ?? "nothing", each.pages, size(each.bytes), moment(each.modified_ms)],
     })))) : null);
+}
+
+const DEPTH_MAX = 12;
+
+/** A family as lists in lists. Its members come from the top down, each with its depth. `here` is not a link. */
+function tree(members, here) {
+  const top = h("ul", { class: "tree", "aria-label": `Made of ${members[0].path || "a checkpoint that is gone"}` });
+  const lists = [top];
+  for (const member of members) {
+    const depth = Math.min(member.depth, DEPTH_MAX);
+    if (!lists[depth]) {
+      lists[depth] = h("ul");
+      lists[depth - 1].lastChild.append(lists[depth]);
+    }
+    lists.length = depth + 1;
+    lists[depth].append(h("li", null, relative(member, here)));
+  }
+  return top;
+}
+
+const PRESENCE = { gone: "gone", replaced: "gone; another checkpoint is there now" };
+
+function relative({ path, presence, committed, made, damaged, lacks_older }, here) {
+  const name = path || "a checkpoint";
+  return h("div", { class: "row" },
+    made ? badge(made.kind, "calm") : null,
+    path === here ? h("strong", { "aria-current": "page" }, name) : presence === "here" ? h("a", { href: link(path) }, name) : h("span", null, name),
+    presence === "here" ? null : badge(PRESENCE[presence], "warn"),
+    damaged ? badge("its record of where it came from is damaged", "bad") : null,
+    h("span", { class: "dim" }, [
+      made ? step(made) : null,
+      presence === "here" ? (committed === null ? "no batch is done" : `batch ${committed} is the latest`) : null,
+      lacks_older ? "older steps were dropped" : null,
+    ].filter(Boolean).join("; ")));
+}
+
+/** How and when something was made, and by whom; fields that are as if not said do not come. */
+function step({ kind, source, batch, before, at_ms, user }) {
+  const how = {
+    fork: batch === undefined ? "" : `at batch ${batch}`,
+    rollback: `from batch ${before} to ${batch}`,
+    import: `of ${source}`,
+  }[kind];
+  return [how, at_ms ? moment(at_ms) : "", user ? `by ${user}` : ""].filter(Boolean).join(", ");
 }
 
 async function one(path, place, signal, again) {
@@ -89,6 +139,7 @@ async function one(path, place, signal, again) {
     }
   };
   const done = batches.filter((each) => each.committed_ms);
+  const family = h("div", { id: "family" });
   show(place, h("nav", { "aria-label": "Path" }, h("ol", { class: "crumbs" }, h("li", null, h("a", { href: "#/checkpoints" }, "Checkpoints")))),
     h("h1", null, path), again(),
     facts([
@@ -102,6 +153,7 @@ async function one(path, place, signal, again) {
       checkpoint.run ? ["Run", `${checkpoint.run.run} by ${checkpoint.run.user} on ${checkpoint.run.host}, since ${moment(checkpoint.run.since_ms)}${checkpoint.run.ended_ms ? ", over" : ""}`] : null,
       ["Files", h("a", { href: filesLink(path) }, path)],
     ]),
+    family,
     h("section", null, h("h2", null, "Verify"), h("p", { class: "dim" }, "Reads the checkpoint as a start of the query would, and says whether it would go on."),
       h("button", { type: "button", onclick: verify }, "Verify"), verdict),
     h("section", null, h("h2", null, "Batches"),
@@ -112,6 +164,14 @@ async function one(path, place, signal, again) {
         cells: [h("button", { type: "button", class: "quiet", onclick: () => { show(opened, batchFiles(path, each)); opened.querySelector("h3").focus(); } }, each.batch), moment(each.planned_ms),
           each.committed_ms ? moment(each.committed_ms) : "not yet", each.committed_ms ? milliseconds(Math.max(0, each.committed_ms - each.planned_ms)) : "", size(each.state_bytes), each.files.length],
       })), "No batch was planned."), opened));
+  try {
+    const { families } = await ask("/v1/checkpoints/ancestry", { path: "/" }, { signal });
+    const own = families.find(({ members }) => members.some((each) => each.path === path && each.presence === "here"));
+    if (own) show(family, h("section", null, h("h2", null, "Made of each other"), tree(own.members, path)));
+  } catch (error) {
+    // The checkpoint is shown all the same.
+    if (error.name !== "AbortError") show(family, h("p", { class: "error", role: "alert" }, error.message));
+  }
 }
 
 function batchFiles(root, batch) {

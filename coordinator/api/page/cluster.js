@@ -63,10 +63,12 @@ function racks(datanodes, streams) {
 const KINDS = { alive: "good", suspect: "warn", dead: "bad" };
 
 function datanode(node, streams) {
-  const slow = node.slow.map((part) => {
-    const pace = part === "hop" ? node.hop_seconds : node.disk_seconds;
-    return h("p", { key: part }, badge("slow", "warn"), ` ${part === "hop" ? "as a hop of pipelines" : "at its disk"}${pace === null ? "" : `: ${pace.toFixed(3)} s a MiB`}`);
-  });
+  const slow = node.slow_reasons.map((found) => h("div", { key: found.part, class: "slow" },
+    h("p", null, badge("slow", "warn"), ` ${found.part === "hop" ? "as a hop of pipelines" : "at its disk"}: ${found.seconds.toFixed(3)} s a MiB over ${count(found.chunks, "chunk")}; `,
+      `the median of ${count(found.compared, "datanode")} is ${found.median.toFixed(3)}`),
+    h("p", null, found.reason),
+    h("p", null, h("strong", null, "To do: "), found.advice),
+    h("p", { class: "dim" }, `${found.part === "hop" ? `Measured by ${found.measured_by.join(", ")}` : "As it measured itself"}; slow for ${seconds(found.since_s)}, last measured ${seconds(found.found_s)} ago`)));
   return h("div", { class: "card", key: node.node, "data-node": node.node },
     h("div", { class: "row" }, h("strong", null, node.node), badge(node.state, KINDS[node.state]),
       node.service === "in service" ? null : badge(node.service, "warn"),
@@ -74,6 +76,7 @@ function datanode(node, streams) {
     meter(node.used_bytes, node.capacity_bytes, `${percent(node.used_bytes, node.capacity_bytes)} of ${node.node} used`),
     h("p", { class: "dim" }, `${size(node.used_bytes)} of ${size(node.capacity_bytes)}, ${size(node.available_bytes)} free; `,
       `${count(node.replicas, "replica")}, ${count(streams, "chunk")} on the way`),
+    node.silent_s ? h("p", null, `Its last heartbeat came ${seconds(node.silent_s)} ago`) : null,
     node.to_drain ? h("p", null, `${count(node.to_drain, "chunk")} still to be copied before it may leave`) : null,
     slow,
     h("details", null, h("summary", null, count(node.disks.length, "disk")), h("ul", null, node.disks.map((disk) =>

@@ -113,7 +113,7 @@ def build_rest_from(files: Files, sources: StatusSources) -> FastAPI:
         return Response(exposition(), media_type=CONTENT_TYPE)
 
     app.include_router(status_routes(sources))
-    app.include_router(datanode_routes(cluster, files.administration, for_superusers))
+    app.include_router(datanode_routes(cluster, files.administration, sources.clock, for_superusers))
     app.include_router(file_routes(files))
     app.include_router(tree_routes(files))
     app.include_router(chunk_routes(files.explanations, for_superusers))

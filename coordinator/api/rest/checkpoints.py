@@ -87,9 +87,12 @@ def add_checkpoint_look_routes(app: FastAPI, inspector: CheckpointInspector) -> 
     """Add `GET /v1/checkpoints` and those below it that inspect checkpoints."""
 
     @app.get("/v1/checkpoints", responses={200: {"description": "A summary of each, with its latest run."}})
-    async def all_below(user: User, path: str = "/") -> Response:
-        """Every checkpoint at and below a path, as `peacefs checkpoint ls --json` has it, for who may list it."""
-        return await _json_in_thread({"checkpoints": await inspector.all_below(path, user)})
+    async def all_below(user: User, path: str = "/", partial: bool = False) -> Response:
+        """Every checkpoint at and below a path, as `peacefs checkpoint ls --json` has it, for who may list it.
+
+        With `partial` directories below it that the user may not list are left out.
+        """
+        return await _json_in_thread({"checkpoints": await inspector.all_below(path, user, partial=partial)})
 
     @app.get("/v1/checkpoints/show", responses={200: {"description": "A checkpoint, with its latest run."}})
     async def show(path: str, user: User) -> Response:
@@ -106,10 +109,18 @@ def add_checkpoint_look_routes(app: FastAPI, inspector: CheckpointInspector) -> 
         """Tell whether a query would start from a checkpoint, as `peacefs checkpoint verify --json` does."""
         return await _json_in_thread(await inspector.view(path, user, "verdict"))
 
+    @app.get("/v1/checkpoints/ancestry", responses={200: {"description": "Families, as trees told from the top."}})
+    async def ancestry(user: User, path: str = "/") -> Response:
+        """Tell which checkpoints at and below a path were made of which, as `checkpoint ancestry --json` does."""
+        return await _json_in_thread({"families": await inspector.view(path, user, "families")})
+
     @app.get("/v1/checkpoints/units", responses={200: {"description": "Units of dataflows, each a UnitSummary."}})
-    async def units(user: User, path: str = "/") -> Response:
-        """Every unit of a dataflow, or program with paged state, at and below a path, for who may list it."""
-        return await _json_in_thread({"units": await inspector.view(path, user, "units")})
+    async def units(user: User, path: str = "/", partial: bool = False) -> Response:
+        """Every unit of a dataflow, or program with paged state, at and below a path, for who may list it.
+
+        With `partial` directories below it that the user may not list are left out.
+        """
+        return await _json_in_thread({"units": await inspector.view(path, user, "units", partial=partial)})
 
 
 async def _json_in_thread(content: object) -> Response:

@@ -12,9 +12,10 @@ from fastapi import APIRouter, Query
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.membership import AdminState, Node
 from peacefs.coordinator.cluster.slow_peers import SlowPart
+from peacefs.coordinator.cluster.slow_reasons import slow_reasons
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.coordinator.operations.datanode_admin import DatanodeAdmin
-from peacefs.protocol.limits import maintenance_hours_max
+from peacefs.protocol.limits import heartbeat_late_s, maintenance_hours_max
 from peacefs.protocol.values.cluster_status import (
     ChunkCounts,
     ClusterStatus,
@@ -49,7 +50,7 @@ class StatusSources:
             epoch=self.epoch(),
             ready=cluster.ready(self.clock()),
             address=self.address(),
-            datanodes=[_datanode(cluster, node) for node in cluster.members.all()],
+            datanodes=[_datanode(cluster, node, self.clock()) for node in cluster.members.all()],
             chunks=ChunkCounts(
                 total=len(cluster.chunks),
                 under_replicated=len(cluster.chunks.under),
@@ -77,14 +78,16 @@ def status_routes(sources: StatusSources) -> APIRouter:
     return router
 
 
-def datanode_routes(cluster: Cluster, administration: DatanodeAdmin, for_superusers: Any) -> APIRouter:
+def datanode_routes(
+    cluster: Cluster, administration: DatanodeAdmin, clock: Callable[[], float], for_superusers: Any
+) -> APIRouter:
     """Routes for an operator's decisions about a datanode, by its id."""
     router = APIRouter(prefix="/v1/datanodes/{node}", dependencies=[for_superusers])
 
     @router.post("/decommission")
     async def decommission(node: str) -> DatanodeStatus:
         """Nothing new goes there, and what it holds is copied to others. Answers at once; see the status."""
-        return _datanode(cluster, await administration.decide(node, Mode.DECOMMISSION))
+        return _datanode(cluster, await administration.decide(node, Mode.DECOMMISSION), clock())
 
     @router.post("/maintenance")
     async def maintenance(
@@ -94,16 +97,16 @@ def datanode_routes(cluster: Cluster, administration: DatanodeAdmin, for_superus
 
         To be switched off once the status says that it is in maintenance.
         """
-        return _datanode(cluster, await administration.decide(node, Mode.MAINTENANCE, hours * 3600.0))
+        return _datanode(cluster, await administration.decide(node, Mode.MAINTENANCE, hours * 3600.0), clock())
 
     @router.post("/recommission")
     async def recommission(node: str) -> DatanodeStatus:
-        return _datanode(cluster, await administration.decide(node, Mode.IN_SERVICE))
+        return _datanode(cluster, await administration.decide(node, Mode.IN_SERVICE), clock())
 
     return router
 
 
-def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
+def _datanode(cluster: Cluster, node: Node, now_s: float) -> DatanodeStatus:
     admin_state = cluster.admin_state_of(node)
     return DatanodeStatus(
         node=node.id,
@@ -123,4 +126,6 @@ def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
         hop_seconds=cluster.slow_peers.measured[SlowPart.HOP].get(node.id),
         disk_seconds=cluster.slow_peers.measured[SlowPart.DISK].get(node.id),
         disks=[DiskStatus(**msgspec.structs.asdict(disk)) for disk in node.disks],
+        slow_reasons=slow_reasons(cluster, node, now_s),
+        silent_s=round(now_s - node.heard_s, 1) if now_s - node.heard_s > heartbeat_late_s else 0.0,
     )

@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from peacefs.protocol.limits import chunk_bytes_max, metadata_room_low_bytes
-from peacefs.protocol.values.cluster_status import ClusterStatus, DatanodeStatus, FailoverStatus
+from peacefs.protocol.values.cluster_status import ClusterStatus, DatanodeStatus, FailoverStatus, SlowReason
 
 
 class Level(StrEnum):
@@ -144,8 +144,8 @@ def _of_datanode(node: DatanodeStatus) -> Iterator[Alert]:
                 _DISK_ADVICE.get(disk.state, "Replace it, then start the datanode again."),
                 name,
             )
-    for part in node.slow:
-        yield _slowness(node, part)
+    for found in node.slow_reasons:
+        yield _slowness(node, found)
     is_taking = node.state == "alive" and node.service == "in service"
     if is_taking and node.available_bytes < chunk_bytes_max and all(d.state == "working" for d in node.disks):
         yield Alert(
@@ -179,20 +179,13 @@ _DISK_ADVICE = {
 }
 
 
-def _slowness(node: DatanodeStatus, part: str) -> Alert:
-    seconds = node.hop_seconds if part == "hop" else node.disk_seconds
-    pace = "" if seconds is None else f": {seconds:.3f} s a MiB, far above the median of all"
-    if part == "hop":
-        return Alert(
-            Level.WARNING,
-            f"Datanode {node.node} is slow as a hop of pipelines{pace}. New chunks avoid it where they can.",
-            "Look at its network card, cable and switch port, and at what else runs there.",
-            node.node,
-        )
+def _slowness(node: DatanodeStatus, found: SlowReason) -> Alert:
+    where = "as a hop of pipelines" if found.part == "hop" else "at its disk"
     return Alert(
         Level.WARNING,
-        f"Datanode {node.node} is slow at its disk{pace}. New chunks avoid it where they can.",
-        "Look at the disk's own diagnosis (smartctl) and at what else uses it.",
+        f"Datanode {node.node} is slow {where}: {found.seconds:.3f} s a MiB, the median of {found.compared} "
+        f"datanodes is {found.median:.3f}. {found.reason} New chunks avoid it where they can.",
+        found.advice,
         node.node,
     )
 

@@ -228,7 +228,8 @@ class SqliteMetadata(Metadata):
                 expected = self.journal_place().number + 1
                 assert number == expected, f"entry {number} of the journal came where {expected} was to come"
                 apply_changes(self._writer, change, touched)
-                self._note_entry(number)
+                self._entry = number
+            self._note_entry(self._entry)
         return Touched(touched.chunks, touched.tables)
 
     @contextlib.contextmanager
