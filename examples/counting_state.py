@@ -30,7 +30,7 @@ def batch_of(position: int, keys: int) -> np.ndarray:
     return np.random.default_rng(position).integers(0, keys, BATCH)
 
 
-def count(directory: str, keys: int, seconds: float) -> None:
+def count(directory: str, keys: int, seconds: float, interval: float) -> None:
     begun = time.perf_counter()
     pages = PageManager()
     checkpointer = Checkpointer(pages, DirectoryStore(directory), "counts")
@@ -51,7 +51,7 @@ def count(directory: str, keys: int, seconds: float) -> None:
             flush=True,
         )
     end = time.perf_counter() + seconds
-    report = time.perf_counter() + 1
+    report = time.perf_counter() + interval
     took_ms: list[float] = []
     running = None
     while time.perf_counter() < end:
@@ -72,7 +72,7 @@ def count(directory: str, keys: int, seconds: float) -> None:
         if checkpointer.idle:
             running = checkpointer.begin()
         print(said, flush=True)
-        report, took_ms = time.perf_counter() + 1, []
+        report, took_ms = time.perf_counter() + interval, []
     checkpointer.close()
 
 
@@ -81,15 +81,23 @@ def main() -> None:
     parser.add_argument("directory", nargs="?", help="of the checkpoints; by default a temporary one")
     parser.add_argument("--keys", type=int, default=6_000_000)
     parser.add_argument("--seconds", type=float, default=12, help="for which each child counts")
+    parser.add_argument("--interval", type=float, default=1, help="seconds from one checkpoint to the next")
     parser.add_argument("--kills", type=int, default=2)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        count(options.directory, options.keys, options.seconds)
+        count(options.directory, options.keys, options.seconds, options.interval)
         return
     with tempfile.TemporaryDirectory() as temporary:
         directory = options.directory or temporary
-        command = [sys.executable, __file__, directory, "--child", f"--keys={options.keys}"]
+        command = [
+            sys.executable,
+            __file__,
+            directory,
+            "--child",
+            f"--keys={options.keys}",
+            f"--interval={options.interval}",
+        ]
         for _ in range(options.kills):
             with subprocess.Popen([*command, "--seconds=3600"], stdout=subprocess.PIPE, text=True) as child:
                 assert child.stdout is not None

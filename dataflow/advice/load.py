@@ -30,6 +30,11 @@ class QueryLoad:
     units: int = 1
 
     @property
+    def processors(self) -> float:
+        """Processors that the query takes without any technique."""
+        return self.rate * self.processing_s
+
+    @property
     def bytes_s(self) -> float:
         """Bytes of rows of the sources a second."""
         return self.rate * self.row_bytes

@@ -2,16 +2,19 @@
 
 It is told of heartbeats and of the time, and answers with placements. A unit that is lost begins again elsewhere
 under a higher incarnation, with the latest checkpoint that was recorded: messages of the older one are refused.
+Silence is measured in the time in which the controller listened.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from peacefs.dataflow.techniques.interface import StandbyKind
 from peacefs.protocol import limits
 
+from .attention import Attention
 from .effects import DeleteCheckpoint, Effect, RecordCheckpoint, RetainCheckpoints, SendMessage, StopQuery
 from .messages import (
     CheckpointRecorded,
@@ -19,6 +22,7 @@ from .messages import (
     EventsHappened,
     EventsKept,
     HistoryWanted,
+    NodeAlive,
     NodeHeartbeat,
     Placement,
     RestartPointReached,
@@ -27,6 +31,7 @@ from .messages import (
     StandbyPlacement,
     StandbyReady,
     UnitPlacement,
+    UnitRecovered,
     UnitStopped,
 )
 from .pair_plan import CatchUp, PairPlan
@@ -37,7 +42,10 @@ from .unit_history import UnitHistory
 class _Member:
     session: str
     address: str
+    #: The time at which it was heard of last, in the seconds that the controller has listened.
     seen_s: float
+    #: The time at which it has said something itself.
+    spoke_s: float
 
 
 class ControllerCore:
@@ -66,6 +74,7 @@ class ControllerCore:
         self._pairs = pairs
         self._catch_up = None if pairs is None else CatchUp(pairs)
         self._node_timeout_s = node_timeout_s
+        self._attention = Attention(node_timeout_s / limits.dataflow_steps_of_silence)
         # Units are placed when so many nodes are there, or some are missing for too long, so that the first of
         # them does not get all.
         self._nodes_wanted = nodes_wanted
@@ -78,6 +87,8 @@ class ControllerCore:
         # The version of which all were told last.
         self._announced = 1
         self._units = tuple(units)
+        # Starts of each unit since it had caught up.
+        self._starts: Counter[str] = Counter()
         #: Checkpoints of each unit that were recorded and are there, in their order.
         self._kept: dict[str, list[tuple[int, int]]] = {unit: [each] for unit, each in (resumed or {}).items()}
 
@@ -107,7 +118,8 @@ class ControllerCore:
         if member is not None and member.session != beat.session:
             # Its process began again, and with it everything that ran there is gone.
             self._lose(beat.node)
-        self._members[beat.node] = _Member(beat.session, beat.address, now_s)
+        listened_s = self._attention.listened_s
+        self._members[beat.node] = _Member(beat.session, beat.address, listened_s, listened_s)
         if self._begun_s is None:
             self._begun_s = now_s
         effects = self._place_free_units()
@@ -115,8 +127,22 @@ class ControllerCore:
             effects.append(SendMessage(beat.node, self._placement))
         return effects
 
+    def alive(self, message: NodeAlive) -> None:
+        """Learn that the process of a node runs, though the node may be busy with one batch."""
+        member = self._members.get(message.node)
+        if member is not None and member.session == message.session:
+            member.seen_s = member.spoke_s = self._attention.listened_s
+
+    def at_work(self, nodes: Collection[str]) -> None:
+        """Learn from whoever runs nodes that these are slow, and not dead. For long that is not enough."""
+        listened_s = self._attention.listened_s
+        for member in (self._members[node] for node in nodes if node in self._members):
+            if listened_s - member.spoke_s < limits.dataflow_busy_s_max:
+                member.seen_s = listened_s
+
     def tick(self, now_s: float) -> list[Effect]:
-        silent = [node for node, member in self._members.items() if now_s - member.seen_s > self._node_timeout_s]
+        oldest_s = self._attention.look(now_s) - self._node_timeout_s
+        silent = [node for node, member in self._members.items() if member.seen_s < oldest_s]
         for node in silent:
             self._lose(node)
         if self._begun_s is not None and now_s - self._begun_s > limits.dataflow_start_wait_s:
@@ -125,12 +151,12 @@ class ControllerCore:
             self._bring_back(now_s, self._catch_up)
         return self._place_free_units() or (self._announce() if silent else [])
 
-    def disconnected(self, now_s: float, node: str) -> None:
+    def disconnected(self, node: str) -> None:
         """Learn that a connection to a node broke: it is dead if it does not say otherwise very soon."""
         member = self._members.get(node)
         if member is not None:
-            soon_s = limits.dataflow_suspect_s
-            member.seen_s = min(member.seen_s, now_s + soon_s - self._node_timeout_s)
+            soon_s = self._attention.listened_s + limits.dataflow_suspect_s
+            member.seen_s = min(member.seen_s, soon_s - self._node_timeout_s)
 
     def node_lost(self, node: str) -> list[Effect]:
         """Learn from whoever runs the node that its process has ended."""
@@ -235,6 +261,11 @@ class ControllerCore:
         self._placement = replace(self._placement, units={**self._placement.units, message.unit: ready})
         return True
 
+    def unit_recovered(self, message: UnitRecovered) -> None:
+        """Learn that a unit which began again has caught up."""
+        if self._placement.units[message.unit].incarnation == message.incarnation:
+            self._starts[message.unit] = 0
+
     def replicas_at(self, unit: str, nodes: Mapping[str, int]) -> None:
         """Learn how many bytes of a unit's checkpoint each node has nearby: it is recovered where most are."""
         self._holders[unit] = dict(nodes)
@@ -271,6 +302,9 @@ class ControllerCore:
             # Later losses are placed on whoever is left.
             self._nodes_wanted = 1
         for unit in free:
+            self._starts[unit] += 1
+            if self._starts[unit] > limits.dataflow_starts_in_vain_max:
+                return [StopQuery(_never_catches_up(unit))]
             where = placed[unit]
             incarnation = where.incarnation + 1
             homes = None if self._pairs is None else self._pairs.homes(unit, self.members)
@@ -335,4 +369,12 @@ def _too_many_events(unit: str) -> str:
     return (
         f"unit {unit!r} would have to repeat more than {limits.dataflow_events_kept_max:,} events: take "
         "checkpoints more often, make windows smaller, or use ActiveStandby()"
+    )
+
+
+def _never_catches_up(unit: str) -> str:
+    return (
+        f"unit {unit!r} has begun {limits.dataflow_starts_in_vain_max} times in a row, and each time its node was "
+        "lost before it had caught up: a row may end the process that treats it; the last lines of a node on "
+        "standard error say more"
     )

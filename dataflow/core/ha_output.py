@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from peacefs.dataflow.model.batches import OLDEST, Batch, Position
+from peacefs.dataflow.model.batches import OLDEST, Batch, Position, pieces
 from peacefs.dataflow.unit_state.interface import NumberedRows
 
 from .messages import Ack, Credit, Data, Ended, Pause, Paused, Subscribe, Subscribed, Subscription
@@ -77,7 +77,12 @@ class HAOutput:
     # -- the unit -----------------------------------------------------------------------------------
 
     def emit(self, rows: pa.RecordBatch) -> None:
+        """Number rows, and keep them for consumers. Raises OperatorFailed for a row that cannot be sent."""
         assert not self.ended
+        for piece in pieces(self.stream, rows):
+            self._emit(piece)
+
+    def _emit(self, rows: pa.RecordBatch) -> None:
         batch = Batch(self.buffer.produced + 1, rows)
         if self._log is not None and self._logs_all:
             self._log.append(batch.first, rows)
@@ -250,7 +255,7 @@ class HAOutput:
                 batch = self.buffer.peek(consumer)
                 if batch is None or (self._released is not None and batch.last > self._released):
                     break
-                self.buffer.advance(consumer)
+                self.buffer.advance(consumer, batch)
                 level = RowStage.RECEIVED if consumer in self._backed else RowStage.SENT
                 self.buffer.ack(batch.first, batch.last, Mark(level, consumer))
                 connection.sent_bytes += batch.bytes

@@ -173,6 +173,14 @@ class NodeHeartbeat:
     address: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeAlive:
+    """The process of a node runs, as a thread of its own says while the node is busy with one batch."""
+
+    node: str
+    session: str
+
+
 class CheckpointCost(NamedTuple):
     """The cost of a checkpoint: pages of its own, pages that it refers to, how long the unit stood still."""
 
@@ -372,6 +380,7 @@ Message = (
     | Ack
     | Placement
     | NodeHeartbeat
+    | NodeAlive
     | CheckpointStored
     | CheckpointRecorded
     | RestartPointReached

@@ -7,11 +7,12 @@ Every event returns effects, in order. The host calls `received`, `disconnected`
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import partial
 
 from peacefs.dataflow.model.batches import Position
+from peacefs.dataflow.model.numbers import is_number
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import (
     Acknowledge,
@@ -25,7 +26,7 @@ from peacefs.dataflow.techniques.interface import (
 )
 from peacefs.dataflow.unit_state.interface import UnitState
 from peacefs.protocol import limits
-from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.errors import InvalidQuery, PeacefsError
 
 from .determinants import EventLog
 from .effects import DropCopy, Effect, LoadCheckpoint, LoadCopy, SendMessage, StoreCheckpoint
@@ -45,6 +46,7 @@ from .messages import (
     HistoryPart,
     HistoryWanted,
     Message,
+    NodeAlive,
     NodeHeartbeat,
     Placement,
     RestartPointReached,
@@ -75,6 +77,15 @@ class Bounds:
     retained_bytes_max: int = limits.dataflow_retained_bytes_max
     #: Events of a unit after which its node looks at what else there is, so that it is not silent for long.
     events_per_turn: int = limits.dataflow_events_per_turn
+
+    def __post_init__(self) -> None:
+        if self.page_bytes not in limits.state_page_bytes_choices:
+            sizes = " or ".join(map(str, limits.state_page_bytes_choices))
+            raise InvalidQuery(f"Bounds(page_bytes={self.page_bytes!r}): pages have {sizes} bytes")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if not is_number(value) or not value > 0:
+                raise InvalidQuery(f"Bounds({each.name}={value!r}): it has to be above 0")
 
 
 class NodeCore:
@@ -134,7 +145,7 @@ class NodeCore:
                     effects += self._begin(now_s, message.unit)
             case NodeHeartbeat() | CheckpointStored() | RestartPointReached() | UnitStopped() | UnitRecovered():
                 raise AssertionError(f"{type(message).__name__} is for the controller")
-            case EventsHappened() | HistoryWanted() | StandbyReady():
+            case EventsHappened() | HistoryWanted() | StandbyReady() | NodeAlive():
                 raise AssertionError(f"{type(message).__name__} is for the controller")
             case CopyPiece() | CopyHeld() | Determinants() | DeterminantsHeld() | TrimOutput() | StandbyInStep():
                 if self._pairs.begins_anew(message):
@@ -171,9 +182,7 @@ class NodeCore:
                 if unit.uncaptured_bytes > self._bounds.buffer_bytes_max // 2:
                     self._guards[unit.name].hurry()
                     unit.hurry()
-                effects += self._act(unit, self._guards[unit.name].tick(now_s, unit.positions))
-                if self._technique.standby is not None:
-                    effects += self._pair(now_s, unit)
+                effects += self._kept_up(now_s, unit)
         for ack in self._pairs.covered(now_s):
             effects += self._exchange.to_producer(ack.stream, [ack])
         return effects + list(self._run(now_s))
@@ -227,13 +236,13 @@ class NodeCore:
     @property
     def held_bytes(self) -> int:
         """Bytes of the output that holds most."""
-        held = (output.buffer.held_bytes for unit in self._units.values() for output in unit.outputs.values())
+        held = [output.buffer.held_bytes for unit in self._units.values() for output in unit.outputs.values()]
         return max(held, default=0)
 
     @property
     def queued_bytes(self) -> int:
         """Bytes of the input that has most to process."""
-        queued = (source.queued_bytes for unit in self._units.values() for source in unit.inputs.values())
+        queued = [source.queued_bytes for unit in self._units.values() for source in unit.inputs.values()]
         return max(queued, default=0)
 
     @property
@@ -257,6 +266,11 @@ class NodeCore:
     def sent(self, unit: str) -> Mapping[str, int]:
         """Return up to which row the consumers of each output of a unit that runs here were sent it."""
         return {stream: output.sent for stream, output in self._units[unit].outputs.items()}
+
+    @property
+    def runs(self) -> Collection[str]:
+        """The names of the units that run here."""
+        return self._units.keys()
 
     @property
     def units(self) -> Mapping[str, Mapping[str, Position]]:
@@ -450,6 +464,17 @@ class NodeCore:
     def _process(self, unit: HAUnit) -> None:
         if unit.process_all(self._bounds.events_per_turn):
             self.has_work = True
+
+    def _kept_up(self, now_s: float, unit: HAUnit) -> list[Effect]:
+        """Take the checkpoint or the copy that is due; a state that cannot be captured stops the query."""
+        effects: list[Effect] = []
+        try:
+            effects += self._act(unit, self._guards[unit.name].tick(now_s, unit.positions))
+            if self._technique.standby is not None:
+                effects += self._pair(now_s, unit)
+        except PeacefsError as error:
+            effects += self._stop(unit, error.message)
+        return effects
 
     def _guarded(self, unit: HAUnit, call: Callable[[], None]) -> list[Effect]:
         """Let a unit do something; if it fails, it stops, and with it the query."""

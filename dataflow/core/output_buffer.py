@@ -72,6 +72,8 @@ class OutputBuffer:
     def peek(self, destination: str) -> Batch | None:
         """Return the first rows that `destination` was not sent and has not acknowledged, if there are any."""
         cursor = self._cursors.get(destination, 1)
+        if not self._batches or self._batches[-1].last < cursor:
+            return None
         for at in range(max(bisect_right(self._firsts, cursor) - 1, 0), len(self._batches)):
             batch = self._batches[at].after(cursor - 1)
             if batch is None:
@@ -81,9 +83,9 @@ class OutputBuffer:
                 return wanted
         return None
 
-    def advance(self, destination: str) -> None:
-        """Move the cursor of `destination` behind what `peek` returns."""
-        batch = self.peek(destination)
+    def advance(self, destination: str, peeked: Batch | None = None) -> None:
+        """Move the cursor of `destination` behind what `peek` returns, or has returned just now."""
+        batch = peeked or self.peek(destination)
         assert batch is not None, "there is nothing to move behind"
         self._cursors[destination] = batch.last + 1
 
@@ -176,6 +178,8 @@ class OutputBuffer:
             self._ranges(Mark(RowStage.RECEIVED, destination)),
             self._ranges(Mark(RowStage.SAFE, destination)),
         )
+        if received.highest < batch.first > safe.highest:
+            return batch
         for first, last in received.gaps(batch.first, batch.last):
             for gap in safe.gaps(first, last):
                 return batch.between(*gap)
@@ -188,8 +192,11 @@ class OutputBuffer:
         self.held_bytes += batch.bytes
 
     def _may_go(self, batch: Batch) -> bool:
-        marks = (self._marks.get(mark) for mark in self._retention)
-        return all(ranges is not None and ranges.covers(batch.first, batch.last) for ranges in marks)
+        for mark in self._retention:
+            ranges = self._marks.get(mark)
+            if ranges is None or not ranges.covers(batch.first, batch.last):
+                return False
+        return True
 
     def _release(self, first: int, last: int) -> None:
         begin = max(bisect_right(self._firsts, first) - 1, 0)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
+from peacefs.dataflow.model.reasons import reason_of
 from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.operators.phases import Phases
 from peacefs.dataflow.query.network import UnitPlan
@@ -115,7 +116,7 @@ class UnitOperators:
 def _call(operator: str, which: str, call: Callable[[], Iterable[pa.RecordBatch]]) -> list[pa.RecordBatch]:
     try:
         return list(call())
-    except Exception as error:  # whatever a user's function raises
-        raise OperatorFailed(
-            f"operator {operator!r} failed on {which}: {type(error).__name__}: {error}"
-        ) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a user's function raises, sys.exit() too
+        raise OperatorFailed(f"operator {operator!r} failed on {which}: {reason_of(error)}") from error

@@ -99,8 +99,9 @@ class MemoryCheckpoints:
 class DirectoryCheckpoints:
     """A directory that all nodes see."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path | str) -> None:
+        # Nodes may have another working directory.
+        self._root = Path(root).absolute()
 
     def pages(self) -> PageStore:
         return DirectoryStore(self._root)

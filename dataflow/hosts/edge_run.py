@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +36,7 @@ from peacefs.dataflow.core.messages import (
     EventsHappened,
     HistoryWanted,
     Message,
+    NodeAlive,
     NodeHeartbeat,
     Placement,
     RestartPointReached,
@@ -97,6 +98,10 @@ class Launcher(Protocol):
 
     def run_node(self, orders: NodeOrders) -> None:
         """Start a node, and return when it has ended. Called by a thread for each node."""
+        ...
+
+    def at_work(self) -> Collection[str]:
+        """Return the nodes whose processes are known to be at work: they may be slow, and are not dead."""
         ...
 
     def close(self) -> None:
@@ -206,8 +211,12 @@ class EdgeRun(HostedRun):
                 self._begin(self._keep_running(name))
             for name, rows in self._sources.items():
                 self._begin(self._feed(name, iter(rows)))
+            looked_s = time.monotonic()
             while not self._stopped.is_set():
                 now_s = time.monotonic()
+                if now_s >= looked_s + self._bounds.heartbeat_s:
+                    looked_s = now_s
+                    self._controller.at_work(self._launcher.at_work())
                 alive = set(self._controller.members)
                 self._perform(self._controller.tick(now_s))
                 for node in alive - set(self._controller.members):
@@ -226,6 +235,7 @@ class EdgeRun(HostedRun):
     async def _keep_running(self, name: str) -> None:
         """Start a node, and another when it ends."""
         while True:
+            self._begins(name)
             orders = NodeOrders(
                 name,
                 secrets.token_hex(8),
@@ -246,7 +256,10 @@ class EdgeRun(HostedRun):
         now_s = time.monotonic()
         match message:
             case NodeHeartbeat():
+                self._is_there(peer)
                 self._perform(self._controller.heartbeat(now_s, message))
+            case NodeAlive():
+                self._controller.alive(message)
             case CheckpointStored():
                 self._perform(self._controller.checkpoint_stored(peer, message))
             case RestartPointReached():
@@ -263,6 +276,7 @@ class EdgeRun(HostedRun):
             case StandbyInStep():
                 self._perform(self._controller.standby_in_step(peer, message))
             case UnitRecovered(unit, incarnation, load_us, replay_us):
+                self._controller.unit_recovered(message)
                 self._tell(RecoveryMeasured(unit, incarnation, load_us / 1e6, replay_us / 1e6))
             case _:
                 self._perform(self._edge.received(now_s, peer, message))
@@ -270,7 +284,7 @@ class EdgeRun(HostedRun):
 
     def _broken(self, peer: str) -> None:
         now_s = time.monotonic()
-        self._controller.disconnected(now_s, peer)
+        self._controller.disconnected(peer)
         self._perform(self._edge.disconnected(now_s, peer))
 
     async def _feed(self, source: str, rows: Iterator[pa.RecordBatch]) -> None:

@@ -1,7 +1,8 @@
 """Connections between the processes of a dataflow: TCP, one in each direction, messages in order.
 
 A connection is made when there is something to send. When it ends, both ends are told, and what was on its way is
-lost. Connections begin with the query's token; who does not know it is not listened to. Loopback only.
+lost. Connections begin with the query's token; who does not know it is not listened to. Loopback only. Beats
+have connections of their own (`beats.py`), whose end tells nobody anything.
 """
 
 from __future__ import annotations
@@ -116,6 +117,7 @@ class Links:
         assert task is not None
         self._readers.add(task)
         peer: str | None = None
+        beats = False
         messages = self._new_reader()
         try:
             while data := await reader.read(_READ_BYTES):
@@ -123,7 +125,7 @@ class Links:
                     if isinstance(message, NodeHello):
                         if not hmac.compare_digest(message.token, self._hello.token):
                             return
-                        peer = message.node
+                        peer, beats = message.node, message.beats
                     elif peer is None:
                         return
                     else:
@@ -135,7 +137,7 @@ class Links:
         finally:
             writer.close()
             self._readers.discard(task)
-            if peer is not None and not self._closing:
+            if peer is not None and not beats and not self._closing:
                 self._broken(peer)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import cloudpickle
 
@@ -18,6 +18,7 @@ from .checkpoint_store import UnitCheckpoints
 from .edge_run import EdgeRun, RunOptions
 from .interface import Sink, Source
 from .node_process import NodeOrders
+from .process_watch import ProcessWatch
 from .query_start import start_query
 from .ring_node import RingOrders
 from .ring_run import RingRun
@@ -75,6 +76,7 @@ class LocalProcesses:
 class _Processes:
     def __init__(self) -> None:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._watches: dict[str, ProcessWatch] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -87,14 +89,18 @@ class _Processes:
                 return
             process = subprocess.Popen([sys.executable, "-m", type(orders).__module__], stdin=subprocess.PIPE)
             self._running[orders.name] = process
+            self._watches[orders.name] = ProcessWatch(process.pid)
         assert process.stdin is not None
         try:
-            process.stdin.write(cloudpickle.dumps(orders))
+            process.stdin.write(cloudpickle.dumps(sys.path) + cloudpickle.dumps(orders))
             process.stdin.flush()
         except BrokenPipeError:
             pass  # it has ended, as is seen now
         process.wait()
         process.stdin.close()
+
+    def at_work(self) -> Collection[str]:
+        return [name for name, watch in dict(self._watches).items() if watch.at_work()]
 
     def close(self) -> None:
         with self._lock:

@@ -1,7 +1,7 @@
 """The main program of a node that is a process of its own.
 
-It finds its orders on standard input, and ends when standard input does, so that it does not outlive the program
-that started it.
+It finds on standard input where modules are imported from, and its orders. It ends when standard input does, so
+that it does not outlive the program that started it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ import cloudpickle
 
 def run_as_ordered(run: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
     """Call `run` with the orders, and end the process with what it returns."""
+    # Functions of the user are in modules beside the program that started this one, wherever that was called.
+    paths = cloudpickle.load(sys.stdin.buffer)
+    sys.path += [path for path in paths if path not in sys.path]
     orders = cloudpickle.load(sys.stdin.buffer)
 
     async def until_input_ends() -> None:

@@ -20,7 +20,7 @@ from peacefs.dataflow.core.effects import (
     SendMessage,
     StoreCheckpoint,
 )
-from peacefs.dataflow.core.messages import CONTROLLER, CheckpointCost, Data, Message, Placement
+from peacefs.dataflow.core.messages import CONTROLLER, CheckpointCost, Data, Message, NodeAlive, Placement
 from peacefs.dataflow.core.node import Bounds, NodeCore
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
@@ -34,12 +34,15 @@ from peacefs.protocol.errors import (
 )
 from peacefs.state.warm import warm
 
+from .beats import Beats
 from .checkpoint_store import UnitCheckpoints
 from .link_traffic import LinkTraffic
 from .links import Links
 from .node_main import run_as_ordered
 from .row_counts import RowCounts
+from .unexpected import on_unexpected
 from .unit_states import UnitStates
+from .wire import encode
 
 EDGE = "edge"
 log = logging.getLogger("peacefs.dataflow")
@@ -70,6 +73,8 @@ class NodeProcess:
         schemas = {name: kind.schema for name, kind in orders.network.types.items()}
         sent = None if orders.traffic is None else orders.traffic.counter(orders.name)
         self._links = Links(orders.name, orders.token, schemas, self._received, self._broken, sent)
+        alive = NodeAlive(orders.name, orders.session)
+        self._beats = Beats(orders.name, orders.token, encode, alive, every_s=orders.bounds.heartbeat_s)
         self._states = UnitStates(
             orders.checkpoints,
             orders.bounds,
@@ -82,9 +87,11 @@ class NodeProcess:
         self._core: NodeCore
         self._works = False
         self._edge_is_gone = False
+        self._unexpected: BaseException | None = None
 
     async def run(self) -> None:
-        """Run the node until the program that started it is gone."""
+        """Run the node until the program that started it is gone. Raises what nobody has provided for."""
+        on_unexpected(self._fail)
         orders = self._orders
         # Kernels are loaded now, and not when the first rows come, which may be after a failure.
         await asyncio.to_thread(warm)
@@ -98,13 +105,22 @@ class NodeProcess:
             orders.bounds,
             address=address,
         )
+        self._beats.start()
         try:
-            while not self._edge_is_gone:
+            while not self._edge_is_gone and self._unexpected is None:
+                self._beats.note([orders.edge_address])
                 self._perform(self._core.tick(time.monotonic()))
                 await asyncio.sleep(limits.dataflow_tick_s)
         finally:
+            self._beats.close()
             await self._links.close()
             self._orders.checkpoints.close()
+        if self._unexpected is not None:
+            raise self._unexpected
+
+    def _fail(self, error: BaseException) -> None:
+        """End the node: others take over what it runs, from where it is known to be right."""
+        self._unexpected = self._unexpected or error
 
     # -- events ---------------------------------------------------------------------------------------
 

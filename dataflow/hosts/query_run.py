@@ -15,12 +15,16 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from peacefs.dataflow.model.batches import pieces
+from peacefs.dataflow.model.reasons import reason_of
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed
 
 from .interface import Sink, Source
 from .run_events import Observer, RunEvent
+from .source_thread import END, SourceThread
+from .unexpected import on_unexpected
 
 
 class HostedRun(ABC):
@@ -32,6 +36,8 @@ class HostedRun(ABC):
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(ThreadPoolExecutor(threads))
         self._tasks: set[asyncio.Task[None]] = set()
+        # Starts of each node, one after the other, of which nothing has come.
+        self._failed_starts: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run_loop, name=f"dataflow {name}", daemon=True)
 
     # -- for the user -----------------------------------------------------------------------------------
@@ -65,12 +71,16 @@ class HostedRun(ABC):
         # Set when the query is to stop, and when a source may have room again.
         self._stopped, self._room = asyncio.Event(), asyncio.Event()
         try:
-            self._loop.run_until_complete(self._main())
-        except Exception as error:
+            self._loop.run_until_complete(self._watched())
+        except BaseException as error:
             self._failure = f"the host of query {self._name!r} failed: {error!r}"
         finally:
             self._ended.set()
             self._loop.close()
+
+    async def _watched(self) -> None:
+        on_unexpected(lambda error: self._fail(f"the host of query {self._name!r} failed: {error!r}"))
+        await self._main()
 
     def _stop(self) -> None:
         self._ended.set()
@@ -95,30 +105,54 @@ class HostedRun(ABC):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    # -- nodes --------------------------------------------------------------------------------------------
+
+    def _is_there(self, place: str) -> None:
+        """Learn that a node has begun in its place."""
+        self._failed_starts[place] = 0
+
+    def _begins(self, place: str) -> None:
+        """Count a start of a node. Raises QueryFailed if none has come of the last ones."""
+        failed = self._failed_starts.get(place, 0)
+        if failed >= limits.dataflow_failed_starts_max:
+            raise QueryFailed(
+                f"node {place!r} has ended {failed} times in a row before it could begin: its last lines on "
+                "standard error say why"
+            )
+        self._failed_starts[place] = failed + 1
+
     # -- rows, in and out ---------------------------------------------------------------------------------
 
     async def _rows_of(
         self, source: str, rows: Iterator[pa.RecordBatch], kind: StreamType, has_room: Callable[[], bool]
     ) -> AsyncIterator[pa.RecordBatch]:
         """Yield rows while there is room. The iterator may block: it is asked on another thread."""
-        while True:
-            try:
-                given = await asyncio.to_thread(next, rows, None)
-                batch = None if given is None else kind.conform(given)
-            except Exception as error:  # whatever the user's iterator raises
-                raise source_failed(source, error) from error
-            if batch is None:
-                return
-            for first in range(0, batch.num_rows, limits.dataflow_batch_rows_max):
-                while not has_room():
-                    self._room.clear()
-                    await self._room.wait()
-                yield batch.slice(first, limits.dataflow_batch_rows_max)
+        asked = SourceThread(source, rows)
+        try:
+            while True:
+                try:
+                    given = await asked.next()
+                    batch = None if given is END else kind.conform(given)
+                except (Exception, SystemExit) as error:  # whatever the user's iterator raises
+                    raise source_failed(source, error) from error
+                if batch is None:
+                    return
+                for first in range(0, batch.num_rows, limits.dataflow_batch_rows_max):
+                    for piece in pieces(source, batch.slice(first, limits.dataflow_batch_rows_max)):
+                        while not has_room():
+                            self._room.clear()
+                            await self._room.wait()
+                        yield piece
+        finally:
+            asked.close()
 
     def _deliver(self, name: str, sink: Sink, rows: pa.RecordBatch) -> None:
+        if self._failure is not None:
+            # A sink that has failed is not called again.
+            return
         try:
             sink(rows)
-        except Exception as error:  # whatever the user's function raises
+        except (Exception, SystemExit) as error:  # whatever the user's function raises
             self._fail(f"sink {name!r} failed: {_reason(error)}")
 
     def _tell(self, event: RunEvent) -> None:
@@ -149,9 +183,9 @@ def check_ends(
             raise InvalidQuery(f"sink {name!r} has to be a function of a record batch, and is {sink!r}")
 
 
-def source_failed(source: str, error: Exception) -> QueryFailed:
+def source_failed(source: str, error: BaseException) -> QueryFailed:
     return QueryFailed(f"source {source!r} failed: {_reason(error)}")
 
 
 def _reason(error: BaseException) -> str:
-    return error.message if isinstance(error, PeacefsError) else f"{type(error).__name__}: {error}"
+    return error.message if isinstance(error, PeacefsError) else reason_of(error)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+import cloudpickle
 
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.model.numbers import is_number
+from peacefs.dataflow.model.reasons import reason_of
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.admission import admit
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.peer_ring import PeerRing
+from peacefs.protocol.errors import InvalidQuery
 
 from .checkpoint_store import UnitCheckpoints
 from .edge_run import EdgeRun, RunOptions
@@ -23,6 +29,10 @@ class NodeLauncher(Protocol):
 
     def run_node(self, orders: NodeOrders | RingOrders) -> None:
         """Start a node, and return when it has ended. Called by a thread for each node."""
+        ...
+
+    def at_work(self) -> Collection[str]:
+        """Return the nodes whose processes are known to be at work: they may be slow, and are not dead."""
         ...
 
     def close(self) -> None:
@@ -43,6 +53,11 @@ def start_query(
     node_timeout_s: float,
     options: RunOptions | None,
 ) -> EdgeRun | RingRun:
+    """Raises InvalidQuery and StartupError for what cannot run, before anything begins."""
+    options = options or RunOptions()
+    _check(checkpoints, bounds, node_timeout_s, options)
+    admit(network, technique, options.guarantee)
+    _check_functions(network)
     if isinstance(technique, PeerRing):
         return RingRun(
             network,
@@ -66,3 +81,32 @@ def start_query(
         node_timeout_s=node_timeout_s,
         options=options,
     )
+
+
+def _check_functions(network: Network) -> None:
+    """Raise InvalidQuery if a function cannot be sent to nodes."""
+    for node in network.operators:
+        try:
+            cloudpickle.dumps(node.specification)
+        except Exception as error:  # whatever what it refers to raises
+            raise InvalidQuery(
+                f"operator {node.name!r} cannot be sent to nodes: {reason_of(error)}; its function must not refer "
+                "to locks, open files or connections: make them in the function"
+            ) from error
+
+
+def _check(checkpoints: Any, bounds: Any, node_timeout_s: Any, options: Any) -> None:
+    if not callable(getattr(checkpoints, "recorded", None)):
+        raise InvalidQuery(
+            f"checkpoints want a store, as DirectoryCheckpoints(Path('checkpoints')), and not {checkpoints!r}"
+        )
+    for what, given, kind in (("options", options, RunOptions), ("bounds", bounds, Bounds)):
+        if not isinstance(given, kind):
+            raise InvalidQuery(f"{what} are given as {kind.__name__}(...), and not as {given!r}")
+    # A node that is well may miss one beat.
+    least_s = 2 * bounds.heartbeat_s
+    if not is_number(node_timeout_s) or not least_s <= node_timeout_s < float("inf"):
+        raise InvalidQuery(
+            f"node_timeout_s={node_timeout_s!r}: nodes say every {bounds.heartbeat_s:g} s that they are there: it "
+            f"has to be {least_s:g} or more"
+        )

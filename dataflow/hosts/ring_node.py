@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.effects import LeaveRing, RingEffect, SendTo, Serialise
-from peacefs.dataflow.ring.messages import EDGE, PeerCheckpoint, RingMessage
+from peacefs.dataflow.ring.messages import EDGE, Beat, PeerCheckpoint, RingMessage
 from peacefs.dataflow.ring.program import Reducing, plan_of, tables
 from peacefs.dataflow.ring.reducer import ReducerCore
 from peacefs.dataflow.techniques.peer_ring import PeerRing
@@ -21,9 +21,11 @@ from peacefs.protocol.errors import PeacefsError
 from peacefs.state import PageManager
 from peacefs.state.warm import warm
 
+from .beats import Beats
 from .links import Links
 from .node_main import run_as_ordered
 from .ring_wire import BeginNode, HostMessage, NodeFailed, NodeFigures, NodeStarted, RingMessageReader, encode
+from .unexpected import on_unexpected
 
 log = logging.getLogger("peacefs.dataflow")
 
@@ -53,36 +55,56 @@ class RingNode:
             encode=encode,
             new_reader=RingMessageReader,
         )
+        beat_s = orders.technique.settings.beat_s
+        self._beats = Beats(orders.name, orders.token, encode, Beat(), every_s=beat_s)
         self._plan = plan_of(orders.network)
         self._core: ReducerCore | None = None
         # Messages of nodes that have begun already.
         self._early: list[tuple[str, RingMessage]] = []
         self._ended = asyncio.Event()
         self._works = False
-        self._worked_s = self._busy = 0.0
+        self._busy_s = 0.0
+        self._work_rows = limits.ring_work_rows
         self._checkpoint_bytes = 0
         self._checkpoint_share = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unexpected: BaseException | None = None
 
     async def run(self) -> None:
-        """Run the node until it has no place, or the program that started it is gone."""
+        """Run the node until it has no place, or the program that started it is gone.
+
+        Raises what nobody has provided for.
+        """
+        on_unexpected(self._fail)
         await asyncio.to_thread(warm)
         address = await self._links.listen()
         self._links.send(EDGE, self._orders.edge_address, NodeStarted(self._orders.name, address, os.getpid()))
-        told_s = ticked_s = time.monotonic()
+        told_s = measured_s = time.monotonic()
+        busy = 0.0
+        self._beats.start()
         try:
             while not self._ended.is_set():
                 now_s = time.monotonic()
                 if self._core is not None:
-                    self._busy = min(1.0, self._worked_s / max(now_s - ticked_s, 1e-6))
-                    self._worked_s, ticked_s = 0.0, now_s
-                    self._perform(self._core.tick(now_s, busy=self._busy))
+                    if now_s >= measured_s + limits.ring_busy_over_s:
+                        busy = min(1.0, self._busy_s / (now_s - measured_s))
+                        self._busy_s, measured_s = 0.0, now_s
+                    self._perform(self._core.tick(now_s, busy=busy))
+                    self._beats.note(self._core.followers)
                     if now_s >= told_s + limits.ring_figures_s:
                         told_s = now_s
                         self._links.send(EDGE, self._orders.edge_address, self._figures(self._core))
                 await asyncio.sleep(limits.dataflow_tick_s)
         finally:
+            self._beats.close()
             await self._links.close()
+        if self._unexpected is not None:
+            raise self._unexpected
+
+    def _fail(self, error: BaseException) -> None:
+        """End the node: its neighbours take over."""
+        self._unexpected = self._unexpected or error
+        self._ended.set()
 
     # -- events ---------------------------------------------------------------------------------------
 
@@ -92,7 +114,9 @@ class RingNode:
         elif self._core is None:
             self._early.append((peer, message))  # type: ignore[arg-type]
         else:
-            self._perform(self._core.received(time.monotonic(), peer, message))  # type: ignore[arg-type]
+            begun_s = time.monotonic()
+            self._perform(self._core.received(begun_s, peer, message))  # type: ignore[arg-type]
+            self._busy_s += time.monotonic() - begun_s
 
     def _begin(self, message: BeginNode) -> None:
         pages = PageManager(
@@ -108,6 +132,8 @@ class RingNode:
             self._orders.technique.settings,
             begins=message.begins,
         )
+        # The first messages may keep it busy for long.
+        self._beats.note(self._core.followers)
         early, self._early = self._early, []
         for peer, each in early:
             self._received(peer, each)
@@ -123,12 +149,19 @@ class RingNode:
         assert self._core is not None
         begun_s = time.monotonic()
         try:
-            effects = self._core.work(begun_s, limits.ring_work_rows)
+            queued_rows = self._core.queue_rows
+            effects = self._core.work(begun_s, self._work_rows)
         except PeacefsError as error:
             self._links.send(EDGE, self._orders.edge_address, NodeFailed(error.message))
             return
-        self._worked_s += time.monotonic() - begun_s
+        self._pace(queued_rows - self._core.queue_rows, time.monotonic() - begun_s)
         self._perform(effects)
+        self._busy_s += time.monotonic() - begun_s
+
+    def _pace(self, rows: int, worked_s: float) -> None:
+        """Choose how many rows are worked on at once, so that beats and neighbours do not wait for long."""
+        in_time = rows * limits.ring_work_s / max(worked_s, 1e-6)
+        self._work_rows = min(limits.ring_work_rows, max(1, int(0.5 * (self._work_rows + in_time))))
 
     # -- effects --------------------------------------------------------------------------------------
 
@@ -182,7 +215,7 @@ class RingNode:
             time.process_time(),
             core.processed_rows,
             core.replayed_rows,
-            core.queue_rows,
+            core.waiting_rows,
             sum(each.backup.held_bytes for each in fragments),
             sum(each.table.known_keys for each in fragments if each.primary),
             self._checkpoint_bytes,

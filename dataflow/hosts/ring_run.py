@@ -21,7 +21,7 @@ from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.edge import EdgeOfRing, RingRelay
 from peacefs.dataflow.ring.effects import AllDelivered, DeliverRows, LossFound, RingEffect, SendTo, TellUser
-from peacefs.dataflow.ring.messages import EDGE, Leave
+from peacefs.dataflow.ring.messages import EDGE, Leave, ProcessEnded
 from peacefs.dataflow.ring.program import Mapping as MappingOf
 from peacefs.dataflow.ring.program import plan_of
 from peacefs.dataflow.ring.view import RingMember
@@ -147,10 +147,18 @@ class RingRun(HostedRun):
     async def _keep_running(self, name: str) -> None:
         """Start a node, and when it ends another, which is a spare and has another name."""
         for number in range(2, limits.dataflow_incarnations_per_run_max):
+            self._begins(_place(name))
             orders = RingOrders(name, self._token, self._address, self._network, self._technique, self._bounds)
             await asyncio.to_thread(self._launcher.run_node, orders)
             self._note_lost(name)
+            self._tell_others(name)
             name = f"{_place(name)}.{number}"
+
+    def _tell_others(self, ended: str) -> None:
+        """Tell the ring that a process has ended: neighbours may never have had a connection that breaks."""
+        if self._edge is not None:
+            others = [each.name for each in self._edge.view.members.values() if not each.gone]
+            self._perform([SendTo(name, ProcessEnded(ended)) for name in others if name != ended])
 
     def _received(self, peer: str, message: HostMessage) -> None:
         match message:
@@ -178,6 +186,7 @@ class RingRun(HostedRun):
 
     def _node_started(self, started: NodeStarted) -> None:
         name, address = started.name, started.address
+        self._is_there(_place(name))
         self._processes[name] = started.process
         if self._edge is not None:
             member = RingMember(name, self._technique.rack_of.get(_place(name), ""), address, version=1)

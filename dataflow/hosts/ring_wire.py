@@ -49,7 +49,7 @@ class NodeFigures:
     processor_s: float
     processed_rows: int
     replayed_rows: int
-    queue_rows: int
+    waiting_rows: int
     backup_bytes: int
     state_keys: int
     checkpoint_bytes: int
@@ -89,6 +89,7 @@ _KINDS: tuple[type[Any], ...] = (
     messages.Invite,
     messages.MayLeave,
     messages.Leave,
+    messages.ProcessEnded,
     messages.StateLost,
     messages.Observed,
 )

@@ -420,6 +420,7 @@ class SeededRun:
                     self.outcome.caught_up.append((self.outcome.steps, unit))
                 return effects
             case UnitRecovered():
+                self._controller.unit_recovered(message)
                 self.outcome.recoveries += 1
                 return []
         raise AssertionError(f"{type(message).__name__} is not for the controller")
@@ -492,9 +493,11 @@ class SeededRun:
                 assert sequence_of(where.checkpoint) in self._checkpoints.pages().sequences(name_of(unit))
 
     def _note(self, name: str, host: _Host) -> None:
-        outcome = self.outcome
-        outcome.held_bytes_max = max(outcome.held_bytes_max, host.core.held_bytes)
-        outcome.queued_bytes_max = max(outcome.queued_bytes_max, host.core.queued_bytes)
+        outcome, core = self.outcome, host.core
         outcome.copied_bytes_max = max(outcome.copied_bytes_max, host.states.copied_bytes)
-        outcome.state_bytes_max = max(outcome.state_bytes_max, host.core.state_bytes)
-        outcome.places.update((unit, name) for unit in host.core.units)
+        if not core.runs:
+            return
+        outcome.held_bytes_max = max(outcome.held_bytes_max, core.held_bytes)
+        outcome.queued_bytes_max = max(outcome.queued_bytes_max, core.queued_bytes)
+        outcome.state_bytes_max = max(outcome.state_bytes_max, core.state_bytes)
+        outcome.places.update((unit, name) for unit in core.runs)

@@ -36,6 +36,7 @@ from peacefs.dataflow.core.messages import (
     HistoryPart,
     HistoryWanted,
     Message,
+    NodeAlive,
     NodeHeartbeat,
     Pause,
     Paused,
@@ -66,6 +67,8 @@ class NodeHello:
 
     node: str
     token: str
+    #: True for a connection of beats alone: where it ends, nothing else was on its way.
+    beats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ _KINDS: tuple[type[Any], ...] = (
     HistoryWanted,
     HistoryPart,
     StandbyReady,
+    NodeAlive,
 )
 #: Messages with bytes that stand where others have rows.
 _WITH_DATA = (CopyPiece, RestartPointReached, HistoryPart)

@@ -7,15 +7,17 @@ import posixpath
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from peacefs.client.control.addresses import DEFAULT_ADDRESS, is_uri, parse_address, split_uri
-from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import BadRequest
 
 from .directory_segments import DirectorySegments
-from .peace_segments import PeaceSegments
 from .segments import SegmentStore, stream_name
+
+if TYPE_CHECKING:
+    from peacefs.client.filesystem import PeaceFileSystem
 
 COORDINATOR_VARIABLES = ("PEACEFS_URL", "PEACEFS_COORDINATOR")
 
@@ -34,6 +36,10 @@ def open_stream(
         with DirectorySegments(local.parent) as store:
             yield store, stream_name(local.name)
         return
+    # A log in a directory does without the client, which takes a quarter of a second to import: Spark imports this
+    # module for each step of a batch.
+    from peacefs.client.filesystem import PeaceFileSystem
+
     named = next((value for name in COORDINATOR_VARIABLES if (value := os.environ.get(name))), None)
     where = parse_address(coordinator or named or DEFAULT_ADDRESS.http)
     path = address
@@ -48,6 +54,8 @@ def open_stream(
 @contextmanager
 def stream_of(files: PeaceFileSystem, path: str) -> Iterator[tuple[SegmentStore, str]]:
     """Open the log at an absolute path of a cluster."""
+    from .peace_segments import PeaceSegments
+
     parent, _, name = path.rpartition("/")
     if not name:
         raise BadRequest("the root directory is no stream log: name a directory below it")

@@ -96,7 +96,7 @@ def time_column(schema: pa.Schema) -> str:
 def rows_record(batch: Batch, time: str, kind: Kind = Kind.ROWS) -> tuple[bytes, int]:
     """Return the record of a batch and the latest time in it; `time` names its time column."""
     extent = pyarrow.compute.min_max(batch.rows.column(time).cast(pa.int64())).as_py()
-    payload = bytes(batch.rows.serialize())
+    payload = memoryview(batch.rows.serialize())
     return _record(kind, batch.rows.num_rows, batch.first, extent["min"], extent["max"], payload), extent["max"]
 
 
@@ -205,7 +205,7 @@ def _has_its_length(data: memoryview, head: RecordHead) -> bool:
     return bool(length == head.end - head.offset)
 
 
-def _record(kind: Kind, rows: int, first: int, earliest: int, latest: int, payload: bytes) -> bytes:
+def _record(kind: Kind, rows: int, first: int, earliest: int, latest: int, payload: bytes | memoryview) -> bytes:
     start = _HEAD.pack(_MAGIC, _FORMAT, kind, len(payload), rows, first, earliest, latest)
     checksum = _CHECKSUM.pack(crc32c(payload, crc32c(start)))
     length = _LENGTH.pack(HEAD_BYTES + len(payload) + TRAILER_BYTES)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyarrow as pa
+
+from peacefs.protocol.errors import OperatorFailed
+from peacefs.protocol.limits import dataflow_batch_bytes_max, dataflow_row_bytes_max
 
 
 class Position(NamedTuple):
@@ -31,18 +35,21 @@ class Batch:
 
     first: int
     rows: pa.RecordBatch
+    last: int = field(init=False, repr=False, compare=False)
+    #: The number that Arrow takes longest to tell of a few rows, once it was asked for.
+    _bytes: int = field(default=-1, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        rows = self.rows.num_rows
         assert self.first >= 1
-        assert self.rows.num_rows > 0, "a batch without rows has no numbers"
-
-    @property
-    def last(self) -> int:
-        return self.first + int(self.rows.num_rows) - 1
+        assert rows > 0, "a batch without rows has no numbers"
+        object.__setattr__(self, "last", self.first + rows - 1)
 
     @property
     def bytes(self) -> int:
-        return int(self.rows.nbytes)
+        if self._bytes < 0:
+            object.__setattr__(self, "_bytes", int(self.rows.nbytes))
+        return self._bytes
 
     def between(self, first: int, last: int) -> Batch | None:
         """Return the part with numbers from `first` to `last`; None if there is none. Copies no rows."""
@@ -56,3 +63,20 @@ class Batch:
     def after(self, number: int) -> Batch | None:
         """Return the part with numbers above `number`; None if there is none."""
         return self.between(number + 1, self.last)
+
+
+def pieces(stream: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield rows in batches that can be sent. Raises OperatorFailed for a row that cannot."""
+    if rows.nbytes <= dataflow_batch_bytes_max:
+        yield rows
+    elif rows.num_rows > 1:
+        half = rows.num_rows // 2
+        yield from pieces(stream, rows.slice(0, half))
+        yield from pieces(stream, rows.slice(half))
+    elif rows.nbytes <= dataflow_row_bytes_max:
+        yield rows
+    else:
+        raise OperatorFailed(
+            f"a row of {stream!r} has {rows.nbytes:,} bytes, and {dataflow_row_bytes_max:,} can be sent: cut it "
+            "into several, or give the name of a file"
+        )

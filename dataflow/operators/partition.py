@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import compute
 
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType
@@ -123,8 +122,12 @@ class _Taking(Operator):
     keeps_rows: ClassVar[bool] = False
 
     def __init__(self, part: int) -> None:
-        self._parts = pa.array([part, _EVERY_PART], pa.int16())
+        self._part = part
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
-        mine = rows.filter(compute.is_in(rows.column(_PART), value_set=self._parts))
-        return (mine.drop_columns([_PART]),) if mine.num_rows else ()
+        parts = rows.column(_PART).to_numpy()
+        mine = (parts == self._part) | (parts == _EVERY_PART)
+        if not mine.any():
+            return ()
+        rows = rows.drop_columns([_PART])
+        return (rows if mine.all() else rows.filter(pa.array(mine)),)

@@ -18,7 +18,7 @@ from peacefs.protocol.errors import InvalidQuery
 from peacefs.state.structures.unordered_map import UnorderedMap
 
 from .interface import Operator, OperatorSpecification, Rows
-from .row_operators import checked
+from .row_operators import checked, name_of
 from .row_times import EARLIEST_US, times_of
 from .stamps import TimedStamps
 
@@ -50,7 +50,7 @@ class Process(OperatorSpecification):
 
     @property
     def operator_class(self) -> OperatorClass:
-        if not self.deterministic:
+        if not self.deterministic or self.wants_chance:
             return OperatorClass.ARBITRARY
         return OperatorClass.CONVERGENT_CAPABLE if self.bounds_causes else OperatorClass.DETERMINISTIC
 
@@ -60,12 +60,17 @@ class Process(OperatorSpecification):
 
     @property
     def wants_chance(self) -> bool:
-        try:
-            taken = inspect.signature(self.function).parameters.values()
-        except (TypeError, ValueError):  # a builtin, which says nothing of itself
-            return False
+        taken = self._arguments
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        return sum(each.kind in kinds and each.default is each.empty for each in taken) > 2
+        wanted = () if taken is None else taken.parameters.values()
+        return sum(each.kind in kinds and each.default is each.empty for each in wanted) > 2
+
+    @property
+    def _arguments(self) -> inspect.Signature | None:
+        try:
+            return inspect.signature(self.function)
+        except (TypeError, ValueError):  # a builtin, which says nothing of itself
+            return None
 
     @property
     def unrecorded(self) -> str | None:
@@ -76,6 +81,17 @@ class Process(OperatorSpecification):
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         if not callable(self.function):
             raise InvalidQuery(f"process needs a function of (rows, state), not {self.function!r}")
+        taken = self._arguments
+        if taken is not None and not any(_takes(taken, count) for count in (2, 3)):
+            raise InvalidQuery(
+                f"process calls its function with (rows, state), or (rows, state, chance), and "
+                f"{name_of(self.function)}{taken} does not take that"
+            )
+        if self.state is None and self.state_key:
+            raise InvalidQuery(
+                f"process has a key, {names_of(self.state_key)}, and no state of columns: declare it with "
+                "state={...}"
+            )
         if self.state is not None:
             missing = [key for key in self.state_key if key not in self.state.names]
             if missing or not self.state_key:
@@ -111,5 +127,15 @@ class _Process(Operator):
             self._latest_us = max(self._latest_us, latest_us)
             self._stamps.add(self.stamp, latest_us)
             self._stamps.drop_until(self._latest_us - self._of.remembers_us)
-        made = checked(self._function(rows, self._state, *self._chance), self._of.schema, self._of.function)
+        given = self._function(rows, self._state, *self._chance)
+        made = checked(given, self._of.schema, self._of.time, self._of.function)
         return (made,) if made.num_rows else ()
+
+
+def _takes(signature: inspect.Signature, count: int) -> bool:
+    """Return whether a function can be called with so many arguments."""
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True

@@ -67,6 +67,9 @@ class Select(OperatorSpecification):
         return StreamType(schema, stream.time)
 
     def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
+        columns = list(self.names)
+        if all(map(_is_column, self.expressions, columns)):
+            return _RowByRow(lambda rows: rows.select(columns))
         return _RowByRow(lambda rows: _evaluate(rows, self.expressions, self.names))
 
 
@@ -103,7 +106,7 @@ class MapRows(OperatorSpecification):
         return _RowByRow(self._apply)
 
     def _apply(self, rows: Rows) -> Rows:
-        made = checked(self.function(rows), self.schema, self.function)
+        made = checked(self.function(rows), self.schema, self.time, self.function)
         if not self.flat and made.num_rows != rows.num_rows:
             raise ValueError(
                 f"{name_of(self.function)} made {made.num_rows} rows of {rows.num_rows}: use flat_map for that"
@@ -159,13 +162,17 @@ def name_of(function: Callable[..., object]) -> str:
     return getattr(function, "__qualname__", repr(function))
 
 
-def checked(made: object, schema: pa.Schema, function: Callable[..., object]) -> Rows:
-    """Return what a function of the user made, if it has the schema that was promised."""
+def checked(made: object, schema: pa.Schema, time: str, function: Callable[..., object]) -> Rows:
+    """Return what a function of the user made, if it has the schema that was promised, and times."""
     if not isinstance(made, pa.RecordBatch):
         raise TypeError(f"{name_of(function)} returned {type(made).__name__}: a pyarrow.RecordBatch is wanted")
     if made.schema.names != schema.names or made.schema.types != schema.types:
         raise TypeError(
             f"{name_of(function)} returned ({_columns(made.schema)}) where ({_columns(schema)}) was promised"
+        )
+    if made.column(time).null_count:
+        raise ValueError(
+            f"{name_of(function)} returned the time column {time!r} with nulls: give every row a time"
         )
     return made
 
@@ -179,6 +186,11 @@ def _filter(rows: Rows, predicate: Any) -> Rows:
     ]
     kept = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
     return kept.combine_chunks().to_batches()[0] if kept.num_rows else rows.slice(0, 0)
+
+
+def _is_column(expression: Any, name: str) -> bool:
+    """Return whether an expression is the column of this name as it is."""
+    return isinstance(expression, Expression) and expression.equals(compute.field(name))
 
 
 def _evaluate(rows: Rows, expressions: Sequence[Any], names: Sequence[str]) -> Rows:

@@ -16,7 +16,7 @@ EARLIEST_US = -(2**61)
 
 
 def times_of(rows: Rows, column: str) -> Times:
-    times: Times = rows.column(column).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    times: Times = rows.column(column).view(pa.int64()).to_numpy()
     return times
 
 

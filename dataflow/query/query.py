@@ -33,7 +33,7 @@ class Query:
     """A continuous query. Its streams begin with `source` and end with `sink`."""
 
     def __init__(self, name: str) -> None:
-        if not name.strip():
+        if not isinstance(name, str) or not name.strip():
             raise InvalidQuery("a query needs a name: Query('logins')")
         self.name = name
         self._sources: dict[str, SourceNode] = {}
@@ -96,6 +96,8 @@ class Query:
     ) -> Stream:
         """`unit`: where it runs, of operators with which a stage begins or ends."""
         for stream in inputs[1:]:
+            if not isinstance(stream, Stream):
+                raise InvalidQuery(f"{specification.kind} needs another stream, and not {stream!r}")
             if stream.query is not self:
                 raise InvalidQuery(
                     f"{specification.kind} of streams of two queries, {self.name!r} and {stream.query.name!r}: "
@@ -131,6 +133,8 @@ class Query:
         return stream in self._sources
 
     def add_sink(self, name: str, stream: Stream) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidQuery("sink needs a name: sink('attacks')")
         if name in self._sinks:
             raise InvalidQuery(f"query {self.name!r} has a sink {name!r} already: give this one another name")
         self._sinks[name] = SinkNode(name, stream.name, stream.type)
@@ -164,7 +168,9 @@ class Query:
         return name
 
     def _free(self, name: str) -> None:
-        if not name or name in self._sources or name in self._operators:
+        if not isinstance(name, str) or not name:
+            raise InvalidQuery(f"query {self.name!r} has a source or an operator named {name!r}: give it a name")
+        if name in self._sources or name in self._operators:
             raise InvalidQuery(
                 f"query {self.name!r} has a {name!r} already: give each source and operator its own name"
             )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from peacefs.dataflow.functions import col
+from peacefs.dataflow.model.numbers import check_count
 from peacefs.dataflow.model.stream_type import StreamType, names_of
 from peacefs.dataflow.operators.aggregates import Aggregation
 from peacefs.dataflow.operators.count_windows import AggregateCountWindows
@@ -145,9 +146,9 @@ class Stream:
 
         What it does must depend on the rows and the state alone, and not on how rows were cut into batches; else
         say `deterministic=False`. A function that leaves something to chance takes a third argument, a
-        `random.Random`, which draws the same numbers again in a replay. If its state depends on those rows alone
-        that are older than the latest by at most `remembers`, a technique can make the state again from them, as
-        upstream backup does.
+        `random.Random`, which draws the same numbers again in a replay; it is arbitrary, whatever is said. If its
+        state depends on those rows alone that are older than the latest by at most `remembers`, a technique can
+        make the state again from them, as upstream backup does.
 
         A function that makes the same rows of the same ones, but in any order, is *set-preserving*: name the
         columns that tell its rows apart as `unique`. In a partitioned stage its rows are put into their order, so
@@ -165,7 +166,7 @@ class Stream:
 
     def unit(self, name: str) -> Stream:
         """Run what follows in an HA unit of this name, which is checkpointed and recovered by itself."""
-        if not name:
+        if not isinstance(name, str) or not name:
             raise InvalidQuery("unit needs a name: unit('sessions')")
         stage = self.query.stage_of(self.unit_name)
         if stage is not None:
@@ -191,10 +192,8 @@ class Stream:
         """
         if not columns:
             raise InvalidQuery("partition needs a column: partition('user', parts=4)")
-        if not 1 <= parts <= dataflow_parts_max:
-            raise InvalidQuery(f"partition(parts={parts}): it has to be from 1 to {dataflow_parts_max}")
-        if grain_rows < 1:
-            raise InvalidQuery(f"partition(grain_rows={grain_rows}): it has to be 1 or more")
+        check_count(f"partition(parts={parts!r})", parts, least=1, most=dataflow_parts_max)
+        check_count(f"partition(grain_rows={grain_rows!r})", grain_rows, least=1)
         stage = Stage(columns, parts)
         unit = name or f"by {', '.join(columns)}"
         specification = Partition(stage, self.unit_name, grain_rows, microseconds(grain, "partition(grain)"))
@@ -272,8 +271,8 @@ class KeyedStream:
     ) -> WindowedStream:
         """Group rows by windows of `size` rows of a key, one beginning with every so many rows."""
         every = size if every is None else every
-        if size < 1 or every < 1:
-            raise InvalidQuery(f"count_window({size}, every={every}): both have to be 1 or more")
+        for each in (size, every):
+            check_count(f"count_window({size!r}, every={every!r})", each, least=1)
         timeout_us = None if timeout is None else microseconds(timeout, "count_window(timeout)")
         return WindowedStream(
             self._stream,
@@ -306,10 +305,10 @@ class WindowedStream:
 
     def aggregate(self, *aggregations: Aggregation, name: str | None = None, **named: Aggregation) -> Stream:
         """Compute one row of each window and key: `aggregate(count(), largest=max("bytes"))`."""
+        for given in (*aggregations, *named.values()):
+            if not isinstance(given, Aggregation):
+                raise InvalidQuery(f"aggregate takes functions as count() and max('bytes'), and not {given!r}")
         every = (*aggregations, *(each.alias(alias) for alias, each in named.items()))
         if not every:
             raise InvalidQuery("aggregate needs a function: aggregate(count())")
-        for each in every:
-            if not isinstance(each, Aggregation):
-                raise InvalidQuery(f"aggregate takes functions as count() and max('bytes'), and not {each!r}")
         return self._stream.query.add_operator(self._specification(every), (self._stream,), name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from peacefs.dataflow.model.numbers import is_number
 from peacefs.protocol.errors import InvalidQuery
 
 from .tokens import RING
@@ -24,6 +25,12 @@ def arrange(
     The last `spares` of the names stay off the ring. Tokens are even unless they are given; any r + 1 neighbours
     are in different racks if the racks allow for it (SMR VII, Figure 13).
     """
+    for what, given in (("rack_of", rack_of or {}), ("tokens", tokens or {})):
+        unknown = sorted(map(str, given.keys() - set(names)))
+        if unknown:
+            raise InvalidQuery(
+                f"PeerRing({what}=...) names {unknown[0]!r}, and the nodes are {names[0]!r} to {names[-1]!r}"
+            )
     racks = {name: (rack_of or {}).get(name, "") for name in names}
     ring = list(names[: len(names) - spares])
     if r < 0:
@@ -80,9 +87,9 @@ def _check_tokens(ring: Sequence[str], tokens: Mapping[str, int]) -> None:
     holder: dict[int, str] = {}
     for name in ring:
         token = tokens[name]
-        if not 0 <= token < RING:
+        if not is_number(token, whole=True) or not 0 <= token < RING:
             raise InvalidQuery(
-                f"token {token} of node {name!r} is not on the ring: it has to be from 0 to {RING - 1}"
+                f"token {token!r} of node {name!r} is not on the ring: it has to be from 0 to {RING - 1}"
             )
         if token in holder:
             raise InvalidQuery(

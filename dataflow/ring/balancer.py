@@ -17,18 +17,19 @@ class RingBalancer:
     def __init__(self, context: NodeContext, transitions: Transitions) -> None:
         self._context = context
         self._transitions = transitions
-        self._queue_rows = 0
+        self._queue_rows = self._waiting_rows = 0
         self._busy = 0.0
         self._asked_s = float("-inf")
         self._without_spare = False
 
-    def measure(self, queue_rows: int, busy: float) -> None:
-        self._queue_rows, self._busy = queue_rows, busy
+    def measure(self, queue_rows: int, waiting_rows: int, busy: float) -> None:
+        """Take the rows in the node's queue, those and the ones that it has not read yet, and how busy it is."""
+        self._queue_rows, self._waiting_rows, self._busy = queue_rows, waiting_rows, busy
 
     @property
     def overloaded(self) -> bool:
         settings = self._context.settings
-        return self._queue_rows >= settings.queue_rows_high and self._busy >= settings.busy_high
+        return self._waiting_rows >= settings.queue_rows_high and self._busy >= settings.busy_high
 
     @property
     def has_room(self) -> bool:

@@ -86,7 +86,7 @@ class EdgeOfRing:
                 if self.view.merge(members, sender):
                     for mapper in self.mappers.values():
                         mapper.assign()
-                    return [*self._progress(), *self._look_at_size()]
+                    return [*self._progress(), *self._look_at_size(), *self._look_who_is_left()]
             case TuplesHeld(mapper, serial):
                 self.mappers[mapper].held(sender, serial)
             case Results():
@@ -113,6 +113,10 @@ class EdgeOfRing:
         self._broken.add(node)
         for mapper in self.mappers.values():
             mapper.disconnected(node)
+        return self._look_who_is_left()
+
+    def _look_who_is_left(self) -> list[RingEffect]:
+        """Say that all is lost when nobody on the ring is there any more to say so."""
         if self._broken.issuperset(self.view.ring) and not self._done:
             return [
                 LossFound(

@@ -37,6 +37,16 @@ class _Feed:
     knows: bool = False
 
 
+@dataclass(slots=True)
+class _Unheld:
+    """A message that a node has not acknowledged, and the feeds that it was for."""
+
+    serial: int
+    number: int
+    rows: int
+    feeds: list[_Feed]
+
+
 class MapperCore:
     def __init__(self, name: str, view: RingView, settings: RingSettings) -> None:
         self.name = name
@@ -50,8 +60,9 @@ class MapperCore:
         self._stamp_us = 0
         self._feeds: dict[str, list[_Feed]] = {}
         self._serials: dict[str, int] = {}
-        # Messages that a node has not acknowledged: serial, number, and the feeds that they were for.
-        self._sent: dict[str, deque[tuple[int, int, list[_Feed]]]] = {}
+        # Messages that a node has not acknowledged; and the rows in them.
+        self._sent: dict[str, deque[_Unheld]] = {}
+        self._unheld_rows: dict[str, int] = {}
         #: Bytes of tuples that were sent, over all nodes.
         self.sent_bytes = 0
         self.assign()
@@ -86,14 +97,15 @@ class MapperCore:
     def held(self, node: str, serial: int) -> None:
         """Learn that a node has the messages up to this one."""
         sent = self._sent.get(node, deque())
-        while sent and sent[0][0] <= serial:
-            _, number, feeds = sent.popleft()
-            for feed in feeds:
-                feed.held, feed.knows = max(feed.held, number), True
+        while sent and sent[0].serial <= serial:
+            message = sent.popleft()
+            self._unheld_rows[node] -= message.rows
+            for feed in message.feeds:
+                feed.held, feed.knows = max(feed.held, message.number), True
 
     def disconnected(self, node: str) -> None:
         """Learn that what was on its way to a node is lost."""
-        self._sent.pop(node, None)
+        self._forget(node)
         for feed in self._feeds.get(node, ()):
             feed.told, feed.begun = feed.held, feed.knows
 
@@ -117,6 +129,7 @@ class MapperCore:
                     begun = knows = not before
                 self._feeds.setdefault(node, []).append(_Feed(node, arc.interval, told, held, begun, knows))
         self._carry_over(before)
+        self._send_again()
         self._release()
 
     def _carry_over(self, before: dict[str, list[_Feed]]) -> None:
@@ -124,21 +137,27 @@ class MapperCore:
         for node, sent in list(self._sent.items()):
             now = self._feeds.get(node, [])
             if node not in self._feeds:
-                del self._sent[node]
+                self._forget(node)
                 continue
-            self._sent[node] = deque(
-                (
-                    serial,
-                    number,
-                    [
-                        feed
-                        for feed in now
-                        if any(old.interval.contains(feed.interval) for old in feeds)
-                        or _covered(feed.interval, [old.interval for old in feeds])
-                    ],
-                )
-                for serial, number, feeds in sent
-            )
+            for message in sent:
+                intervals = [old.interval for old in message.feeds]
+                message.feeds = [
+                    feed
+                    for feed in now
+                    if any(old.contains(feed.interval) for old in intervals) or _covered(feed.interval, intervals)
+                ]
+
+    def _send_again(self) -> None:
+        """Have feeds told again whose last batches no message on its way would acknowledge.
+
+        One that was made of two has what each of them was told, but no message was for both.
+        """
+        for node, feeds in self._feeds.items():
+            on_way = self._sent.get(node, ())
+            for feed in feeds:
+                last = max((sent.number for sent in on_way if any(feed is each for each in sent.feeds)), default=0)
+                if max(feed.held, last) < feed.told:
+                    feed.told, feed.begun = feed.held, feed.knows
 
     # -- inside ------------------------------------------------------------------------------------------
 
@@ -163,10 +182,16 @@ class MapperCore:
         serial = self._serials[node] = self._serials.get(node, 0) + 1
         for feed in feeds:
             feed.told, feed.begun = number, True
-        self._sent.setdefault(node, deque()).append((serial, number, feeds))
+        unheld_rows = self._unheld_rows.get(node, 0)
+        self._sent.setdefault(node, deque()).append(_Unheld(serial, number, len(rows), feeds))
+        self._unheld_rows[node] = unheld_rows + len(rows)
         self.sent_bytes += rows.bytes
         stamp_us = self._stamp_us if batch is None else batch.stamp_us
-        return Tuples(self.name, serial, after, number, stamp_us, tuple(_spans(feeds)), rows)
+        return Tuples(self.name, serial, after, number, stamp_us, tuple(_spans(feeds)), rows, unheld_rows)
+
+    def _forget(self, node: str) -> None:
+        self._sent.pop(node, None)
+        self._unheld_rows.pop(node, None)
 
     def _release(self) -> None:
         """Drop the batches that all have."""

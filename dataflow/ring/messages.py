@@ -39,6 +39,8 @@ class Tuples:
     stamp_us: int
     spans: tuple[Interval, ...]
     rows: HashedRows
+    #: Rows that were sent to this node before, and that it has not acknowledged yet.
+    unheld_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,13 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessEnded:
+    """Learn from the edge that the process of a node has ended, whatever of it is still on its way."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class StateLost:
     """The state or the tuples of an interval are lost, since too many neighbours died at once."""
 
@@ -191,6 +200,7 @@ RingMessage = (
     | Invite
     | MayLeave
     | Leave
+    | ProcessEnded
     | StateLost
     | Observed
 )

@@ -1,12 +1,16 @@
 """Detection of failures by neighbours, without anybody in the middle (SMR VII).
 
 Each node hears from the r before it, which send their beats to those that would take over. Of a neighbour that
-is silent the next one before it is looked at, until one is alive.
+is silent the next one before it is looked at, until one is alive. Silence is measured in the time in which the
+node listened.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+
+from peacefs.dataflow.core.attention import Attention
 
 from .messages import Beat
 from .node_context import NodeContext
@@ -15,18 +19,26 @@ from .node_context import NodeContext
 class Monitor:
     def __init__(self, context: NodeContext, now_s: float) -> None:
         self._context = context
+        # So at least two looks find nothing of a neighbour before it is dead.
+        self._attention = Attention(context.settings.suspect_s / 2)
+        self._attention.look(now_s)
+        # The times at which others were heard of last, in the seconds that this node has listened.
         self._heard_s: dict[str, float] = {}
         # Neighbours to which the connection broke: they have less time to be heard of again.
         self._broken: set[str] = set()
-        self._ticked_s = now_s
+        # Those whose process has ended have no more time than that, though a last beat may come.
+        self._ended: set[str] = set()
         self._beaten_s = float("-inf")
 
-    def heard(self, now_s: float, name: str) -> None:
-        self._heard_s[name] = now_s
+    def heard(self, name: str) -> None:
+        self._heard_s[name] = self._attention.listened_s
         self._broken.discard(name)
 
     def disconnected(self, name: str) -> None:
         self._broken.add(name)
+
+    def process_ended(self, name: str) -> None:
+        self._ended.add(name)
 
     def beat(self, now_s: float) -> None:
         """Let the neighbours that would take over know that this node is alive."""
@@ -34,26 +46,26 @@ class Monitor:
         if now_s < self._beaten_s + settings.beat_s:
             return
         self._beaten_s = now_s
-        for name in self._context.view.neighbours_after(self._context.name, max(settings.r, 1)):
+        for name in self.followers():
             self._context.send(name, Beat())
+
+    def followers(self) -> Iterator[str]:
+        """Yield the neighbours that would take over."""
+        yield from self._context.view.neighbours_after(self._context.name, max(self._context.settings.r, 1))
 
     def find_dead(self, now_s: float) -> list[str]:
         """Note that neighbours are gone that were silent for too long; return them."""
         settings, view = self._context.settings, self._context.view
-        hung = now_s - self._ticked_s > settings.silence_s / 2
-        self._ticked_s = now_s
+        listened_s = self._attention.look(now_s)
         # Others beat for members of the ring, and for who joins when it is one.
         count = max(settings.r, 1) if self._context.me.on_ring else 0
         before = view.neighbours_before(self._context.name, count)
         watched = [*before, *self._joining()]
-        if hung:
-            # This node did nothing for a while itself, and may not have heard what there was to hear.
-            self._heard_s = dict.fromkeys(watched, now_s)
         for name in watched:
-            self._heard_s.setdefault(name, now_s)
-        dead = [name for name in self._joining() if self._silent(now_s, name)]
+            self._heard_s.setdefault(name, listened_s)
+        dead = [name for name in self._joining() if self._silent(name)]
         for name in before:
-            if not self._silent(now_s, name):
+            if not self._silent(name):
                 break
             dead.append(name)
         for name in dead:
@@ -62,10 +74,11 @@ class Monitor:
         self._heard_s = {name: heard for name, heard in self._heard_s.items() if name in watched}
         return dead
 
-    def _silent(self, now_s: float, name: str) -> bool:
+    def _silent(self, name: str) -> bool:
         settings = self._context.settings
-        limit_s = settings.suspect_s if name in self._broken else settings.silence_s
-        return now_s - self._heard_s[name] >= limit_s
+        is_suspect = name in self._broken or name in self._ended
+        limit_s = settings.suspect_s if is_suspect else settings.silence_s
+        return self._attention.listened_s - self._heard_s[name] >= limit_s
 
     def _joining(self) -> list[str]:
         """Return those that join right before this node."""

@@ -13,9 +13,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from peacefs.dataflow.model.reasons import reason_of
 from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.operators.process import Process
-from peacefs.dataflow.operators.row_operators import Filter, MapRows, Select, Union
+from peacefs.dataflow.operators.row_operators import Filter, MapRows, Select, Union, checked
 from peacefs.dataflow.query.network import Network, OperatorNode
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery, OperatorFailed, PeacefsError
@@ -184,18 +185,19 @@ class Reducing:
 
 class _RunningStage:
     def __init__(self, stage: RingStage) -> None:
-        self._name = stage.keyed.name
-        specification = cast(Process, stage.keyed.specification)
-        self._function = cast(Callable[[pa.RecordBatch, Any], pa.RecordBatch], specification.function)
+        self._node = stage.keyed
+        self._specification = cast(Process, stage.keyed.specification)
+        self._function = cast(Callable[[pa.RecordBatch, Any], object], self._specification.function)
         self._steps = [(node, _started(node)) for node in stage.after]
 
     def __call__(self, table: KeyedTable, rows: HashedRows) -> Iterable[pa.RecordBatch]:
         try:
-            made = self._function(rows.rows, table)
-        except PeacefsError:
+            given = self._function(rows.rows, table)
+            made = checked(given, self._specification.schema, self._specification.time, self._function)
+        except (PeacefsError, KeyboardInterrupt):
             raise
-        except Exception as error:  # whatever the user's function raises
-            raise OperatorFailed(f"operator {self._name!r} failed: {type(error).__name__}: {error}") from error
+        except BaseException as error:  # whatever the user's function raises, sys.exit() too
+            raise _failed(self._node, error) from error
         return _apply(self._steps, [made] if made.num_rows else [])
 
 
@@ -211,8 +213,8 @@ def tables(plan: RingPlan, pages: PageManager) -> Callable[[], KeyedTable]:
     return lambda: StageTables([PagedTable(kind) for kind in kinds])
 
 
-def _failed(node: OperatorNode, error: Exception) -> OperatorFailed:
-    return OperatorFailed(f"operator {node.name!r} failed: {type(error).__name__}: {error}")
+def _failed(node: OperatorNode, error: BaseException) -> OperatorFailed:
+    return OperatorFailed(f"operator {node.name!r} failed: {reason_of(error)}")
 
 
 def _started(node: OperatorNode) -> Operator:
@@ -227,8 +229,8 @@ def _apply(
     for node, operator in steps:
         try:
             made = [out for batch in made for out in operator.process(0, batch) if out.num_rows]
-        except PeacefsError:
+        except (PeacefsError, KeyboardInterrupt):
             raise
-        except Exception as error:  # whatever the user's function raises
+        except BaseException as error:  # whatever the user's function raises, sys.exit() too
             raise _failed(node, error) from error
     return made

@@ -31,6 +31,7 @@ from .messages import (
     News,
     NobodyRelieves,
     PeerCheckpoint,
+    ProcessEnded,
     Relieve,
     Result,
     Results,
@@ -96,6 +97,8 @@ class ReducerCore:
         self.queue_rows = 0
         # Messages of mappers that were not acknowledged, in order.
         self._held: dict[str, deque[_HeldState]] = {}
+        # Rows that each mapper has sent, and that were not acknowledged, when it sent its last message.
+        self._unheld_rows: dict[str, int] = {}
         self._results: deque[tuple[int, Result]] = deque()
         self._result_serial = 0
         self._results_bytes = 0
@@ -115,7 +118,7 @@ class ReducerCore:
             # It comes back with an old place: it learns that another has it, and is not listened to.
             self._context.send(sender, News((self._context.view.members[sender],)))
             return self._context.take_effects()
-        self._monitor.heard(now_s, sender)
+        self._monitor.heard(sender)
         self._handle(now_s, sender, message)
         return self._finish(now_s)
 
@@ -155,6 +158,8 @@ class ReducerCore:
             case Leave():
                 self._balancer.leave()
                 self._assign(now_s)
+            case ProcessEnded(node):
+                self._monitor.process_ended(node)
             case Beat():
                 pass
             case _:
@@ -180,7 +185,10 @@ class ReducerCore:
             self._context.tell_all()
             self._assign(now_s)
         if not self.gone:
-            self._balancer.measure(self.queue_rows, busy)
+            if busy <= self._context.settings.busy_low:
+                # It has caught up, whatever mappers that have stopped since said last.
+                self._unheld_rows.clear()
+            self._balancer.measure(self.queue_rows, self.waiting_rows, busy)
             self._balancer.tick(now_s)
             self._report_progress()
             self._ask_for_copies(now_s)
@@ -227,6 +235,16 @@ class ReducerCore:
         return self._finish(now_s)
 
     @property
+    def waiting_rows(self) -> int:
+        """Rows that wait for this node, in its queue or on their way to it, about.
+
+        A node that is slow reads slowly, too: what it has not read waits with the mappers. Of what a mapper sends
+        to a node, its own rows are one part of r + 1; the others are for its neighbours.
+        """
+        on_way = sum(self._unheld_rows.values()) // (self._context.settings.r + 1)
+        return max(self.queue_rows, on_way)
+
+    @property
     def has_work(self) -> bool:
         return bool(self._queue) and not self.gone and not self._blocked
 
@@ -246,6 +264,12 @@ class ReducerCore:
         member = self._context.view.members.get(name)
         return "" if member is None else member.address
 
+    @property
+    def followers(self) -> frozenset[str]:
+        """The addresses of those that would take over, and have to know that this node is alive."""
+        names = () if self.gone else self._monitor.followers()
+        return frozenset(filter(None, map(self.address_of, names)))
+
     def fragments(self) -> Iterator[Fragment]:
         """Yield what the node has, for those who look at a run."""
         yield from self._context.fragments
@@ -254,6 +278,7 @@ class ReducerCore:
 
     def _take_tuples(self, message: Tuples) -> None:
         held = _HeldState(message.serial)
+        self._unheld_rows[message.mapper] = message.unheld_rows
         self._held.setdefault(message.mapper, deque()).append(held)
         for span in message.spans:
             for fragment in self._context.fragments.cut_around(span):

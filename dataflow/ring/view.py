@@ -9,10 +9,11 @@ VII). A place is given up when its heir moves past it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
+from typing import Final
 
 from .tokens import RING, Interval, distance, halfway
 
@@ -25,6 +26,13 @@ class MembershipPhase(IntEnum):
     LIVE = 2
     #: Others get the state and tuples of its interval.
     LEAVING = 3
+
+
+_ON_RING: Final = (MembershipPhase.LIVE, MembershipPhase.LEAVING)
+
+
+def _changes(phase: MembershipPhase, moves_to: int | None) -> bool:
+    return phase in (MembershipPhase.JOINING, MembershipPhase.LEAVING) or moves_to is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +56,11 @@ class RingMember:
 
     @property
     def on_ring(self) -> bool:
-        return self.token is not None and self.phase in (MembershipPhase.LIVE, MembershipPhase.LEAVING)
+        return self.token is not None and self.phase in _ON_RING
 
     @property
     def in_transition(self) -> bool:
-        changes = self.phase in (MembershipPhase.JOINING, MembershipPhase.LEAVING) or self.moves_to is not None
-        return changes and not self.gone
+        return not self.gone and _changes(self.phase, self.moves_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,8 @@ class Arc:
     #: Holders as the ring is, and as it will be when all changes that are under way are done.
     now: tuple[str, ...]
     next: tuple[str, ...]
+    #: Those who will be holders if only some of the changes are done, and others are given up.
+    perhaps: tuple[str, ...] = ()
 
     @property
     def owner(self) -> str | None:
@@ -71,8 +80,10 @@ class Arc:
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """All that get its tuples and checkpoints."""
-        return self.now if self.now == self.next else tuple(dict.fromkeys(self.now + self.next))
+        """All that get its tuples and checkpoints: who has said that it is ready for a change stays so."""
+        if self.now == self.next and not self.perhaps:
+            return self.now
+        return tuple(dict.fromkeys(self.now + self.next + self.perhaps))
 
 
 class RingView:
@@ -265,41 +276,51 @@ _Placed = tuple[int, str, MembershipPhase, int | None, bool]
 
 @lru_cache(maxsize=128)
 def _table(members: tuple[_Placed, ...], r: int) -> _TokenTable:
-    now: list[tuple[int, str, bool]] = []
-    following: list[tuple[int, str, bool]] = []
+    # In the order of places, so that all nodes have holders in one order.
+    changing = [name for _, name, phase, moves_to, gone in members if not gone and _changes(phase, moves_to)]
     places = {0}
-    on_ring = (MembershipPhase.LIVE, MembershipPhase.LEAVING)
-    moving = [
-        (token, moves_to)
-        for token, _, phase, moves_to, gone in members
-        if phase in on_ring and not gone and moves_to is not None
-    ]
-    for token, name, phase, moves_to, gone in members:
-        if phase in on_ring:
-            now.append((token, name, not gone))
-            places.add(token)
-            if not gone and phase is MembershipPhase.LEAVING:
-                following.append((token, name, False))
-            elif not gone and moves_to is not None:
-                following.append((moves_to, name, True))
-            elif not gone or not any(_passes(*mover, token) for mover in moving):
-                following.append((token, name, not gone))
-        elif phase is MembershipPhase.JOINING and not gone:
-            following.append((token, name, True))
+    for token, _, phase, moves_to, gone in members:
+        if phase in _ON_RING or (phase is MembershipPhase.JOINING and not gone):
             places.add(token)
         if moves_to is not None:
             places.add(moves_to)
-    ring_now, ring_next = _Places(now, r), _Places(following, r)
-    changes = sorted(now) != sorted(following)
+    every = frozenset(changing)
+    now, following = _Places(_after(members, frozenset()), r), _Places(_after(members, every), r)
+    # These are all outcomes of up to three changes in one place; changes farther away do not matter there.
+    some = [one for name in changing for one in ({name}, every - {name})] if len(changing) > 1 else []
+    partly = [_Places(_after(members, done), r) for done in some]
     ends = sorted(places)
     arcs = []
     held_by: dict[str, list[Arc]] = {}
     for low, high in zip(ends, [*ends[1:], RING], strict=True):
-        holders = ring_now.holders(low)
-        arcs.append(Arc(Interval(low, high), holders, ring_next.holders(low) if changes else holders))
+        holders = now.holders(low)
+        perhaps = tuple(dict.fromkeys(name for each in partly for name in each.holders(low)))
+        arcs.append(Arc(Interval(low, high), holders, following.holders(low) if changing else holders, perhaps))
         for name in arcs[-1].holders:
             held_by.setdefault(name, []).append(arcs[-1])
     return _TokenTable(tuple(arcs), tuple(ends), {name: tuple(held) for name, held in held_by.items()})
+
+
+def _after(members: tuple[_Placed, ...], done: Set[str]) -> list[tuple[int, str, bool]]:
+    """Return the places when the changes of some members are done: token, name, and whether it lives."""
+    moved = [
+        (token, moves_to)
+        for token, name, phase, moves_to, _ in members
+        if name in done and phase in _ON_RING and moves_to is not None
+    ]
+    places = []
+    for token, name, phase, moves_to, gone in members:
+        if phase is MembershipPhase.JOINING:
+            if name in done:
+                places.append((token, name, True))
+        elif phase in _ON_RING:
+            if name in done and phase is MembershipPhase.LEAVING:
+                places.append((token, name, False))
+            elif name in done and moves_to is not None:
+                places.append((moves_to, name, True))
+            elif not gone or not any(_passes(*mover, token) for mover in moved):
+                places.append((token, name, not gone))
+    return places
 
 
 class _Places:

@@ -37,6 +37,8 @@ _FROM_BEST = list(Recovery)
 
 def admit(network: Network, technique: Technique, guarantee: Recovery | None = None) -> None:
     """Raise InvalidQuery, with what to do, unless the technique can run the network and promises so much."""
+    if not isinstance(network, Network):
+        raise InvalidQuery(f"a network is wanted, as query.network(), and not {network!r}")
     if not isinstance(technique, Technique):
         raise InvalidQuery(f"a technique is wanted, as SGuard(interval_s=1), and not {technique!r}")
     if guarantee is not None and not isinstance(guarantee, Recovery):

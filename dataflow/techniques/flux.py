@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.core.pair_plan import PairPlan
+from peacefs.dataflow.model.numbers import check_count, is_number
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.protocol.errors import InvalidQuery
@@ -41,11 +42,10 @@ class Flux(Technique):
     def __init__(
         self, *, standby_nodes: int = 0, interval_s: float = dataflow_tick_s, catch_up_after_s: float = 0.0
     ) -> None:
-        if standby_nodes < 0:
-            raise InvalidQuery(f"Flux(standby_nodes={standby_nodes}): it has to be 0 or more")
-        if not 0 <= catch_up_after_s <= _LONGEST_S:
+        check_count(f"Flux(standby_nodes={standby_nodes!r})", standby_nodes, least=0)
+        if not is_number(catch_up_after_s) or not 0 <= catch_up_after_s <= _LONGEST_S:
             raise InvalidQuery(
-                f"Flux(catch_up_after_s={catch_up_after_s}): it has to be from 0 to {_LONGEST_S:g} seconds"
+                f"Flux(catch_up_after_s={catch_up_after_s!r}): it has to be from 0 to {_LONGEST_S:g} seconds"
             )
         self._standby_nodes = standby_nodes
         self._catch_up_after_s = catch_up_after_s
@@ -61,6 +61,7 @@ class Flux(Technique):
                 )
 
     def check_nodes(self, nodes: int) -> None:
+        super().check_nodes(nodes)
         if nodes - self._standby_nodes < 2:
             raise InvalidQuery(
                 f"Flux keeps the two of a pair on different nodes, and {nodes} with "

@@ -15,6 +15,7 @@ from typing import ClassVar
 from peacefs.dataflow.core.output_buffer import Mark, RowStage
 from peacefs.dataflow.core.pair_plan import PairPlan
 from peacefs.dataflow.model.batches import Position
+from peacefs.dataflow.model.numbers import is_number
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.protocol.errors import InvalidQuery
@@ -131,8 +132,8 @@ class Technique(ABC):
 
     def check_nodes(self, nodes: int) -> None:
         """Raise InvalidQuery if so many nodes are too few."""
-        if nodes < 1:
-            raise InvalidQuery(f"units want a node, and the host has {nodes}: give it 1 or more")
+        if not is_number(nodes, whole=True) or nodes < 1:
+            raise InvalidQuery(f"units want a node, and the host has {nodes!r}: give it 1 or more")
 
     def check(self, network: Network) -> None:
         """Raise InvalidQuery if the technique cannot run a network; the message says what to change."""

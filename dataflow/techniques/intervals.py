@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from peacefs.dataflow.model.numbers import is_number
 from peacefs.protocol.errors import InvalidQuery
 
 
 def checked_interval(technique: str, interval_s: float, *, longest_s: float, name: str = "interval_s") -> float:
     """Return an interval. Raises InvalidQuery unless it is a number above 0 and at most `longest_s`."""
-    is_number = isinstance(interval_s, (int, float)) and not isinstance(interval_s, bool)
-    if not is_number or not 0 < interval_s <= longest_s:
+    if not is_number(interval_s) or not 0 < interval_s <= longest_s:
         raise InvalidQuery(
             f"{technique}({name}={interval_s!r}): it has to be above 0 and at most {longest_s:g} seconds"
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
+from peacefs.dataflow.model.numbers import check_amount, check_count, is_number
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.arrangement import arrange
@@ -22,6 +23,8 @@ from peacefs.protocol.limits import (
 )
 
 from .interface import Guard, Technique
+
+_LONGEST_S = 86_400.0
 
 
 class PeerRing(Technique):
@@ -54,12 +57,12 @@ class PeerRing(Technique):
         tokens: Mapping[str, int] | None = None,
         silence_s: float = ring_silence_s,
     ) -> None:
-        if not 0 <= r <= ring_neighbours_max:
-            raise InvalidQuery(f"PeerRing(r={r}): r is a number of neighbours, from 0 to {ring_neighbours_max}")
+        if not is_number(r, whole=True) or not 0 <= r <= ring_neighbours_max:
+            raise InvalidQuery(f"PeerRing(r={r!r}): r is a number of neighbours, from 0 to {ring_neighbours_max}")
+        check_count(f"PeerRing(spares={spares!r})", spares, least=0)
         times = {"checkpoint_s": checkpoint_s, "latency_s": latency_s, "silence_s": silence_s}
         for name, value in times.items():
-            if value <= 0:
-                raise InvalidQuery(f"PeerRing({name}={value}): it has to be above 0")
+            check_amount(f"PeerRing({name}={value!r})", value, most=_LONGEST_S)
         self.spares = spares
         self.rack_of = dict(rack_of or {})
         self.tokens = None if tokens is None else dict(tokens)
@@ -78,6 +81,7 @@ class PeerRing(Technique):
         plan_of(network)
 
     def check_nodes(self, nodes: int) -> None:
+        super().check_nodes(nodes)
         r = self.settings.r
         if nodes - self.spares < r + 1:
             raise InvalidQuery(

@@ -30,6 +30,7 @@ class StandbyTechnique(Technique):
         return self._precise and unit is OperatorClass.ARBITRARY
 
     def check_nodes(self, nodes: int) -> None:
+        super().check_nodes(nodes)
         if nodes < 2:
             raise InvalidQuery(
                 f"{self.name} wants a second node for each unit, and there is {nodes}: give the host 2 or more"

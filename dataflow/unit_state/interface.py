@@ -27,17 +27,26 @@ ROWS_OF: Final = "rows of "
 
 @dataclass(frozen=True)
 class Accumulator:
-    """A value that is kept for each key: the rows, the values of a column that are not null, their sum, ..."""
+    """A value that is kept for each key: the rows, the values of a column that are not null, their sum, ...
+
+    Rows do not change one that is `noted`: it is 0 until it is put.
+    """
 
     name: str
-    operation: Literal["rows", "values", "sum", "min", "max", "last"]
+    operation: Literal["rows", "values", "sum", "min", "max", "last", "noted"]
     type: pa.DataType
     column: str | None = None
 
     @property
     def merge(self) -> Literal["sum", "min", "max", "last"]:
         """Say how two of them become one."""
-        return self.operation if self.operation in ("min", "max", "last") else "sum"
+        match self.operation:
+            case "min" | "max" | "last":
+                return self.operation
+            case "noted":
+                return "max"
+            case _:
+                return "sum"
 
 
 class Cell(Protocol):
@@ -81,6 +90,10 @@ class Groups(Protocol):
 
     def add(self, bucket: int, rows: pa.RecordBatch) -> None:
         """Add rows, with key columns and those that are aggregated, to a bucket. Nulls are no values."""
+        ...
+
+    def admit(self, bucket: int, rows: pa.RecordBatch) -> pa.Table:
+        """Add rows, and return the keys that the bucket did not have, each once."""
         ...
 
     def put(self, bucket: int, rows: pa.RecordBatch) -> None:

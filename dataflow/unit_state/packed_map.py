@@ -3,6 +3,9 @@
 Changes are kept in a dictionary and put into the pages many at a time; what was read or changed lately is kept
 besides, as it is packed, since one look into the pages costs as much as a hundred into a dictionary. Keys are
 iterated over in the order of their bytes, so that a function which does so is the same after a failure.
+
+A value that is too long for a page is cut into pieces, each a record of its own under the value's key with a
+number in front. What stands for the value, and the keys of pieces, begin with a byte that MessagePack never uses.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from peacefs.protocol.errors import RecordRefused
 from peacefs.protocol.limits import (
     dataflow_known_bytes_max,
     dataflow_known_values_max,
     dataflow_pending_changes_max,
+    dataflow_pieces_per_page,
 )
 from peacefs.state.pages.page_set import PageSet
 from peacefs.state.structures.unordered_map import UnorderedMap
@@ -25,6 +30,12 @@ from .interface import ValueMap
 
 _SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 _GONE: Final = None
+#: The first byte of what stands for a value in pieces, and of the keys of its pieces: MessagePack never uses it.
+_CUT: Final = b"\xc1"
+#: The record that says that there are values in pieces.
+_HAS_CUT: Final = _CUT
+#: Room in a page that is not for what is kept.
+_OVERHEAD_BYTES: Final = 64
 _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.decode
 
@@ -32,6 +43,11 @@ _decode = msgspec.msgpack.decode
 class PackedMap(ValueMap):
     def __init__(self, page_set: PageSet) -> None:
         self._stored = UnorderedMap.create(page_set, _SCHEMA, "key")
+        self._piece_bytes = page_set.frames.page_bytes // dataflow_pieces_per_page - _OVERHEAD_BYTES
+        self._key_bytes_max = page_set.frames.page_bytes // 2
+        #: Pieces of each value that is in pieces; None until somebody has to know.
+        self._pieces: dict[bytes, int] | None = None
+        self._pending_bytes = 0
         #: Changes since the last flush: the packed value, or None for a key that was removed.
         self._pending: dict[bytes, bytes | None] = {}
         #: Packed values of keys as the pages have them, None for those that they do not have.
@@ -45,10 +61,58 @@ class PackedMap(ValueMap):
         for key, value in self._pending.items():
             self._learn(key, value)
         self._pending.clear()
+        self._pending_bytes = 0
+        put, surplus = self._cut(put, gone)
         if put:
             self._stored.upsert(list(put), list(put.values()))
-        if gone:
-            self._stored.remove(gone)
+        if gone or surplus:
+            self._stored.remove([*gone, *surplus])
+
+    def _cut(self, put: dict[bytes, bytes], gone: Sequence[bytes]) -> tuple[dict[bytes, bytes], list[bytes]]:
+        """Return the records of values, long ones in pieces, and the pieces of before that are to go."""
+        known = self._known_pieces()
+        surplus = []
+        for key in (*put, *gone) if known else ():
+            had = known.pop(key, 0)
+            needed = self._count(put[key]) if key in put else 0
+            surplus += [_piece_key(key, piece) for piece in range(needed, had)]
+        records = {}
+        for key, value in put.items():
+            count = self._count(value)
+            if not count:
+                records[key] = value
+                continue
+            known[key] = count
+            records[key] = _CUT + _encode(count)
+            for piece in range(count):
+                begin = piece * self._piece_bytes
+                records[_piece_key(key, piece)] = value[begin : begin + self._piece_bytes]
+        if known:
+            records[_HAS_CUT] = _HAS_CUT
+        elif surplus:
+            surplus.append(_HAS_CUT)
+        return records, surplus
+
+    def _count(self, value: bytes) -> int:
+        """Return the number of pieces that a value is cut into; 0 if it is whole."""
+        return -(-len(value) // self._piece_bytes) if len(value) > self._piece_bytes else 0
+
+    def _known_pieces(self) -> dict[bytes, int]:
+        if self._pieces is None:
+            self._pieces = {}
+            if self._stored.get(_HAS_CUT) is not None:
+                keys = [key for key in self._stored if not key.startswith(_CUT)]
+                values = self._stored.find(keys).column("value").to_pylist()
+                cut = ((key, value) for key, value in zip(keys, values, strict=True) if value.startswith(_CUT))
+                self._pieces = {key: _decode(value[1:]) for key, value in cut}
+        return self._pieces
+
+    def _whole(self, key: bytes, stored: bytes | None) -> bytes | None:
+        """Return a value, given what is stored under its key."""
+        if stored is None or not stored.startswith(_CUT):
+            return stored
+        keys = [_piece_key(key, piece) for piece in range(_decode(stored[1:]))]
+        return b"".join(self._stored.find(keys).column("value").to_pylist())
 
     def __getitem__(self, key: Any) -> Any:
         value = self._value(_encode(key))
@@ -61,7 +125,8 @@ class PackedMap(ValueMap):
         missing = [key for key in dict.fromkeys(packed) if key not in self._pending and key not in self._known]
         found: dict[bytes, bytes | None] = {}
         if missing:
-            found = dict(zip(missing, self._stored.find(missing).column("value").to_pylist(), strict=True))
+            stored = self._stored.find(missing).column("value").to_pylist()
+            found = {key: self._whole(key, value) for key, value in zip(missing, stored, strict=True)}
         values = [found[key] if key in found else self._value(key) for key in packed]
         for key, value in found.items():
             self._learn(key, value)
@@ -80,14 +145,18 @@ class PackedMap(ValueMap):
 
     def __iter__(self) -> Iterator[Any]:
         self.flush()
-        return iter([_hashable(_decode(key)) for key in sorted(self._stored)])
+        keys = sorted(key for key in self._stored if not key.startswith(_CUT))
+        return iter([_hashable(_decode(key)) for key in keys])
 
     def __len__(self) -> int:
         self.flush()
-        return len(self._stored)
+        pieces = self._known_pieces()
+        return len(self._stored) - sum(pieces.values()) - bool(pieces)
 
     def clear(self) -> None:
         self._pending.clear()
+        self._pending_bytes = 0
+        self._pieces = {}
         self._forget()
         self._stored.clear()
 
@@ -96,7 +165,7 @@ class PackedMap(ValueMap):
         if packed in self._pending:
             return self._pending[packed]
         if packed not in self._known:
-            self._learn(packed, self._stored.get(packed))
+            self._learn(packed, self._whole(packed, self._stored.get(packed)))
         return self._known[packed]
 
     def _learn(self, packed: bytes, value: bytes | None) -> None:
@@ -111,9 +180,16 @@ class PackedMap(ValueMap):
         self._known_bytes = 0
 
     def _change(self, key: bytes, value: bytes | None) -> None:
+        if len(key) > self._key_bytes_max:
+            raise RecordRefused(f"a key of {len(key)} bytes is too long: there is room for {self._key_bytes_max}")
         self._pending[key] = value
-        if len(self._pending) >= dataflow_pending_changes_max:
+        self._pending_bytes += len(value or b"")
+        if len(self._pending) >= dataflow_pending_changes_max or self._pending_bytes >= dataflow_known_bytes_max:
             self.flush()
+
+
+def _piece_key(key: bytes, piece: int) -> bytes:
+    return _CUT + piece.to_bytes(4, "big") + key
 
 
 def _hashable(key: Any) -> Any:

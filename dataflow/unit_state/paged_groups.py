@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import compute
 
 from peacefs.state.pages.page_set import PageSet
@@ -46,7 +47,7 @@ class PagedGroups:
         self._schema = pa.schema([*keys, *(pa.field(each.name, each.type) for each in accumulators)])
         #: bucket -> which key columns are null, as bits -> its maps
         self._buckets: dict[int, dict[int, _Bucket]] = {}
-        self._combiner = Combiner(computed(accumulators))
+        self._combiner = Combiner(_changed(accumulators))
         #: The content of buckets that several windows read, until they change.
         self._scanned: dict[int, list[pa.Table]] = {}
         for found in recovered:
@@ -58,6 +59,22 @@ class PagedGroups:
         self._scanned.pop(bucket, None)
         for nulls, part in self._by_nulls(rows):
             self._bucket(bucket, nulls).add(part)
+
+    def admit(self, bucket: int, rows: pa.RecordBatch) -> pa.Table:
+        self._scanned.pop(bucket, None)
+        found = [self._keys.empty_table()]
+        for nulls, part in self._by_nulls(rows):
+            added, new = self._bucket(bucket, nulls).add(part)
+            if len(new):
+                # Rows that were combined lack the columns that are all null.
+                columns = [
+                    added.column(field.name).take(pa.array(new))
+                    if field.name in added.schema.names
+                    else pa.nulls(len(new), field.type)
+                    for field in self._keys
+                ]
+                found.append(pa.Table.from_arrays(columns, schema=self._keys))
+        return pa.concat_tables(found)
 
     def put(self, bucket: int, rows: pa.RecordBatch) -> None:
         self._scanned.pop(bucket, None)
@@ -157,6 +174,7 @@ class _Bucket:
         self._schema, self._keys, self._accumulators = schema, list(keys), accumulators
         self._prefix, self._destroy = prefix, destroy
         self._computed = computed(accumulators)
+        self._changed = _changed(accumulators)
         self._other = [each for each in accumulators if each not in self._computed]
         key_fields = [schema.field(name) for name in keys] or [pa.field(_NOTHING, pa.int64())]
         names = [field.name for field in key_fields]
@@ -170,18 +188,18 @@ class _Bucket:
                 page_set(f"{prefix}/others"), pa.schema([*key_fields, *fields]), names
             )
 
-    def add(self, rows: pa.RecordBatch) -> None:
+    def add(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch | pa.Table, NDArray[np.int64]]:
+        """Add rows, combined or as they are; return those, and which of them have keys that were not there."""
         if self._others is not None:
             self._put_others(self._others, rows)
         combined = self._combiner.combine(rows, self._keys)
         if combined is None:
-            changes = {each.name: (_change_of(each), _values_of(rows, each)) for each in self._computed}
-            self._numbers.aggregate(self._keys_of(rows), changes)
-        else:
-            changes = {
-                each.name: (_change_of(each), _filled(combined.column(each.name), each)) for each in self._computed
-            }
-            self._numbers.aggregate(self._keys_of(combined), changes)
+            changes = {each.name: (_change_of(each), _values_of(rows, each)) for each in self._changed}
+            return rows, self._numbers.aggregate(self._keys_of(rows), changes)
+        changes = {
+            each.name: (_change_of(each), _filled(combined.column(each.name), each)) for each in self._changed
+        }
+        return combined, self._numbers.aggregate(self._keys_of(combined), changes)
 
     def put(self, rows: pa.RecordBatch) -> None:
         """Replace the accumulators of keys."""
@@ -298,6 +316,11 @@ def computed(accumulators: Sequence[Accumulator]) -> list[Accumulator]:
     return [*(each for each in accumulators if computes(each.type)), *counts]
 
 
+def _changed(accumulators: Sequence[Accumulator]) -> list[Accumulator]:
+    """Return those that kernels compute whenever rows come."""
+    return [each for each in computed(accumulators) if each.operation != "noted"]
+
+
 def _change_of(each: Accumulator) -> str:
     """Return the operation of a map that takes rows, or groups of them, into an accumulator."""
     return {"min": "min", "max": "max", "last": "put"}.get(each.operation, "add")
@@ -316,7 +339,7 @@ def _values_of(rows: pa.RecordBatch, each: Accumulator) -> Any:
 def _filled(values: pa.Array | pa.ChunkedArray, each: Accumulator) -> pa.Array:
     """Return values as they are kept; in place of null is what changes nothing."""
     if not values.null_count:
-        return values.cast(each.type)
+        return values if values.type == each.type else values.cast(each.type)
     dtype = Column(pa.field(each.name, each.type)).dtype
     nothing = pa.scalar(identity(dtype, each.operation), pa.from_numpy_dtype(dtype))
     return values.cast(each.type).fill_null(nothing.cast(each.type))

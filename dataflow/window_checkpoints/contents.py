@@ -6,6 +6,7 @@ The operator does not know that it is watched: what it calls its structures stan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,16 +16,32 @@ from numpy.typing import NDArray
 from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.unit_state.interface import Accumulator, Groups, RowQueue
 
-from .footprints import Footprints
 from .replay import Replay
 
 EARLIEST_BUCKET = -(2**62)
+
+
+@dataclass(frozen=True)
+class WindowChanges:
+    """Windows that have opened and closed since a commit, each once, but those that have done both."""
+
+    opened: pa.Table
+    #: The state of those that have opened, in one or more rows each.
+    rows: pa.Table
+    #: Windows that closed one by one, if they had a footprint and are not open again.
+    closed: pa.Table
+    #: The commits in which closed windows, open again or not, had their footprints.
+    left: NDArray[np.int64]
 
 
 class WindowContents(Protocol):
     #: The columns by which a window is known, and those of its state. Empty before its structures are made.
     ids: pa.Schema
     state: pa.Schema
+
+    def accumulators(self, name: str, wanted: Sequence[Accumulator]) -> Sequence[Accumulator]:
+        """Return what is kept in the operator's structure `name`: what it wants, and what checkpoints do."""
+        ...
 
     def groups(self, name: str, inner: Groups, keys: pa.Schema, accumulators: Sequence[Accumulator]) -> Groups:
         """Return what the operator gets for its structure `name`, which is kept in `inner`."""
@@ -36,8 +53,8 @@ class WindowContents(Protocol):
         """Return an operator that does the same, and leaves out rows that its windows have seen."""
         ...
 
-    def begin(self, footprints: Footprints, replay: Replay | None) -> None:
-        """Learn who knows the footprints, before the operator's structures are made, and what is loaded."""
+    def begin(self, replay: Replay) -> None:
+        """Learn what is loaded, before the operator's structures are made."""
         ...
 
     @property
@@ -45,16 +62,20 @@ class WindowContents(Protocol):
         """Windows of buckets below this one are closed, without any word of each."""
         ...
 
-    def changed(self) -> pa.Table:
-        """Return the windows that have opened or closed since the last call, each once."""
+    def changes(self, commit: int) -> WindowChanges:
+        """Return what has changed since the commit before; windows that have opened have a footprint in this."""
         ...
 
-    def all(self) -> pa.Table:
-        """Return all windows that are open."""
+    def all(self, commit: int) -> tuple[pa.Table, pa.Table]:
+        """Return all windows that are open, with rows of their state; all have their footprints in this commit."""
         ...
 
-    def contents(self, ids: pa.Table) -> tuple[NDArray[np.bool_], pa.Table]:
-        """Return which of some windows are open, and the rows that hold the state of those."""
+    def with_footprint(self, ids: pa.Table, commit: int) -> pa.Table:
+        """Return those of some windows that are open and have their footprints in a commit."""
+        ...
+
+    def check(self, ids: pa.Table, commit: int) -> pa.Table:
+        """Return rows of the state of windows that are open, and have their footprints in a commit from now on."""
         ...
 
     def marks(self) -> Mapping[str, Any]:
@@ -73,6 +94,9 @@ class NoContents:
     state = pa.schema([])
     closed_before = EARLIEST_BUCKET
 
+    def accumulators(self, name: str, wanted: Sequence[Accumulator]) -> Sequence[Accumulator]:
+        return wanted
+
     def groups(self, name: str, inner: Groups, keys: pa.Schema, accumulators: Sequence[Accumulator]) -> Groups:
         return inner
 
@@ -82,17 +106,21 @@ class NoContents:
     def watch(self, operator: Operator) -> Operator:
         return operator
 
-    def begin(self, footprints: Footprints, replay: Replay | None) -> None:
+    def begin(self, replay: Replay) -> None:
         """Nothing is loaded."""
 
-    def changed(self) -> pa.Table:
-        return pa.table({})
+    def changes(self, commit: int) -> WindowChanges:
+        none = pa.table({})
+        return WindowChanges(none, none, none, np.zeros(0, np.int64))
 
-    def all(self) -> pa.Table:
-        return pa.table({})
+    def all(self, commit: int) -> tuple[pa.Table, pa.Table]:
+        return pa.table({}), pa.table({})
 
-    def contents(self, ids: pa.Table) -> tuple[NDArray[np.bool_], pa.Table]:
-        return np.zeros(0, np.bool_), pa.table({})
+    def with_footprint(self, ids: pa.Table, commit: int) -> pa.Table:
+        return ids
+
+    def check(self, ids: pa.Table, commit: int) -> pa.Table:
+        return ids
 
     def marks(self) -> Mapping[str, Any]:
         return {}
@@ -109,6 +137,9 @@ class WatchedGroups:
 
     def add(self, bucket: int, rows: pa.RecordBatch) -> None:
         self._inner.add(bucket, rows)
+
+    def admit(self, bucket: int, rows: pa.RecordBatch) -> pa.Table:
+        return self._inner.admit(bucket, rows)
 
     def put(self, bucket: int, rows: pa.RecordBatch) -> None:
         self._inner.put(bucket, rows)
@@ -133,11 +164,3 @@ class WatchedGroups:
 
     def clear(self) -> None:
         self._inner.clear()
-
-
-def distinct(tables: Sequence[pa.Table], ids: pa.Schema) -> pa.Table:
-    """Return each window of some tables once."""
-    if not tables:
-        return ids.empty_table()
-    found = pa.concat_tables(tables).group_by(ids.names, use_threads=False).aggregate([])
-    return found.select(ids.names).combine_chunks()

@@ -1,7 +1,8 @@
 """Windows of a number of rows, by key: one is open while its key has rows, and not a whole number of windows.
 
 Where windows overlap, or leave rows out, a key stays open from its first row on. The state of a key is the number
-of its rows and its panes: a row for each pane.
+of its rows and its panes: a row for each pane. Beside that number stands the commit of its footprint, so that one
+look into the operator's own map says both.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from peacefs.dataflow.operators.count_windows import AggregateCountWindows
 from peacefs.dataflow.operators.interface import Operator, Rows
 from peacefs.dataflow.unit_state.interface import Accumulator, Groups, RowQueue
 
-from .contents import EARLIEST_BUCKET, WatchedGroups, distinct
+from .contents import EARLIEST_BUCKET, WatchedGroups, WindowChanges
 from .control_tuples import BUCKET, STATE
-from .footprints import Footprints
+from .footprints import COMMIT_OF_WINDOW, NEWEST
 from .replay import Replay
 
 _COUNTS: Final = "counts"
@@ -44,14 +45,18 @@ class CountContents:
         self._counts: Groups
         self._panes: Groups
         self._accumulators: Sequence[Accumulator] = ()
+        #: Tables with the keys whose windows have opened or closed since the last commit.
         self._changed: list[pa.Table] = []
         # The keys of the last batch, each once.
         self._latest: pa.Table | None = None
         self._replay: Replay | None = None
         self.ids = self.state = pa.schema([])
 
-    def begin(self, footprints: Footprints, replay: Replay | None) -> None:
+    def begin(self, replay: Replay) -> None:
         self._replay = replay
+
+    def accumulators(self, name: str, wanted: Sequence[Accumulator]) -> Sequence[Accumulator]:
+        return [*wanted, COMMIT_OF_WINDOW] if name == _COUNTS else wanted
 
     def groups(self, name: str, inner: Groups, keys: pa.Schema, accumulators: Sequence[Accumulator]) -> Groups:
         loaded = self._replay.loaded if self._replay is not None else None
@@ -59,7 +64,8 @@ class CountContents:
             self._counts = inner
             self.ids = pa.schema([pa.field(BUCKET, pa.int64()), *keys])
             if loaded is not None:
-                _put(inner, loaded.select([*self._keys, STATE + _ROWS]).rename_columns([*self._keys, _ROWS]))
+                counts = loaded.column(STATE + _ROWS).to_numpy()
+                self._note(loaded, counts, np.zeros_like(counts))
             return _Counts(inner, self._note_counted)
         assert name == _PANES
         self._panes, self._accumulators = inner, accumulators
@@ -78,22 +84,50 @@ class CountContents:
     def watch(self, operator: Operator) -> Operator:
         return _LeavingOut(operator, self._replay) if self._replay is not None else operator
 
-    def changed(self) -> pa.Table:
-        changed, self._changed = self._changed, []
-        return distinct(changed, self.ids)
+    def changes(self, commit: int) -> WindowChanges:
+        changed = self._take_changed()
+        counts, newest = self._look_up(changed)
+        is_open, had = self._is_open(counts), newest > 0
+        # A window that has opened and closed since the last commit needs no word.
+        noted = is_open | had
+        if noted.any():
+            here = changed if noted.all() else changed.filter(pa.array(noted))
+            self._note(here, counts[noted], np.where(is_open, commit, 0)[noted])
+        opened = changed if is_open.all() else changed.filter(pa.array(is_open))
+        closed = changed.filter(pa.array(had & ~is_open))
+        return WindowChanges(opened, self._contents(opened, counts[is_open]), closed, newest[had])
 
-    def all(self) -> pa.Table:
-        keys = self._counts.between(0, 1).select(self._keys)
-        every = self._named(keys, self._counts.size(0))
-        return every.filter(pa.array(self._is_open(self._counted(every))))
-
-    def contents(self, ids: pa.Table) -> tuple[NDArray[np.bool_], pa.Table]:
-        counts = self._counted(ids)
+    def all(self, commit: int) -> tuple[pa.Table, pa.Table]:
+        self._changed.clear()
+        found = self._counts.between(0, 1)
+        counts = found.column(_ROWS).to_numpy()
         is_open = self._is_open(counts)
-        if not is_open.all():
-            ids, counts = ids.filter(pa.array(is_open)), counts[is_open]
+        self._note(found, counts, np.where(is_open, commit, 0))
+        ids = self._named(found.filter(pa.array(is_open)), int(is_open.sum()))
+        return ids, self._contents(ids, counts[is_open])
+
+    def with_footprint(self, ids: pa.Table, commit: int) -> pa.Table:
+        _, newest = self._look_up(ids)
+        here = newest == commit
+        return ids if here.all() else ids.filter(pa.array(here))
+
+    def check(self, ids: pa.Table, commit: int) -> pa.Table:
+        counts, _ = self._look_up(ids)
+        self._note(ids, counts, np.full_like(counts, commit))
+        return self._contents(ids, counts)
+
+    def marks(self) -> Mapping[str, Any]:
+        return {}
+
+    def reaches_back_to(self, marks: Mapping[str, Any]) -> bool:
+        return False
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    def _contents(self, ids: pa.Table, counts: _Numbers) -> pa.Table:
+        """Return the rows that hold the state of windows that are open; `counts` are the rows of their keys."""
         if not ids.num_rows:
-            return is_open, pa.schema([*self.ids, *self.state]).empty_table()
+            return pa.schema([*self.ids, *self.state]).empty_table()
         # From the pane where the first window begins that is not over, to that of the last row.
         begins = np.maximum((counts - self._size) // self._advance + 1, 0) * self._advance
         firsts, lasts = begins // self._pane_rows, (counts - 1) // self._pane_rows
@@ -110,21 +144,20 @@ class CountContents:
         asked = rows.select(self._keys).append_column(_PANE, pa.array(panes))
         found = self._panes.find(0, asked)
         columns = [*rows.columns, pa.array(numbers), pa.array(panes, mask=between), *found.columns]
-        return is_open, pa.Table.from_arrays(columns, schema=pa.schema([*self.ids, *self.state]))
+        return pa.Table.from_arrays(columns, schema=pa.schema([*self.ids, *self.state]))
 
-    def marks(self) -> Mapping[str, Any]:
-        return {}
-
-    def reaches_back_to(self, marks: Mapping[str, Any]) -> bool:
-        return False
-
-    # -- inside -------------------------------------------------------------------------------------------
-
-    def _counted(self, ids: pa.Table) -> _Numbers:
+    def _look_up(self, ids: pa.Table) -> tuple[_Numbers, _Numbers]:
+        """Return the number of rows of each key, and the commit of its footprint, 0 for none."""
         if not ids.num_rows:
-            return np.zeros(0, np.int64)
-        counted: _Numbers = compute.fill_null(self._counts.find(0, ids).column(_ROWS), 0).to_numpy()
-        return counted
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        found = self._counts.find(0, ids)
+        rows, newest = (compute.fill_null(found.column(name), 0).to_numpy() for name in (_ROWS, NEWEST))
+        return rows, newest
+
+    def _note(self, keys: pa.Table, counts: _Numbers, commits: _Numbers) -> None:
+        """Put the commits of footprints beside the numbers of rows of keys, which they have already."""
+        columns = [*(keys.column(key) for key in self._keys), pa.array(counts), pa.array(commits)]
+        _put(self._counts, pa.Table.from_arrays(columns, [*self._keys, _ROWS, NEWEST]))
 
     def _is_open(self, counts: _Numbers) -> NDArray[np.bool_]:
         is_open: NDArray[np.bool_] = counts % self._advance != 0 if self._closes else counts > 0
@@ -136,14 +169,25 @@ class CountContents:
         counts: _Numbers = compute.fill_null(before, 0).to_numpy()
         opens = ~self._is_open(counts)
         if opens.any():
-            self._changed.append(self._named(keys.filter(pa.array(opens)), int(opens.sum())))
+            self._changed.append(keys.filter(pa.array(opens)))
 
     def _note_completed(self, keys: pa.Table) -> None:
         if self._latest is not None and keys.num_rows > self._latest.num_rows:
             # Many windows of few keys: each key of the batch once is less.
             keys = self._latest
         if keys.num_rows:
-            self._changed.append(self._named(keys, keys.num_rows))
+            self._changed.append(keys)
+
+    def _take_changed(self) -> pa.Table:
+        """Return the windows that were noted, each once, and begin to note anew."""
+        changed, self._changed = self._changed, []
+        if not changed:
+            return self.ids.empty_table()
+        if not self._keys:
+            return self._named(changed[0], 1)
+        keys = pa.concat_tables([each.select(self._keys) for each in changed])
+        keys = keys.group_by(self._keys, use_threads=False).aggregate([]).combine_chunks()
+        return self._named(keys, keys.num_rows)
 
     def _named(self, keys: pa.Table, count: int) -> pa.Table:
         columns = [pa.array(np.zeros(count, np.int64)), *(keys.column(key) for key in self._keys)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from peacefs.dataflow.model.numbers import is_number
 from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery
 
@@ -54,10 +55,10 @@ class Targets:
     def __post_init__(self) -> None:
         if self.extent is None and self.replay_rows is None:
             raise InvalidQuery("Targets needs extent or replay_rows; OpenOnly() checks no window")
-        if self.extent is not None and self.extent < 1:
-            raise InvalidQuery(f"Targets(extent={self.extent}): a load reads a tuple of each window: 1 or more")
-        if self.replay_rows is not None and self.replay_rows < 1:
-            raise InvalidQuery(f"Targets(replay_rows={self.replay_rows}): it has to be 1 or more")
+        if self.extent is not None and not (is_number(self.extent) and self.extent >= 1):
+            raise InvalidQuery(f"Targets(extent={self.extent!r}): a load reads a tuple of each window: 1 or more")
+        if self.replay_rows is not None and not (is_number(self.replay_rows) and self.replay_rows >= 1):
+            raise InvalidQuery(f"Targets(replay_rows={self.replay_rows!r}): it has to be 1 or more")
 
     def wants_check(self, extent: Extent) -> bool:
         above = self.extent is not None and extent.tuples > self.extent * extent.open_windows
@@ -82,8 +83,9 @@ class CostBenefit:
 
     def __post_init__(self) -> None:
         for name in ("failures_per_day", "second_of_outage", "load_tuple_s", "replay_row_s", "check_window_s"):
-            if getattr(self, name) <= 0:
-                raise InvalidQuery(f"CostBenefit({name}={getattr(self, name)}): it has to be above 0")
+            value = getattr(self, name)
+            if not is_number(value) or not 0 < value < float("inf"):
+                raise InvalidQuery(f"CostBenefit({name}={value!r}): it has to be above 0")
 
     def wants_check(self, extent: Extent) -> bool:
         if not extent.oldest_windows:

@@ -1,4 +1,8 @@
-"""Windows of time, by key: each pane of a key is open until the last window that has it closes."""
+"""Windows of time, by key: each pane of a key is open until the last window that has it closes.
+
+A key opens a window when it is new in a pane, and all windows of a pane close together. So each open window stands
+in one list of footprints, and nothing has to be looked up to know which.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.operators.time_windows import AggregateTimeWindows
 from peacefs.dataflow.unit_state.interface import Accumulator, Groups, RowQueue
 
-from .contents import EARLIEST_BUCKET, WatchedGroups, distinct
+from .contents import EARLIEST_BUCKET, WatchedGroups, WindowChanges
 from .control_tuples import BUCKET, STATE
-from .footprints import Footprints, by_bucket
+from .footprints import by_bucket
 from .replay import Replay
 
 
@@ -23,14 +26,17 @@ class TimeContents:
     def __init__(self, of: AggregateTimeWindows) -> None:
         self._keys = list(of.keys)
         self._panes: Groups
-        self._footprints: Footprints
         self._replay: Replay | None = None
-        self._changed: list[pa.Table] = []
+        #: Windows that have opened since the last commit, by pane, each once.
+        self._opened: list[tuple[int, pa.Table]] = []
         self.closed_before = EARLIEST_BUCKET
         self.ids = self.state = pa.schema([])
 
-    def begin(self, footprints: Footprints, replay: Replay | None) -> None:
-        self._footprints, self._replay = footprints, replay
+    def begin(self, replay: Replay) -> None:
+        self._replay = replay
+
+    def accumulators(self, name: str, wanted: Sequence[Accumulator]) -> Sequence[Accumulator]:
+        return wanted
 
     def groups(self, name: str, inner: Groups, keys: pa.Schema, accumulators: Sequence[Accumulator]) -> Groups:
         assert name == "panes"
@@ -51,26 +57,30 @@ class TimeContents:
     def watch(self, operator: Operator) -> Operator:
         return operator
 
-    def changed(self) -> pa.Table:
-        changed, self._changed = self._changed, []
-        return distinct(changed, self.ids)
+    def changes(self, commit: int) -> WindowChanges:
+        opened, self._opened = self._opened, []
+        here = [ids for bucket, ids in opened if bucket >= self.closed_before]
+        ids = pa.concat_tables([self.ids.empty_table(), *here])
+        return WindowChanges(ids, self.check(ids, commit), self.ids.empty_table(), np.zeros(0, np.int64))
 
-    def all(self) -> pa.Table:
-        buckets = [
-            self._named(bucket, self._panes.between(bucket, bucket + 1)) for bucket in self._panes.buckets()
-        ]
-        return pa.concat_tables([self.ids.empty_table(), *buckets])
+    def all(self, commit: int) -> tuple[pa.Table, pa.Table]:
+        self._opened.clear()
+        parts = [pa.schema([*self.ids, *self.state]).empty_table()]
+        for bucket in self._panes.buckets():
+            found = self._panes.between(bucket, bucket + 1)
+            parts.append(
+                self._rows(bucket, found, found.select([name[len(STATE) :] for name in self.state.names]))
+            )
+        rows = pa.concat_tables(parts)
+        return rows.select(self.ids.names), rows
 
-    def contents(self, ids: pa.Table) -> tuple[NDArray[np.bool_], pa.Table]:
-        is_open: NDArray[np.bool_] = ids.column(BUCKET).to_numpy() >= self.closed_before
-        if not is_open.all():
-            ids = ids.filter(pa.array(is_open))
-        schema = pa.schema([*self.ids, *self.state])
-        parts = [schema.empty_table()]
-        for bucket, part in by_bucket(ids):
-            found = self._panes.find(bucket, part)
-            parts.append(pa.Table.from_arrays([*self._named(bucket, part).columns, *found.columns], schema=schema))
-        return is_open, pa.concat_tables(parts)
+    def with_footprint(self, ids: pa.Table, commit: int) -> pa.Table:
+        return ids
+
+    def check(self, ids: pa.Table, commit: int) -> pa.Table:
+        parts = [pa.schema([*self.ids, *self.state]).empty_table()]
+        parts += [self._rows(bucket, part, self._panes.find(bucket, part)) for bucket, part in by_bucket(ids)]
+        return pa.concat_tables(parts)
 
     def marks(self) -> Mapping[str, Any]:
         return {}
@@ -83,19 +93,17 @@ class TimeContents:
     def fresh(self, bucket: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         return rows if self._replay is None else self._replay.fresh(bucket, rows)
 
-    def note(self, bucket: int, rows: pa.RecordBatch) -> None:
-        """Note the windows of some rows that have no footprint."""
-        here = distinct([self._named(bucket, pa.Table.from_batches([rows]))], self.ids)
-        new = self._footprints.without(bucket, here)
-        if new.num_rows:
-            self._changed.append(new)
+    def opened(self, bucket: int, keys: pa.Table, count: int) -> None:
+        """Note windows that have opened: so many, of which without keys there is one."""
+        columns = [pa.array(np.full(count, bucket)), *keys.columns]
+        self._opened.append((bucket, pa.Table.from_arrays(columns, schema=self.ids)))
 
     def closed(self, bucket: int) -> None:
         self.closed_before = max(self.closed_before, bucket)
 
-    def _named(self, bucket: int, rows: pa.Table) -> pa.Table:
-        columns = [pa.array(np.full(rows.num_rows, bucket)), *(rows.column(key) for key in self._keys)]
-        return pa.Table.from_arrays(columns, schema=self.ids)
+    def _rows(self, bucket: int, keys: pa.Table, state: pa.Table) -> pa.Table:
+        columns = [pa.array(np.full(state.num_rows, bucket)), *(keys.column(key) for key in self._keys)]
+        return pa.Table.from_arrays([*columns, *state.columns], schema=pa.schema([*self.ids, *self.state]))
 
 
 class _Panes(WatchedGroups):
@@ -108,9 +116,9 @@ class _Panes(WatchedGroups):
         if not rows.num_rows:
             return
         before = self._inner.size(bucket)
-        self._inner.add(bucket, rows)
-        if self._inner.size(bucket) != before:
-            self._windows.note(bucket, rows)
+        keys = self._inner.admit(bucket, rows)
+        if count := self._inner.size(bucket) - before:
+            self._windows.opened(bucket, keys, count)
 
     def drop_before(self, bucket: int) -> None:
         self._inner.drop_before(bucket)

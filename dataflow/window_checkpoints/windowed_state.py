@@ -149,18 +149,18 @@ class WindowedState:
         return output
 
     def groups(self, name: str, keys: pa.Schema, accumulators: Sequence[Accumulator]) -> Groups:
-        inner = self._pages.groups(name, keys, accumulators)
         own = self._own(name)
         if own is None:
-            return inner
+            return self._pages.groups(name, keys, accumulators)
         if self._footprints is None:
-            commits = self._pages.groups("footprints", keys, [COMMIT_OF_WINDOW])
-            self._footprints = Footprints(commits)
-            if self.replay is not None and not self.replay.over and self._seen is not None:
-                seen = self._pages.groups("seen", keys, [COMMIT_OF_WINDOW])
-                self.replay.remember(self._seen, seen)
+            self._footprints = Footprints()
+            if self.replay is not None:
+                if not self.replay.over and self._seen is not None:
+                    seen = self._pages.groups("seen", keys, [COMMIT_OF_WINDOW])
+                    self.replay.remember(self._seen, seen)
+                self._contents.begin(self.replay)
             self._seen = None
-            self._contents.begin(self._footprints, self.replay)
+        inner = self._pages.groups(name, keys, self._contents.accumulators(own, accumulators))
         return self._contents.groups(own, inner, keys, accumulators)
 
     def table(self, name: str, schema: pa.Schema, key: Sequence[str]) -> UnorderedMap:
@@ -312,32 +312,22 @@ class WindowedState:
 
     def _all(self) -> list[tuple[TupleKind, pa.Table]]:
         """Begin a log: all windows that are open have their footprint in this commit."""
-        self._contents.changed()
-        ids = self._contents.all()
         if self._footprints is None:
             return []
+        ids, rows = self._contents.all(self._number)
         self._footprints.clear()
-        _, rows = self._contents.contents(ids)
         self._footprints.put(ids, self._number)
         return [(TupleKind.OPEN, rows)] if rows.num_rows else []
 
     def _changes(self) -> list[tuple[TupleKind, pa.Table]]:
         if self._footprints is None:
             return []
+        changes = self._contents.changes(self._number)
         self._footprints.drop_before(self._contents.closed_before)
-        changed = self._contents.changed()
-        if not changed.num_rows:
-            return []
-        is_open, rows = self._contents.contents(changed)
-        parts = []
-        if not is_open.all():
-            closed = self._footprints.remove(changed.filter(pa.array(~is_open)))
-            if closed.num_rows:
-                parts.append((TupleKind.CLOSE, closed))
-        if rows.num_rows:
-            parts.append((TupleKind.OPEN, rows))
-            self._footprints.put(changed.filter(pa.array(is_open)), self._number)
-        return parts
+        self._footprints.remove(0, changes.left)
+        self._footprints.put(changes.opened, self._number)
+        parts = [(TupleKind.CLOSE, changes.closed), (TupleKind.OPEN, changes.rows)]
+        return [(kind, part) for kind, part in parts if part.num_rows]
 
     def _checks(self, next_tuple: int, rows: int, now_s: float) -> list[pa.Table]:
         """Check the windows with the oldest footprints, as long as that is wanted and there is time."""
@@ -350,7 +340,9 @@ class WindowedState:
             taken = self._footprints.take_oldest(cec_windows_per_check)
             if taken is None:
                 return parts
-            oldest, ids = taken
+            oldest, ids = taken[0], self._contents.with_footprint(taken[1], taken[0])
+            if not ids.num_rows:
+                continue
             wanted = oldest != self._number and (
                 self._hurries
                 or self._choice.wants_check(self._extent_with(oldest, ids.num_rows, next_tuple, rows, now_s))
@@ -358,8 +350,8 @@ class WindowedState:
             if not wanted:
                 self._footprints.put_back(oldest, ids)
                 return parts
-            _, contents = self._contents.contents(ids)
-            self._footprints.put(ids, self._number)
+            contents = self._contents.check(ids, self._number)
+            self._footprints.check(ids, oldest, self._number)
             parts.append(contents)
             next_tuple += contents.num_rows
             if self._clock() - begun_s >= self._times.interval_s:

@@ -89,11 +89,13 @@ def locate(
     start: int,
     stop: int,
     positions: Any,
+    inserted: Any,
 ) -> int:
     """Put into `positions` where in memory each key's record is, in words; -1 for one that is not there.
 
-    `keys` are words, one key after the other. To INSERT adds what is not there with the value words `initial`. To
-    INSERT and to CHANGE makes the pages writable. Returns how far it came; `counters[STATUS]` says why it stopped.
+    `keys` are words, one key after the other. To INSERT adds what is not there with the value words `initial`, and
+    says so in `inserted`. To INSERT and to CHANGE makes the pages writable. Returns how far it came;
+    `counters[STATUS]` says why it stopped.
     Positions hold until a page is split, released or made writable anew.
     """
     flat = words.reshape(-1)
@@ -160,6 +162,7 @@ def locate(
                 flat[base + HEADER_WORDS + (slot >> 6)] |= np.int64(1) << (slot & 63)
                 flat[base + WORD_COUNT] += 1
                 state[COUNT] += 1
+                inserted[number] = True
             positions[number] = base + first_slot + slot * record_words
     return stop
 

@@ -90,7 +90,7 @@ class TextMap(UnorderedMap):
 
         self._change_texts(rows, self._zeros, put, key_texts | value_texts, key_texts)
 
-    def aggregate(self, keys: Any, changes: Any) -> None:
+    def aggregate(self, keys: Any, changes: Any) -> Words:
         rows, key_texts = self._rows_of(keys)
         begin = np.zeros(max(1, self._value.words), np.int64)
         for name in changes:
@@ -105,7 +105,7 @@ class TextMap(UnorderedMap):
             for kernel, memory, per_word, offset, items in steps:
                 kernel(memory, positions, per_word, offset, items, start, stop)
 
-        self._change_texts(rows, begin, apply, key_texts, key_texts)
+        return np.flatnonzero(self._change_texts(rows, begin, apply, key_texts, key_texts))
 
     def find(self, keys: Any) -> pa.RecordBatch:
         values, found = self._find(self._rows_of(keys)[0])
@@ -194,29 +194,30 @@ class TextMap(UnorderedMap):
 
     def _change_texts(
         self, rows: Words, initial: Words, apply: Any, stored: dict[str, Texts], key_texts: dict[str, Texts]
-    ) -> None:
+    ) -> NDArray[np.bool_]:
         """As `_change`, with room for what is stored; a record that is new gets the texts of its key first."""
 
+        inserted = np.zeros(len(rows), np.bool_)
+
         def name_and_apply(positions: Words, start: int, stop: int) -> None:
-            for name, each in key_texts.items():
-                at = positions[start:stop] + self._places[name]
-                new = np.flatnonzero(self._flat[at] == 0)
-                if len(new):
-                    places, first = np.unique(at[new], return_index=True)
-                    self._flat[places] = self._heap.store(self._numbers[name], rows, each, start + new[first])
+            new = start + np.flatnonzero(inserted[start:stop])
+            if len(new):
+                for name, each in key_texts.items():
+                    stored_at = self._heap.store(self._numbers[name], rows, each, new)
+                    self._flat[positions[new] + self._places[name]] = stored_at
             apply(positions, start, stop)
 
         def room(start: int, stop: int) -> int:
             return sum(self._heap.pages_for(each, start, stop) for each in stored.values())
 
-        self._change(rows, fixed_map.INSERT, initial, name_and_apply, room)
+        self._change(rows, fixed_map.INSERT, initial, name_and_apply, room, inserted)
         self._move_sparse()
+        return inserted
 
     def _remove_rows(self, rows: Words) -> NDArray[np.bool_]:
         positions = np.empty(len(rows), np.int64)
         self._pages.settle()
-        flat_keys = self._flat_keys(rows)
-        fixed_map.locate(*self._arrays(), flat_keys, self._zeros, fixed_map.FIND, 0, len(rows), positions)
+        self._locate(rows, positions)
         there = np.unique(positions[positions >= 0])
         references = np.concatenate([self._flat[there + place] for place in self._places.values()])
         removed = super()._remove_rows(rows)

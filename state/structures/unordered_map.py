@@ -79,6 +79,7 @@ class UnorderedMap(Structure, MutableMapping[Any, Any]):
         self._flat = page_set.frames.words.reshape(-1)
         self._memory: dict[np.dtype[Any], NDArray[Any]] = {}
         self._zeros = np.zeros(max(1, self._value.words), np.int64)
+        self._none_inserted = np.zeros(0, np.bool_)
 
     @classmethod
     def create(cls, page_set: PageSet, schema: pa.Schema, key: str | Sequence[str]) -> Self:
@@ -143,11 +144,12 @@ class UnorderedMap(Structure, MutableMapping[Any, Any]):
             column = shown[0]
         self.aggregate(keys, {column: ("add", deltas)})
 
-    def aggregate(self, keys: Any, changes: Aggregates) -> None:
+    def aggregate(self, keys: Any, changes: Aggregates) -> Words:
         """Change columns of each key's record: `{column: (operation, numbers)}`, all in one pass.
 
         Operations are `add`, `min`, `max` and `put`; numbers are as many as there are keys, or, for `add`, one. A
         record that is not there begins so that the first number counts: 0, or the type's last for `min` and `max`.
+        Returns the places, among the keys, of those that were not there, each at its first.
         """
         rows = self._key_rows(keys)
         begin = np.zeros(max(1, self._value.words), np.int64)
@@ -160,7 +162,7 @@ class UnorderedMap(Structure, MutableMapping[Any, Any]):
             for kernel, memory, per_word, offset, items in steps:
                 kernel(memory, positions, per_word, offset, items, start, stop)
 
-        self._change(rows, fixed_map.INSERT, begin, apply)
+        return np.flatnonzero(self._change(rows, fixed_map.INSERT, begin, apply))
 
     def remove(self, keys: Any) -> NDArray[np.bool_]:
         """Remove records; return which of the keys were there."""
@@ -279,21 +281,34 @@ class UnorderedMap(Structure, MutableMapping[Any, Any]):
 
     def _find(self, rows: Words) -> tuple[Words, NDArray[np.bool_]]:
         positions = np.empty(len(rows), np.int64)
-        fixed_map.locate(
-            *self._arrays(), self._flat_keys(rows), self._zeros, fixed_map.FIND, 0, len(rows), positions
-        )
+        self._locate(rows, positions)
         values = np.zeros((len(rows), self._value.words), np.int64)
         found = np.zeros(len(rows), np.bool_)
         columns.gather(self._flat, positions, self._key.words, values, found)
         return values, found
 
-    def _change(self, rows: Words, mode: int, initial: Words, apply: Any, room: Any = None) -> None:
+    def _locate(self, rows: Words, positions: Words) -> None:
+        keys, none = self._flat_keys(rows), self._none_inserted
+        fixed_map.locate(*self._arrays(), keys, self._zeros, fixed_map.FIND, 0, len(rows), positions, none)
+
+    def _change(
+        self,
+        rows: Words,
+        mode: int,
+        initial: Words,
+        apply: Any,
+        room: Any = None,
+        inserted: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.bool_]:
         """Locate keys block by block, and `apply` what is to change while their records are in the cache.
 
-        `room` says how many pages may be needed besides, from one row to another.
+        `room` says how many pages may be needed besides, from one row to another. Returns which rows were
+        inserted, in `inserted` if it is given: `apply` may read it.
         """
         keys = self._flat_keys(rows)
         positions = np.empty(len(rows), np.int64)
+        if inserted is None:
+            inserted = np.zeros(len(rows), np.bool_)
         at = 0
         while at < len(rows):
             # Pages that were written since need no clone any more.
@@ -303,7 +318,7 @@ class UnorderedMap(Structure, MutableMapping[Any, Any]):
                 while stop - at > 1 and room(at, stop) > self._frames.count - self._frames.used:
                     stop = at + (stop - at) // 2
                 self._make_room(at, room(at, stop))
-            came = fixed_map.locate(*self._arrays(), keys, initial, mode, at, stop, positions)
+            came = fixed_map.locate(*self._arrays(), keys, initial, mode, at, stop, positions, inserted)
             if came > at:
                 apply(positions, at, came)
             at = came
@@ -316,6 +331,7 @@ class UnorderedMap(Structure, MutableMapping[Any, Any]):
                 self._overflow(at)
             else:
                 self._make_room(at)
+        return inserted
 
     def _make_room(self, applied: int, frames: int = 1) -> None:
         try:

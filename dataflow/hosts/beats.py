@@ -1,0 +1,84 @@
+"""Beats of a node from a thread of its own: its process runs, also while it is busy with one batch for seconds.
+
+A function of the user may take longer for a batch than a node may be silent. Without these beats the node would be
+taken for dead, and so would each that begins the same batch after it. They stop when the process stops, or when
+the node has not come round for so long that it has to be taken for hung.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from peacefs.protocol import limits
+
+from .wire import NodeHello
+
+
+class Beats:
+    """A thread that sends one message, again and again, to whoever has to know."""
+
+    def __init__(
+        self,
+        name: str,
+        token: str,
+        encode: Callable[[Any], Sequence[bytes | memoryview]],
+        message: object,
+        *,
+        every_s: float,
+        busy_s_max: float = limits.dataflow_busy_s_max,
+    ) -> None:
+        self._hello = b"".join(encode(NodeHello(name, token, beats=True)))
+        self._beat = b"".join(encode(message))
+        self._every_s, self._busy_s_max = every_s, busy_s_max
+        self._round_s = time.monotonic()
+        self._addresses: frozenset[str] = frozenset()
+        self._connections: dict[str, socket.socket] = {}
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="beats", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def note(self, addresses: Collection[str]) -> None:
+        """Learn that the node has come round, and who has to know that it is alive."""
+        self._round_s = time.monotonic()
+        self._addresses = frozenset(addresses)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    # -- on the thread --------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._every_s):
+            wanted = self._addresses
+            for address in self._connections.keys() - wanted:
+                self._connections.pop(address).close()
+            if time.monotonic() - self._round_s < self._busy_s_max:
+                for address in wanted:
+                    self._send(address)
+        for connection in self._connections.values():
+            connection.close()
+
+    def _send(self, address: str) -> None:
+        # An address that does not answer is tried again with the next beat; others say that it is gone.
+        with contextlib.suppress(OSError):
+            connection = self._connections.pop(address, None) or self._connect(address)
+            try:
+                connection.sendall(self._beat)
+            except OSError:
+                connection.close()
+                raise
+            self._connections[address] = connection
+
+    def _connect(self, address: str) -> socket.socket:
+        host, _, port = address.rpartition(":")
+        connection = socket.create_connection((host, int(port)), timeout=self._every_s)
+        connection.sendall(self._hello)
+        return connection
