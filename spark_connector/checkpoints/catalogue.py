@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import posixpath
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-from peacefs.protocol.errors import BadRequest, CheckpointDamaged, FileNotFound
+from peacefs.protocol.errors import AccessDenied, BadRequest, CheckpointDamaged, FileNotFound
 from peacefs.protocol.limits import checkpoint_entries_max
 from peacefs.protocol.values.temporary_names import wanted_name
 
+from .ancestry import Ancestry, ancestry_of
+from .families import CheckpointFamily, KnownCheckpoint, families
 from .formats.operators import StatefulOperator
 from .inspection import Inspection
 from .layout import (
+    COMMITS,
     DEFAULT_STORE,
     CheckpointLayout,
     StateVersion,
@@ -23,7 +27,7 @@ from .layout import (
     arrange,
     is_root,
 )
-from .tree import FileTree, files_below
+from .tree import FileTree, TreeEntry, files_below
 from .unit_checkpoints import has_units
 
 
@@ -80,6 +84,9 @@ class CheckpointSummary(msgspec.Struct, frozen=True):
     foreign_files: int
     created_ms: int
     modified_ms: int
+    #: The id of its directory, whatever its name is; empty if it is not known.
+    identity: str
+    ancestry: Ancestry
 
 
 _DURATIONS = 10
@@ -93,15 +100,16 @@ def read_layout(tree: FileTree, root: str) -> CheckpointLayout:
     return layout
 
 
-def find_roots(tree: FileTree, top: str) -> Iterator[str]:
+def find_roots(tree: FileTree, top: str, *, partial: bool = False) -> Iterator[str]:
     """Yield the roots of Spark's checkpoints, as `find_all` does."""
-    return (root for root, of_units in find_all(tree, top) if not of_units)
+    return (root for root, of_units in find_all(tree, top, partial=partial) if not of_units)
 
 
-def find_all(tree: FileTree, top: str) -> Iterator[tuple[str, bool]]:
+def find_all(tree: FileTree, top: str, *, partial: bool = False) -> Iterator[tuple[str, bool]]:
     """Yield each root, with True for one of units of a dataflow.
 
-    Every checkpoint root at or below `top`. Raises FileNotFound, BadRequest for a tree that is too large.
+    Every checkpoint root at or below `top`. With `partial` directories below it that may not be listed are passed
+    over. Raises FileNotFound, AccessDenied, BadRequest for a tree that is too large.
 
     What has the name of something that is being made, or whose maker was killed, is none.
     """
@@ -110,17 +118,21 @@ def find_all(tree: FileTree, top: str) -> Iterator[tuple[str, bool]]:
         directory = pending.pop()
         try:
             entries = tree.entries(directory)
+            of_query = is_root(entry.name for entry in entries)
+            of_units = not of_query and has_units(tree, entries)
         except FileNotFound:
             if directory == top:
+                raise
+            continue
+        except AccessDenied:
+            if directory == top or not partial:
                 raise
             continue
         seen += len(entries)
         if seen > checkpoint_entries_max:
             raise BadRequest(f"{top} holds more than {checkpoint_entries_max} files and directories")
-        if is_root(entry.name for entry in entries):
-            yield directory, False
-        elif has_units(tree, entries):
-            yield directory, True
+        if of_query or of_units:
+            yield directory, of_units
         else:
             named = (entry for entry in reversed(entries) if wanted_name(entry.name) is None)
             pending += [entry.path for entry in named if entry.is_directory]
@@ -130,10 +142,8 @@ def summarise(inspection: Inspection) -> CheckpointSummary:
     """Reads a handful of small files; what is damaged is left out."""
     layout = inspection.layout
     planned, committed = max(layout.offsets, default=None), max(layout.commits, default=None)
-    query, watermark, sources = None, None, list[SourceSummary]()
+    watermark, sources = None, list[SourceSummary]()
     # `verify` says what is damaged.
-    with contextlib.suppress(CheckpointDamaged):
-        query = None if layout.metadata is None else inspection.query_metadata(layout.metadata).id
     with contextlib.suppress(CheckpointDamaged):
         if planned is not None:
             offsets = inspection.offsets(layout.offsets[planned])
@@ -141,7 +151,7 @@ def summarise(inspection: Inspection) -> CheckpointSummary:
             sources = [SourceSummary(number, text) for number, text in enumerate(offsets.sources)]
     return CheckpointSummary(
         root=layout.root,
-        query=query,
+        query=_query(inspection),
         planned=planned,
         committed=committed,
         oldest=min(layout.commits, default=None),
@@ -156,7 +166,52 @@ def summarise(inspection: Inspection) -> CheckpointSummary:
         foreign_files=len(layout.foreign),
         created_ms=min((entry.modified_ms for entry in layout.by_path.values()), default=0),
         modified_ms=layout.modified_ms,
+        identity=inspection.tree.identity(layout.root),
+        ancestry=ancestry_of(inspection.tree, layout.root),
     )
+
+
+def find_families(tree: FileTree, tops: Iterable[str]) -> list[CheckpointFamily]:
+    """Put the checkpoints at and below directories into trees, by where they came from.
+
+    Of each few files are read, and no directories of state. Those that may not be read are as if they were gone.
+    Raises FileNotFound and AccessDenied for one of `tops`, BadRequest for a tree that is too large.
+    """
+    roots = dict.fromkeys(root for top in tops for root in find_roots(tree, top, partial=True))
+    found = []
+    for root in roots:
+        # A file that vanishes between two looks does not exist.
+        with contextlib.suppress(FileNotFound, AccessDenied):
+            found.append(_known(tree, root))
+    return families(found)
+
+
+def latest_of(tree: FileTree, root: str) -> tuple[str | None, int | None]:
+    """Return the query of a checkpoint and the latest batch that it has done, as far as that can be read."""
+    layout = arrange(root, (*_files(tree, root), *_files(tree, posixpath.join(root, COMMITS))))
+    return _query(Inspection(tree, layout)), max(layout.commits, default=None)
+
+
+def _known(tree: FileTree, root: str) -> KnownCheckpoint:
+    """Raises FileNotFound."""
+    query, committed = latest_of(tree, root)
+    return KnownCheckpoint(root, tree.identity(root), query, committed, ancestry_of(tree, root))
+
+
+def _files(tree: FileTree, directory: str) -> list[TreeEntry]:
+    try:
+        return [entry for entry in tree.entries(directory) if not entry.is_directory]
+    except FileNotFound:
+        return []
+
+
+def _query(inspection: Inspection) -> str | None:
+    """Return the query's id; None where it is missing or damaged."""
+    metadata = inspection.layout.metadata
+    try:
+        return None if metadata is None else inspection.query_metadata(metadata).id
+    except CheckpointDamaged:
+        return None
 
 
 def describe(tree: FileTree, root: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Inspection:
 
     def __init__(self, tree: FileTree, layout: CheckpointLayout) -> None:
         self.layout = layout
-        self._tree = tree
+        self.tree = tree
         self._known: dict[str, tuple[Any, CheckpointDamaged | None]] = {}
         #: The aspects of the files themselves that could not be verified.
         self.notes: set[Note] = set()
@@ -49,7 +49,7 @@ class Inspection:
 
     def of(self, layout: CheckpointLayout) -> Inspection:
         """An inspection of the same tree with another layout; what was read is not read again."""
-        other = Inspection(self._tree, layout)
+        other = Inspection(self.tree, layout)
         other._known = dict(self._known)
         return other
 
@@ -97,7 +97,7 @@ class Inspection:
                 except CheckpointAltered as altered:
                     raise CheckpointDamaged(altered.message) from None
             try:
-                with self._tree.open(entry.path) as source:
+                with self.tree.open(entry.path) as source:
                     self.files_read += 1
                     self.bytes_read += entry.length
                     return check_table(source, entry.length)
@@ -138,7 +138,7 @@ class Inspection:
 
     def _pieces(self, entry: TreeEntry) -> Iterator[bytes]:
         try:
-            with self._tree.open(entry.path) as source:
+            with self.tree.open(entry.path) as source:
                 self.files_read += 1
                 while piece := source.read(packet_bytes):
                     self.bytes_read += len(piece)

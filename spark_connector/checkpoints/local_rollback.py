@@ -24,7 +24,16 @@ from .catalogue import read_layout
 from .cut import Cut
 from .layout import CheckpointLayout
 from .left_over import staging_name
-from .rollback import Rollback, RollbackRequest, alive, check_batch, check_cut, lengths, refuse_live
+from .rollback import (
+    Rollback,
+    RollbackRequest,
+    alive,
+    check_batch,
+    check_cut,
+    lengths,
+    record_rollback,
+    refuse_live,
+)
 from .tree import LocalTree
 
 _log = logging.getLogger("peacefs.checkpoints")
@@ -66,6 +75,7 @@ def _prepare(tree: LocalTree, layout: CheckpointLayout, request: RollbackRequest
     for path in cut.remove:
         (staging / path).unlink()
     check_cut(tree, str(staging), request)
+    record_rollback(tree, str(staging), layout, request)
     _settle(Path(request.root), staging)
     if read_layout(tree, request.root).by_path != layout.by_path:
         raise BadRequest(alive(request.root))

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.protocol.errors import BadRequest, CheckpointDamaged, FileNotFound, PeacefsError
+from peacefs.protocol.errors import AccessDenied, BadRequest, CheckpointDamaged, FileNotFound, PeacefsError
 from peacefs.protocol.limits import checkpoint_look_bytes_max, checkpoint_look_timeout_s
 
-from .catalogue import describe, find_all, find_roots, read_layout, summarise
+from .catalogue import describe, find_all, find_families, find_roots, read_layout, summarise
 from .history import latest_batches
 from .inspection import Inspection
 from .tree import PeaceTree
@@ -28,8 +28,9 @@ from .verification import verify
 class InspectionRequest(msgspec.Struct, frozen=True):
     """`all_below` asks for a summary of every checkpoint at and below `path`, else for all of that one.
 
-    With a `view` it is for something else of `path`: its latest `batches`, the `verdict` on it, or the `units` of
-    all dataflows at and below it.
+    With `partial` what the user may not list below `path` is left out. With a `view` it is for something else of
+    `path`: its latest `batches`, the `verdict` on it, the `units` of all dataflows at and below it, or the
+    `families` of checkpoints there.
     """
 
     coordinator: str
@@ -37,6 +38,7 @@ class InspectionRequest(msgspec.Struct, frozen=True):
     path: str
     all_below: bool
     view: str = ""
+    partial: bool = False
     #: The user's token; empty where names are believed.
     token: str = ""
     #: The CA to trust over TLS.
@@ -67,24 +69,30 @@ def _answer(tree: PeaceTree, asked: InspectionRequest) -> Any:
         case "verdict":
             return verify(Inspection(tree, read_layout(tree, asked.path)))
         case "units":
-            return _units(tree, asked.path)
-    return _all(tree, asked.path) if asked.all_below else describe(tree, asked.path)
+            return _units(tree, asked.path, partial=asked.partial)
+        case "families":
+            return find_families(tree, [asked.path])
+    return _all(tree, asked.path, partial=asked.partial) if asked.all_below else describe(tree, asked.path)
 
 
-def _units(tree: PeaceTree, top: str) -> list[Any]:
+def _gone(partial: bool) -> contextlib.suppress:
+    """Pass over what vanishes between two looks, and with `partial` what may not be read."""
+    return contextlib.suppress(FileNotFound, CheckpointDamaged, *([AccessDenied] if partial else []))
+
+
+def _units(tree: PeaceTree, top: str, *, partial: bool) -> list[Any]:
     found = []
-    for root, of_units in find_all(tree, top):
+    for root, of_units in find_all(tree, top, partial=partial):
         if of_units:
-            with contextlib.suppress(FileNotFound, CheckpointDamaged):
+            with _gone(partial):
                 found += [msgspec.to_builtins(each) for each in summarise_units(tree, root)]
     return found
 
 
-def _all(tree: PeaceTree, top: str) -> list[Any]:
+def _all(tree: PeaceTree, top: str, *, partial: bool) -> list[Any]:
     found = []
-    for root in find_roots(tree, top):
-        # A file that vanishes between two looks does not exist.
-        with contextlib.suppress(FileNotFound, CheckpointDamaged):
+    for root in find_roots(tree, top, partial=partial):
+        with _gone(partial):
             found.append(msgspec.to_builtins(summarise(Inspection(tree, read_layout(tree, root)))))
     return found
 

@@ -16,8 +16,9 @@ from peacefs.client.command_line.progress import TransferProgress
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound
 from peacefs.protocol.limits import checkpoint_import_threads, packet_bytes
 
+from .ancestry import StepKind, record_step
 from .archive import ArchiveReader, ArchiveWriter
-from .catalogue import read_layout
+from .catalogue import latest_of, read_layout
 from .layout import is_root
 from .left_over import staged
 from .moving import files_that_name_their_place, moved
@@ -32,9 +33,12 @@ def fork(tree: Workspace, source: str, target: str) -> Amount:
     if not is_root(entry.name for entry in tree.entries(source)):
         raise BadRequest(f"{source} is no checkpoint of Spark's")
     _refuse_target(tree, source, target)
+    source_id = tree.identity(source)
     with staged(tree, target) as staging:
         copied = tree.copy(source, staging)
         _settle(tree, staging, target)
+        query, batch = latest_of(tree, staging)
+        record_step(tree, staging, StepKind.FORK, source, source_id=source_id, query=query, batch=batch)
         tree.move(staging, target)
     return copied
 
@@ -82,6 +86,8 @@ def restore(archive: Path, tree: Workspace, target: str, progress: TransferProgr
         progress.expect(reader.bytes)
         _unpack(reader, tree, staging, progress)
         _settle(tree, staging, target)
+        query, batch = latest_of(tree, staging)
+        record_step(tree, staging, StepKind.IMPORT, archive.name, query=query, batch=batch)
         tree.move(staging, target)
         return Amount(len(reader.paths), reader.bytes)
 

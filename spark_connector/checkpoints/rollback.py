@@ -23,7 +23,8 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, PathError, PeacefsError, RunSuperseded
 from peacefs.protocol.values.query_reports import QueryState
 
-from .catalogue import read_layout
+from .ancestry import StepKind, record_step
+from .catalogue import latest_of, read_layout
 from .cut import Cut, plan_cut
 from .inspection import Inspection
 from .judge import BatchVerifier
@@ -31,7 +32,7 @@ from .layout import SINK_LOG, CheckpointLayout, LogFiles, place_in_log
 from .left_over import staging_name
 from .needs import Needs
 from .reports import report_of, seconds_since
-from .tree import FileTree, PeaceTree, TreeEntry, files_below
+from .tree import FileTree, PeaceTree, TreeEntry, Workspace, files_below
 
 _log = logging.getLogger("peacefs.checkpoints")
 
@@ -151,6 +152,7 @@ def _prepare(
     for path in cut.remove:
         files.delete(f"{staging}/{path}")
     check_cut(tree, staging, request)
+    record_rollback(tree, staging, layout, request)
     removed = len(cut.remove)
     if request.sink is not None:
         removed += _cut_sink(files, tree, posixpath.join(request.sink, SINK_LOG), request.batch, staged)
@@ -221,6 +223,20 @@ def _may_differ(batch: int, cut: Cut, planned: int) -> str:
         f"{named} may come again with other rows than before: {'; '.join(cut.reasons)}; a sink that goes by batch "
         "numbers (foreachBatch code that skips those it has seen, Delta Lake's txnVersion) would lose rows: undo "
         "there what they gave it, then say --batches-may-differ"
+    )
+
+
+def record_rollback(tree: Workspace, staging: str, layout: CheckpointLayout, request: RollbackRequest) -> None:
+    """Have a copy that was cut back say of what it is one."""
+    record_step(
+        tree,
+        staging,
+        StepKind.ROLLBACK,
+        request.root,
+        source_id=tree.identity(request.root),
+        query=latest_of(tree, staging)[0],
+        batch=request.batch,
+        before=max(layout.commits, default=None),
     )
 
 

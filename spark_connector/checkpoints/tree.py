@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
+import pwd
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,9 +50,27 @@ class FileTree(Protocol):
         """Raises FileNotFound; reading may raise any PeacefsError or OSError."""
         ...
 
+    def identity(self, path: str) -> str:
+        """Return what stays when a file or directory is renamed, and differs in a copy; empty if it is not known.
+
+        Raises FileNotFound.
+        """
+        ...
+
+    def attribute(self, path: str, name: str) -> bytes | None:
+        """Return an extended attribute, or None. Raises FileNotFound."""
+        ...
+
 
 class Workspace(FileTree, Protocol):
-    """A tree that can be changed."""
+    """A tree that can be changed. `user` is who changes it."""
+
+    @property
+    def user(self) -> str: ...
+
+    def set_attribute(self, path: str, name: str, value: bytes) -> None:
+        """May raise any PeacefsError or OSError: not every file system keeps extended attributes."""
+        ...
 
     def exists(self, path: str) -> bool: ...
 
@@ -89,6 +109,34 @@ class LocalTree:
             return Path(path).open("rb")
         except (FileNotFoundError, IsADirectoryError):
             raise FileNotFound(f"there is no file {path}") from None
+
+    def identity(self, path: str) -> str:
+        """A number that the file system may give anew once the directory is gone."""
+        try:
+            found = Path(path).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFound(f"there is no {path}") from None
+        return f"{found.st_dev:x}-{found.st_ino:x}"
+
+    def attribute(self, path: str, name: str) -> bytes | None:
+        try:
+            return os.getxattr(path, name)
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFound(f"there is no {path}") from None
+        except OSError as fault:
+            if fault.errno in (errno.ENODATA, errno.EOPNOTSUPP):
+                return None
+            raise
+
+    @property
+    def user(self) -> str:
+        try:
+            return pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:
+            return str(os.getuid())
+
+    def set_attribute(self, path: str, name: str, value: bytes) -> None:
+        os.setxattr(path, name, value)
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
@@ -139,6 +187,20 @@ class PeaceTree:
 
     def open(self, path: str) -> BinaryIO:
         return cast(BinaryIO, self._files.open(path))
+
+    def identity(self, path: str) -> str:
+        number = self._files.status(path).file_id
+        return str(number) if number else ""
+
+    def attribute(self, path: str, name: str) -> bytes | None:
+        return self._files.attributes(path).get(name)
+
+    @property
+    def user(self) -> str:
+        return self._files.user
+
+    def set_attribute(self, path: str, name: str, value: bytes) -> None:
+        self._files.set_attribute(path, name, value)
 
     def exists(self, path: str) -> bool:
         return self._files.exists(path)

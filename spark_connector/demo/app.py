@@ -51,10 +51,11 @@ _QUERY_MODULE = "peacefs.spark_connector.demo.failed_logins"
 _CHECKPOINT = "/demo/checkpoint"
 _OUTPUT = "/demo/output"
 _DATANODES = 4
-_PARTS = 12
 _WINDOW_S = 600
 # The batches before this one are left alone, so that there is state to lose.
 _KILL_FROM_BATCH = 3
+#: After the one that is killed there is more to come.
+BATCHES_MIN = _KILL_FROM_BATCH + 2
 # The kill falls this far into a batch, as a share of the shortest batch before it.
 _KILL_AFTER = 0.3
 _REPAIR_POLL_S = 0.25
@@ -63,9 +64,13 @@ _LOG_LINES_SHOWN = 15
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """`input` None: the demo's own choice. `directory` None: a temporary one. `keep` leaves everything there."""
+    """`input` None: the demo's own choice. `directory` None: a temporary one. `keep` leaves everything there.
+
+    The log is cut into so many `batches`, if it has as many lines.
+    """
 
     input: Path | None = None
+    batches: int = 12
     directory: Path | None = None
     keep: bool = False
     json: bool = False
@@ -76,6 +81,8 @@ def run_demo(options: DemoOptions) -> int:
 
     Raises StartupError if something is missing, QueryFailed if the query comes to no end.
     """
+    if options.batches < BATCHES_MIN:
+        raise StartupError(f"the demo needs {BATCHES_MIN} batches or more: it is killed in the middle of them")
     # With --json standard output is for the report alone.
     console = new_console(stderr=options.json)
     if importlib.util.find_spec("pyspark") is None:
@@ -83,7 +90,7 @@ def run_demo(options: DemoOptions) -> int:
     java = find_java()
     screen = DemoScreen(console)
     with _work_directory(options) as directory, screen.shown():
-        report = _Demo(directory, choose_input(options.input, directory), java, screen).run()
+        report = _Demo(options, directory, choose_input(options.input, directory), java, screen).run()
         if options.keep:
             screen.step("kept", str(directory))
     if options.json:
@@ -125,7 +132,10 @@ class _Ordeal:
 class _Demo:
     """One demo in an empty directory."""
 
-    def __init__(self, directory: Path, log: DemoInput, java: JavaRuntime, screen: DemoScreen) -> None:
+    def __init__(
+        self, options: DemoOptions, directory: Path, log: DemoInput, java: JavaRuntime, screen: DemoScreen
+    ) -> None:
+        self._batches = options.batches
         self._directory = directory
         self._log = log
         self._java = java
@@ -211,10 +221,11 @@ class _Demo:
     def _prepare(self, cluster: LocalCluster) -> tuple[Path, int]:
         """Stages the input; the plan's file, and how many batches there will be at least."""
         measured = self._log.measured
-        parts = stage(read_lines(self._log.logs), measured, self._directory / "input", _PARTS, _WINDOW_S)
+        directory = self._directory / "input"
+        parts = stage(read_lines(self._log.logs), measured, directory, self._batches, _WINDOW_S)
         plan = QueryPlan(
             coordinator=cluster.address.netloc,
-            input_uri=f"file://{self._directory / 'input'}",  # as it is: Hadoop decodes no percent signs
+            input_uri=f"file://{directory}",  # as it is: Hadoop decodes no percent signs
             output_uri=cluster.webhdfs_uri + _OUTPUT,
             checkpoint_uri=cluster.webhdfs_uri + _CHECKPOINT,
             years=measured.years,

@@ -30,6 +30,7 @@ from peacefs.spark_connector.checkpoints.reports import last_report, report_line
 from peacefs.spark_connector.checkpoints.unit_checkpoints import UnitSummary, is_unit_root, summarise_units
 from peacefs.spark_connector.checkpoints.verification import verify
 
+from .ancestry import ancestry_rows
 from .inspect_units import HEADINGS as UNIT_HEADINGS
 from .inspect_units import NUMBERS as UNIT_NUMBERS
 from .inspect_units import show_units, unit_row, verify_units_at
@@ -149,6 +150,7 @@ def _description(summary: CheckpointSummary) -> Iterator[str]:
         ("Temporary files", str(summary.temporary_files)),
         ("Foreign files", str(summary.foreign_files)),
         ("Last write", f"{local_minute(summary.modified_ms)} ({_age(summary.modified_ms)} ago)"),
+        *ancestry_rows(summary.ancestry),
     ]
     for source in summary.sources:
         rows.append((f"Source {source.source}", source.offset or "-"))

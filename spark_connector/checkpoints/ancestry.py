@@ -1,0 +1,140 @@
+"""Record where a checkpoint came from: an extended attribute of its directory, with a line of JSON for each step.
+
+A copy of a directory keeps its attributes. So a fork has the steps of its source, and adds its own, which names
+the directory that it made. A directory whose last step names another one was copied by other means (`peacefs cp`).
+
+Whoever may write to a checkpoint may set the attribute: what is read may be anything, and is shown as text.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from enum import StrEnum
+from typing import Annotated, Final
+
+import msgspec
+
+from peacefs.protocol.decoding import UNREADABLE
+from peacefs.protocol.errors import FileNotFound, PeacefsError
+from peacefs.protocol.limits import (
+    checkpoint_ancestry_bytes_max,
+    checkpoint_ancestry_path_chars_max,
+    checkpoint_ancestry_steps_max,
+)
+
+from .tree import FileTree, Workspace
+
+ANCESTRY_ATTRIBUTE: Final = "user.peacefs.ancestry"
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
+_log = logging.getLogger("peacefs.checkpoints")
+
+
+class StepKind(StrEnum):
+    """The way in which a checkpoint was made of another one."""
+
+    FORK = "fork"
+    ROLLBACK = "rollback"
+    IMPORT = "import"
+    #: Seen and not recorded: the attribute is another directory's.
+    COPY = "copy"
+
+
+class AncestryStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A checkpoint was made of another one. Milliseconds since 1970.
+
+    `number` counts the steps since the first, `made` and `source_id` identify directories whatever their names are
+    (empty where that is not known); `source` is the path, or the archive, as it was called then. `batch` is the
+    latest one done in what was made, `before` the latest that there was.
+    """
+
+    kind: StepKind
+    number: _Count
+    made: str
+    source: str
+    source_id: str = ""
+    query: str | None = None
+    batch: _Count | None = None
+    before: _Count | None = None
+    at_ms: Annotated[int, msgspec.Meta(ge=0, le=1 << 50)] = 0
+    user: str = ""
+
+
+class Ancestry(msgspec.Struct, frozen=True):
+    """The steps to a checkpoint, the first one first. `damaged` if some of the attribute cannot be read."""
+
+    steps: list[AncestryStep] = []
+    damaged: bool = False
+
+    @property
+    def lacks_older(self) -> bool:
+        """Return whether steps were dropped to make room."""
+        return bool(self.steps) and self.steps[0].number > 1
+
+
+def parse_ancestry(attribute: bytes | None) -> Ancestry:
+    """Read what can be read of an attribute."""
+    steps, damaged = list[AncestryStep](), False
+    for line in (attribute or b"").splitlines():
+        try:
+            step = msgspec.json.decode(line, type=AncestryStep)
+        except UNREADABLE:
+            damaged = True
+            continue
+        in_order = step.number > (steps[-1].number if steps else 0) and step.kind is not StepKind.COPY
+        steps += [step] if in_order else []
+        damaged = damaged or not in_order
+    return Ancestry(steps[-checkpoint_ancestry_steps_max:], damaged)
+
+
+def with_step(ancestry: Ancestry, step: AncestryStep) -> bytes:
+    """Return the attribute with one step more; where there is no room, the oldest go."""
+    number = ancestry.steps[-1].number + 1 if ancestry.steps else 1
+    last = msgspec.structs.replace(step, number=number, source=_shortened(step.source))
+    lines = [msgspec.json.encode(each) for each in (*ancestry.steps, last)][-checkpoint_ancestry_steps_max:]
+    while len(lines) > 1 and sum(len(line) + 1 for line in lines) > checkpoint_ancestry_bytes_max:
+        del lines[0]
+    return b"\n".join(lines)
+
+
+def _shortened(path: str) -> str:
+    """Keep the end of a long path: it tells checkpoints apart."""
+    kept = checkpoint_ancestry_path_chars_max
+    return path if len(path) <= kept else f"…{path[1 - kept :]}"
+
+
+def ancestry_of(tree: FileTree, root: str) -> Ancestry:
+    """Raises FileNotFound, AccessDenied."""
+    return parse_ancestry(tree.attribute(root, ANCESTRY_ATTRIBUTE))
+
+
+def record_step(
+    tree: Workspace,
+    made: str,
+    kind: StepKind,
+    source: str,
+    *,
+    source_id: str = "",
+    query: str | None = None,
+    batch: int | None = None,
+    before: int | None = None,
+) -> None:
+    """Add a step to what was made, before it has its name. Where it cannot be, a line says so, and it is made."""
+    try:
+        step = AncestryStep(
+            kind=kind,
+            number=0,
+            made=tree.identity(made),
+            source=source,
+            source_id=source_id,
+            query=query,
+            batch=batch,
+            before=before,
+            at_ms=int(time.time() * 1000),
+            user=tree.user,
+        )
+        tree.set_attribute(made, ANCESTRY_ATTRIBUTE, with_step(ancestry_of(tree, made), step))
+    except FileNotFound:
+        raise
+    except (PeacefsError, OSError) as fault:
+        _log.warning("where the %s comes from, %s, cannot be kept with it: %s", kind.value, source, fault)
