@@ -38,6 +38,7 @@ def demo(
     log: Annotated[
         Path | None, typer.Option("--input", metavar="FILE", help="An sshd log. [default: the demo's own]")
     ] = None,
+    batches: Annotated[int, typer.Option("--batches", help="The log is cut into so many.")] = 12,
     directory: Annotated[
         Path | None,
         typer.Option("--dir", metavar="DIR", help="Working directory. [default: a temporary directory]"),
@@ -48,7 +49,8 @@ def demo(
     """See a Spark query survive what it should."""
     from peacefs.spark_connector.demo.app import DemoOptions, run_demo
 
-    raise typer.Exit(run_demo(DemoOptions(input=log, directory=directory, keep=keep, json=as_json)))
+    options = DemoOptions(input=log, batches=batches, directory=directory, keep=keep, json=as_json)
+    raise typer.Exit(run_demo(options))
 
 
 for _command in (datanode, agent, supervise, doctor, trace, demo, simulate, plan, completion):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,15 +16,17 @@ from peacefs.dataflow.advice.advice import Demand, Option, advise
 from peacefs.dataflow.advice.load import Parameters, QueryLoad
 from peacefs.dataflow.advice.measure import measure
 from peacefs.dataflow.model.operator_class import Recovery
+from peacefs.dataflow.model.reasons import reason_of
+from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.query.query import Query
-from peacefs.protocol.errors import InvalidQuery
+from peacefs.protocol.errors import InvalidQuery, PeacefsError
+
+from .whole_table import print_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from rich.table import Table
-
-_TABLE_CHARACTERS = 110
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class AdviceOptions:
 
 def run_advise(options: AdviceOptions) -> int:
     """Return 0, or 1 if no technique keeps the demand. Raises InvalidQuery."""
+    _check_numbers(options)
     network = _network(options.query)
     load = measure(network, _rows(network, options.samples), options.rate, options.parameters)
     found = advise(network, load, options.demand, parameters=options.parameters)
@@ -59,11 +63,38 @@ def recovery_named(name: str) -> Recovery:
         raise InvalidQuery(f"--guarantee {name}: it is one of {kinds}") from None
 
 
+def _check_numbers(options: AdviceOptions) -> None:
+    """Raise InvalidQuery for numbers with which there is nothing to measure, or that nothing can keep."""
+    demand, parameters = options.demand, options.parameters
+    amounts = {
+        "--rate": options.rate,
+        "--interval": parameters.interval_s,
+        "--checkpoint": parameters.checkpoint_s,
+    }
+    limits = {
+        "--recover-within": demand.recovery_s_max,
+        "--processor": demand.processor_max,
+        "--traffic": demand.traffic_max,
+        "--memory": demand.memory_bytes_max,
+    }
+    for option, value in amounts.items():
+        if not 0 < value < math.inf:
+            raise InvalidQuery(f"{option} {value:g}: it has to be a number above 0")
+    for option, limit in limits.items():
+        if limit is not None and not 0 <= limit < math.inf:
+            raise InvalidQuery(f"{option} has to be a number, 0 or more; leave it out for no limit")
+
+
 def _network(named: str) -> Network:
     file, _, name = named.partition(":")
     if not Path(file).is_file():
         raise InvalidQuery(f"there is no file {file}: name a Python file that makes a Query, or FILE.py:NAME")
-    made = runpy.run_path(file, run_name="peacefs_advise")
+    try:
+        made = runpy.run_path(file, run_name="peacefs_advise")
+    except PeacefsError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever the user's file raises
+        raise InvalidQuery(f"{file} cannot be run: {reason_of(error)}") from error
     queries = {key: value for key, value in made.items() if isinstance(value, Query)}
     if name:
         if name not in queries:
@@ -75,7 +106,7 @@ def _network(named: str) -> Network:
 
 
 def _rows(network: Network, samples: Sequence[str]) -> Mapping[str, pa.Table]:
-    sources = {source.name: source.type.schema for source in network.sources}
+    sources = {source.name: source.type for source in network.sources}
     found = {}
     for sample in samples:
         source, mark, file = sample.partition("=")
@@ -89,7 +120,7 @@ def _rows(network: Network, samples: Sequence[str]) -> Mapping[str, pa.Table]:
     return found
 
 
-def _read(file: Path, schema: pa.Schema) -> pa.Table:
+def _read(file: Path, kind: StreamType) -> pa.Table:
     """Read Parquet, CSV or JSON lines, by the ending of the file's name, and give the columns their types."""
     import pyarrow as pa
     from pyarrow import csv, json, parquet
@@ -97,11 +128,16 @@ def _read(file: Path, schema: pa.Schema) -> pa.Table:
     readers = {".parquet": parquet.read_table, ".csv": csv.read_csv, ".json": json.read_json}
     if file.suffix not in readers:
         raise InvalidQuery(f"the sample {file} is none of {', '.join(readers)}, by its name")
+    if not file.is_file():
+        raise InvalidQuery(f"there is no sample {file}")
     try:
         table: pa.Table = readers[file.suffix](file)
-        return table.select(schema.names).cast(schema)
+        table = table.select(kind.schema.names).cast(kind.schema)
     except (OSError, KeyError, pa.ArrowException) as fault:
         raise InvalidQuery(f"the sample {file} is not of its source's columns: {fault}") from None
+    if table.column(kind.time).null_count:
+        raise InvalidQuery(f"the sample {file} has rows without a time, {kind.time!r}: leave them out")
+    return table
 
 
 def _told(load: QueryLoad, options: Sequence[Option]) -> dict[str, object]:
@@ -113,15 +149,17 @@ def _told(load: QueryLoad, options: Sequence[Option]) -> dict[str, object]:
 
 
 def _show(network: Network, load: QueryLoad, options: Sequence[Option]) -> None:
-    from rich.console import Console
-
-    console = Console()
     sys.stdout.write(
         f"query {network.name} is {network.operator_class}: {load.processing_s * 1e6:.2f} us of a processor and "
         f"{load.row_bytes:.0f} bytes a row, {load.state_bytes / 1e6:,.1f} MB of state, of which "
         f"{load.changed_bytes_s / 1e6:,.2f} MB change in a second\n"
     )
-    console.print(_table(options), width=max(console.width, _TABLE_CHARACTERS))
+    if load.processors > 1:
+        sys.stdout.write(
+            f"at {load.rate:,g} rows a second the query itself takes {load.processors:,.1f} processors: cut it "
+            "into units or parts, on as many nodes\n"
+        )
+    print_whole(_table(options))
     for each in options:
         if each.refused:
             sys.stdout.write(f"not {each.technique}: {each.refused}\n")

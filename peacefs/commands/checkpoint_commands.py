@@ -129,6 +129,25 @@ def import_(file: Archive, new: NewRoot, coordinator: Coordinator = DEFAULT_COOR
 
 
 @checkpoint.command()
+def ancestry(
+    paths: Annotated[list[str] | None, typer.Argument(metavar="PATH", help="[default: /]")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each family.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Show which checkpoints were made of which.
+
+    By fork, rollback, import or copy, with the batch, when, and by whom, as trees; what is gone by now, too.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.ancestry import show_families
+
+    with Session("checkpoint ancestry", coordinator) as session:
+        show_families(session, paths or ["/"], as_json=as_json)
+    if session.errors.any:
+        raise typer.Exit(1)
+
+
+@checkpoint.command()
 def begin(
     path: Root,
     host: Annotated[

@@ -12,11 +12,11 @@ import msgspec
 
 from peacefs.peace.dry_run import Assignment, DryRunPlan, DryRunRequest, Task, plan_on
 
+from .whole_table import print_whole
+
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: A table in a pipe or in a narrow terminal is never narrower than this.
-_TABLE_CHARACTERS = 80
 _OUTSIDE = "outside"
 
 
@@ -44,10 +44,7 @@ def run_plan(options: PlanOptions) -> None:
     if options.json:
         sys.stdout.write(msgspec.json.encode(plan).decode() + "\n")
         return
-    from rich.console import Console
-
-    console = Console()
-    console.print(_table(plan, writers), width=max(console.width, _TABLE_CHARACTERS))
+    print_whole(_table(plan, writers))
     sys.stdout.write(f"{_summary(plan)}\n")
     for each in plan.unplaced:
         sys.stdout.write(f"chunk {each.chunk} of {writers[each.request] or _OUTSIDE}: {each.reason}\n")

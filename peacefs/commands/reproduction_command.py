@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from peacefs.protocol.errors import Unsupported
 
-from .simulate_command import TABLE_CHARACTERS, progress
+from .simulate_command import progress
+from .whole_table import print_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,10 +40,7 @@ def run_reproduction(name: str, runs: int | None, *, as_json: bool, picture: Pat
         lines = ",\n ".join(json.dumps(dataclasses.asdict(row)) for row in rows)
         sys.stdout.write(f"[{lines}]\n")
     else:
-        from rich.console import Console
-
-        console = Console()
-        console.print(_table(name, runs, rows), width=max(console.width, TABLE_CHARACTERS))
+        print_whole(_table(name, runs, rows))
     if picture is not None:
         from .reproduction_picture import draw
 

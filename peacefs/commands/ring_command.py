@@ -8,7 +8,7 @@ import sys
 
 from peacefs.protocol.errors import Unsupported
 
-from .simulate_command import TABLE_CHARACTERS
+from .whole_table import print_whole
 
 
 def run_ring_scale(seeds: int | None, *, as_json: bool) -> None:
@@ -22,7 +22,6 @@ def run_ring_scale(seeds: int | None, *, as_json: bool) -> None:
         lines = ",\n ".join(json.dumps(dataclasses.asdict(row)) for row in rows)
         sys.stdout.write(f"[{lines}]\n")
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title="peer-ring: r = 1, nodes that die at once, not neighbours", title_justify="left")
@@ -37,5 +36,4 @@ def run_ring_scale(seeds: int | None, *, as_json: bool) -> None:
             f"{row.copies_per_failure:.1f}",
             str(row.lost),
         )
-    console = Console()
-    console.print(table, width=max(console.width, TABLE_CHARACTERS))
+    print_whole(table)

@@ -16,6 +16,8 @@ import typer
 from peacefs.peace.simulator.comparison import POLICIES, Row, run_scenario, usual_policies
 from peacefs.peace.simulator.scenarios import SCENARIOS
 
+from .whole_table import print_whole
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -27,9 +29,6 @@ _SEEDS = 20
 REPRODUCTIONS = ("ha-table6", "ha-table7", "ha-table8", "ha-figure6", "ha-figure7")
 #: Rings of many nodes, which `ring_command` runs.
 PEER_RING = "peer-ring"
-
-#: A table in a pipe or in a narrow terminal is never narrower than this: its figures must be seen.
-TABLE_CHARACTERS = 80
 
 
 @dataclass(frozen=True)
@@ -75,10 +74,7 @@ def run_simulate(options: SimulateOptions) -> None:
         lines = ",\n ".join(json.dumps(dataclasses.asdict(row)) for row in rows)
         sys.stdout.write(f"[{lines}]\n")
     else:
-        from rich.console import Console
-
-        console = Console()
-        console.print(_table(options.scenario, seeds, rows), width=max(console.width, TABLE_CHARACTERS))
+        print_whole(_table(options.scenario, seeds, rows))
     if options.picture is not None:
         from .comparison_picture import draw
 
