@@ -52,11 +52,9 @@ def main(
         if "rates" in rows:
             from .failover_rates import rates
 
-            show(
-                "failover_rates",
-                "A second, with a journal and without, by turns",
-                rates(Path(directory), quick=quick),
-            )
+            a_second, costs = rates(Path(directory), quick=quick)
+            show("failover_rates", "A second, with a journal and without, by turns", a_second)
+            show("failover_costs", "Processor time of a change or file by process, in us", costs)
 
 
 @contextmanager

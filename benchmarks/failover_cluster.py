@@ -99,6 +99,7 @@ class EtcdMember(Process):
             *("--listen-client-urls", clients, "--advertise-client-urls", clients),
             *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
             *("--initial-cluster", cluster, "--logger", "zap"),
+            *("--heartbeat-interval", "50", "--election-timeout", "500"),
         )
 
     def is_healthy(self) -> bool:

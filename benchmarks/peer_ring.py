@@ -1,4 +1,4 @@
-"""The peer ring on real processes: Figures 5, 7 and 8 of Streaming MapReduce, and a relief as in Figure 6.
+"""The peer ring on real processes: Figures 5 to 8 of Streaming MapReduce.
 
 Reducers of a ring, each a process, count words; mappers are in this program. Nodes are killed with SIGKILL.
 Two cores and not twenty machines: what a copy costs is said as processor time a tuple, over all processes.
@@ -6,33 +6,24 @@ Two cores and not twenty machines: what a copy costs is said as processor time a
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import statistics
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from peacefs.dataflow import Query
-from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
-from peacefs.dataflow.hosts.edge_run import RunOptions
-from peacefs.dataflow.hosts.local_processes import LocalProcesses
-from peacefs.dataflow.hosts.ring_run import RingRun
-from peacefs.dataflow.hosts.run_events import RingChanged, RunEvent
 from peacefs.dataflow.model.stream_type import TIME
+from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.state.warm import warm
 
-from .processor_time import cpu_s
+from . import peer_ring_relief
+from .peer_ring_runs import PATIENT_S, SILENCE_S, RingUnderTest, with_ring
 from .report import show
 from .state_pictures import draw
 
@@ -43,14 +34,12 @@ _SCHEMA = pa.schema([("word", pa.string()), ("at", TIME)])
 _WORDS = 50_000
 _BATCH_ROWS = 5_000
 _WARM_BATCHES = 10
-_PATIENT_S = 300.0
-#: A busy machine may keep a process waiting for long; one that is killed is missed at once nevertheless.
-_SILENCE_S = 60.0
 
 
 def main(*, quick: bool = False) -> None:
     warm()
     _throughput(batches=150 if quick else 600)
+    peer_ring_relief.measure(quick=quick)
     _checkpoint_sizes((0.5, 2.0) if quick else (0.5, 1.0, 2.0, 5.0, 10.0), seconds=8.0 if quick else 30.0)
     _recovery((1, 2) if quick else (1, 2, 3), nodes=4 if quick else 6, runs=1 if quick else 3)
     _takeover_picture(seconds=8.0 if quick else 14.0)
@@ -65,9 +54,9 @@ def _count(rows: pa.RecordBatch, state: Any) -> pa.RecordBatch:
     return rows.slice(0, 0)
 
 
-def _query() -> Query:
+def _network() -> Network:
     text = Query("words").source("text", _SCHEMA, time="at")
-    return text.process(_count, state={"word": "string", "count": "int64"}, key="word").sink("out")
+    return text.process(_count, state={"word": "string", "count": "int64"}, key="word").sink("out").network()
 
 
 def _batches(seed: int, count: int) -> list[pa.RecordBatch]:
@@ -83,47 +72,6 @@ def _batches(seed: int, count: int) -> list[pa.RecordBatch]:
         )
         for _ in range(count)
     ]
-
-
-@dataclass
-class _Ring:
-    """A ring that runs, and what was seen of it."""
-
-    run: RingRun
-    host: LocalProcesses
-    changes: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
-    rows_out: int = 0
-
-    def processor_s(self) -> float:
-        """Return the processor time of all nodes and of this program."""
-        spent_s = cpu_s(os.getpid())
-        for pid in self.host.pids().values():
-            with contextlib.suppress(OSError):
-                spent_s += cpu_s(pid)
-        return spent_s
-
-    def kill(self, node: str) -> None:
-        os.kill(self.host.pids()[node], signal.SIGKILL)
-
-
-def _with_ring(
-    nodes: int, technique: PeerRing, rows: Iterator[pa.RecordBatch], look: Callable[[_Ring], None]
-) -> None:
-    """Start a ring, look at it while its source runs, and end it."""
-    changes: list[tuple[float, tuple[str, ...]]] = []
-
-    def observe(at_s: float, event: RunEvent) -> None:
-        if isinstance(event, RingChanged):
-            changes.append((at_s, event.ring))
-
-    with tempfile.TemporaryDirectory() as directory:
-        host = LocalProcesses(nodes, DirectoryCheckpoints(Path(directory)))
-        with host.start(
-            _query().network(), technique, {"text": rows}, {"out": lambda _: None}, RunOptions(observer=observe)
-        ) as run:
-            assert isinstance(run, RingRun)
-            run.wait_begun(_PATIENT_S)
-            look(_Ring(run, host, changes))
 
 
 # -- Figure 5: what a copy costs -----------------------------------------------------------------------
@@ -143,16 +91,16 @@ def _throughput(*, batches: int) -> None:
             go.wait()
             yield from rows
 
-        def look(ring: _Ring, measured: dict[str, float] = measured, go: threading.Event = go) -> None:
+        def look(ring: RingUnderTest, measured: dict[str, float] = measured, go: threading.Event = go) -> None:
             while ring.run.progress("text")[1] < _WARM_BATCHES:
                 time.sleep(0.05)
             begun_s, used_s = time.monotonic(), ring.processor_s()
             go.set()
-            ring.run.wait(_PATIENT_S)
+            ring.run.wait(PATIENT_S)
             measured["wall"] = time.monotonic() - begun_s
             measured["cpu"] = ring.processor_s() - used_s
 
-        _with_ring(3, PeerRing(r=r, silence_s=_SILENCE_S, balances=False), given(), look)
+        with_ring(_network(), 3, PeerRing(r=r, silence_s=SILENCE_S, balances=False), given(), look)
         tuples = batches * _BATCH_ROWS
         each_us = measured["cpu"] / tuples * 1e6
         first_us = each_us if first_us is None else first_us
@@ -178,18 +126,19 @@ def _checkpoint_sizes(intervals: tuple[float, ...], *, seconds: float) -> None:
         shares: list[float] = []
         stop = threading.Event()
 
-        def look(ring: _Ring, shares: list[float] = shares, stop: threading.Event = stop) -> None:
+        def look(ring: RingUnderTest, shares: list[float] = shares, stop: threading.Event = stop) -> None:
             time.sleep(seconds)
             for _ in range(4):
                 shares.extend(each.checkpoint_share for each in ring.run.figures().values() if each.state_keys)
                 time.sleep(0.6)
             stop.set()
-            ring.run.wait(_PATIENT_S)
+            ring.run.wait(PATIENT_S)
 
-        technique = PeerRing(r=1, checkpoint_s=interval_s, silence_s=_SILENCE_S, balances=False)
-        _with_ring(3, technique, _at_rate(_batches(2, 64), 1.0, stop), look)
+        technique = PeerRing(r=1, checkpoint_s=interval_s, silence_s=SILENCE_S, balances=False)
+        with_ring(_network(), 3, technique, _at_rate(_batches(2, 64), 1.0, stop), look)
         found.append({"interval, s": interval_s, "keys of the state, %": 100 * statistics.mean(shares)})
     show("peer_ring_checkpoints", f"{_BATCH_ROWS:,} tuples a second, {_WORDS:,} words (SMR, Figure 7)", found)
+    draw("peer_ring_checkpoints", _shares(found) if find_spec("matplotlib") else None)
 
 
 def _at_rate(rows: list[pa.RecordBatch], batches_per_s: float, stop: threading.Event) -> Iterator[pa.RecordBatch]:
@@ -224,13 +173,14 @@ def _recovery(failures: tuple[int, ...], *, nodes: int, runs: int) -> None:
         )
     title = f"{nodes} reducers, r = 1; from SIGKILL until neighbours own the intervals, and all results are there"
     show("peer_ring_recovery", f"{title} (SMR, Figure 8b)", found)
+    draw("peer_ring_recovery", _recoveries(found) if find_spec("matplotlib") else None)
 
 
 def _recover(count: int, nodes: int) -> tuple[float, float]:
     measured: dict[str, float] = {}
     stop = threading.Event()
 
-    def look(ring: _Ring) -> None:
+    def look(ring: RingUnderTest) -> None:
         time.sleep(4.0)
         order = ring.run.ring()
         dead = [order[2 * at] for at in range(count)]
@@ -245,10 +195,10 @@ def _recover(count: int, nodes: int) -> tuple[float, float]:
             time.sleep(0.005)
         measured["whole"] = time.monotonic() - killed_s
         stop.set()
-        ring.run.wait(_PATIENT_S)
+        ring.run.wait(PATIENT_S)
 
-    technique = PeerRing(r=1, checkpoint_s=1.0, silence_s=_SILENCE_S, balances=False)
-    _with_ring(nodes, technique, _at_rate(_batches(3, 64), 3.0, stop), look)
+    technique = PeerRing(r=1, checkpoint_s=1.0, silence_s=SILENCE_S, balances=False)
+    with_ring(_network(), nodes, technique, _at_rate(_batches(3, 64), 3.0, stop), look)
     return measured["noticed"], measured["whole"]
 
 
@@ -258,7 +208,7 @@ def _takeover_picture(*, seconds: float) -> None:
     stop = threading.Event()
     marks: list[float] = []
 
-    def look(ring: _Ring) -> None:
+    def look(ring: RingUnderTest) -> None:
         begun_s, killed = time.monotonic(), False
         while (now_s := time.monotonic() - begun_s) < seconds:
             if not killed and now_s > seconds / 2:
@@ -269,10 +219,10 @@ def _takeover_picture(*, seconds: float) -> None:
                 seen.setdefault(node, []).append((now_s, each.processed_rows, each.backup_bytes))
             time.sleep(0.25)
         stop.set()
-        ring.run.wait(_PATIENT_S)
+        ring.run.wait(PATIENT_S)
 
-    technique = PeerRing(r=1, checkpoint_s=1.0, silence_s=_SILENCE_S, balances=False)
-    _with_ring(3, technique, _at_rate(_batches(4, 64), 3.0, stop), look)
+    technique = PeerRing(r=1, checkpoint_s=1.0, silence_s=SILENCE_S, balances=False)
+    with_ring(_network(), 3, technique, _at_rate(_batches(4, 64), 3.0, stop), look)
     draw("peer_ring_takeover", _takeover(seen, marks[0]) if find_spec("matplotlib") else None)
 
 
@@ -288,6 +238,35 @@ def _bars(found: list[dict[str, Any]]) -> Figure:
     axis.bar(names, [each["throughput a processor second, of r = 0"] for each in found], width=0.5)
     axis.set_ylabel("tuples a processor second, of r = 0")
     axis.set_title("What a copy costs (SMR, Figure 5)")
+    return figure
+
+
+def _shares(found: list[dict[str, Any]]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.0, 4.0), layout="constrained")
+    axis = figure.subplots()
+    intervals = [each["interval, s"] for each in found]
+    axis.plot(intervals, [each["keys of the state, %"] for each in found], marker="o")
+    axis.set_xlabel("interval of checkpoints, s")
+    axis.set_ylabel("keys in a checkpoint, % of the state")
+    axis.set_ylim(bottom=0)
+    axis.set_title("Sizes of incremental checkpoints (SMR, Figure 7)")
+    return figure
+
+
+def _recoveries(found: list[dict[str, Any]]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.0, 4.0), layout="constrained")
+    axis = figure.subplots()
+    counts = [str(each["killed at once"]) for each in found]
+    axis.bar(counts, [each["all results, s"] for each in found], width=0.5, label="all results are there")
+    axis.plot(counts, [each["taken over, s"] for each in found], "o", color="black", label="taken over")
+    axis.set_xlabel("nodes that are killed at once")
+    axis.set_ylabel("seconds")
+    axis.set_title("Recovery from several failures (SMR, Figure 8b)")
+    axis.legend(fontsize="small")
     return figure
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -148,8 +149,8 @@ class ShowsLatest:
 # -- nodes ---------------------------------------------------------------------------------------------
 
 
-class NodeHost(Protocol):
-    """A host of dataflows whose nodes can be killed."""
+class _QueryHost(Protocol):
+    """A host of dataflows."""
 
     def start(
         self,
@@ -160,29 +161,28 @@ class NodeHost(Protocol):
         options: RunOptions,
     ) -> EdgeRun | RingRun: ...
 
+
+class NodeHost(ABC):
+    """A host of dataflows whose nodes can be killed."""
+
+    def __init__(self, host: _QueryHost) -> None:
+        #: Starts queries.
+        self.host = host
+
+    @abstractmethod
     def process_of(self, run: EdgeRun | RingRun, unit: str, node: str) -> int:
         """Return the process whose end is that of a node, where the unit runs."""
-        ...
 
 
-class Processes:
+class Processes(NodeHost):
     """Nodes as processes of this machine."""
 
     def __init__(self, checkpoints: UnitCheckpoints) -> None:
-        self._host = LocalProcesses(NODES, checkpoints, node_timeout_s=NODE_TIMEOUT_S)
-
-    def start(
-        self,
-        network: Network,
-        technique: Technique,
-        sources: Mapping[str, Source],
-        sinks: Mapping[str, Sink],
-        options: RunOptions,
-    ) -> EdgeRun | RingRun:
-        return self._host.start(network, technique, sources, sinks, options)
+        self._processes = LocalProcesses(NODES, checkpoints, node_timeout_s=NODE_TIMEOUT_S)
+        super().__init__(self._processes)
 
     def process_of(self, run: EdgeRun | RingRun, unit: str, node: str) -> int:
-        return self._host.pids()[node]
+        return self._processes.pids()[node]
 
 
 class Nodes:
@@ -203,7 +203,7 @@ class Nodes:
         network = query.network()
         self._units = [plan.name for plan in network.units]
         options = RunOptions(observer=self._observe)
-        self._run = self._host.start(network, self._technique, {SOURCE: feed}, {SINK: take}, options)
+        self._run = self._host.host.start(network, self._technique, {SOURCE: feed}, {SINK: take}, options)
         self.repair()
 
     def kill(self) -> None:

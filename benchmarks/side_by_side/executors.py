@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from peacefs.dataflow.hosts.checkpoint_store import UnitCheckpoints
-from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
-from peacefs.dataflow.hosts.interface import Sink, Source
+from peacefs.dataflow.hosts.edge_run import EdgeRun
 from peacefs.dataflow.hosts.ring_run import RingRun
-from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.spark_connector.demo.scratch import scratch_environment
 from peacefs.spark_connector.executors_host import SparkExecutors
 from peacefs.spark_connector.java import find_java, java_environment
 from peacefs.spark_connector.local_executors import executor_of, session_of_executors
 
-from .contest import NODE_TIMEOUT_S, NODES
+from .contest import NODE_TIMEOUT_S, NODES, NodeHost
 
 
 @contextmanager
@@ -42,21 +39,11 @@ def spark_with_executors(
         spark.stop()
 
 
-class Executors:
+class Executors(NodeHost):
     """Nodes on the executors of a session."""
 
     def __init__(self, spark: Any, checkpoints: UnitCheckpoints) -> None:
-        self._host = SparkExecutors(spark, NODES, checkpoints, node_timeout_s=NODE_TIMEOUT_S)
-
-    def start(
-        self,
-        network: Network,
-        technique: Technique,
-        sources: Mapping[str, Source],
-        sinks: Mapping[str, Sink],
-        options: RunOptions,
-    ) -> EdgeRun | RingRun:
-        return self._host.start(network, technique, sources, sinks, options)
+        super().__init__(SparkExecutors(spark, NODES, checkpoints, node_timeout_s=NODE_TIMEOUT_S))
 
     def process_of(self, run: EdgeRun | RingRun, unit: str, node: str) -> int:
         if isinstance(run, EdgeRun):

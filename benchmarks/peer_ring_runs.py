@@ -1,0 +1,61 @@
+"""A ring of real processes that a benchmark looks at while its source runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
+from peacefs.dataflow.hosts.local_processes import LocalProcesses
+from peacefs.dataflow.hosts.ring_run import RingRun
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.techniques.peer_ring import PeerRing
+
+from .processor_time import cpu_s
+
+PATIENT_S: Final = 300.0
+#: A busy machine may keep a process waiting for long; one that is killed is missed at once nevertheless.
+SILENCE_S: Final = 60.0
+
+
+@dataclass
+class RingUnderTest:
+    """A ring that runs, and what was seen of it."""
+
+    run: RingRun
+    host: LocalProcesses
+
+    def processor_s(self) -> float:
+        """Return the processor time of all nodes and of this program."""
+        spent_s = cpu_s(os.getpid())
+        for pid in self.host.pids().values():
+            with contextlib.suppress(OSError):
+                spent_s += cpu_s(pid)
+        return spent_s
+
+    def kill(self, node: str) -> None:
+        os.kill(self.host.pids()[node], signal.SIGKILL)
+
+
+def with_ring(
+    network: Network,
+    nodes: int,
+    technique: PeerRing,
+    rows: Iterator[pa.RecordBatch],
+    look: Callable[[RingUnderTest], None],
+) -> None:
+    """Start a ring, look at it while its source `text` runs, and end it."""
+    with tempfile.TemporaryDirectory() as directory:
+        host = LocalProcesses(nodes, DirectoryCheckpoints(Path(directory)))
+        with host.start(network, technique, {"text": rows}, {"out": lambda _: None}) as run:
+            assert isinstance(run, RingRun)
+            run.wait_begun(PATIENT_S)
+            look(RingUnderTest(run, host))
