@@ -96,6 +96,18 @@ def test_fork_is_a_child_of_who_asked_and_ends_with_it(tmp_path: Path) -> None:
     wait_until(lambda: not any(map(_runs, children)), "the end of both")
 
 
+def test_fork_of_up_has_its_members_forked_as_its_children(tmp_path: Path) -> None:
+    command = [*_PEACEFS, "up", f"--dir={tmp_path / 'c'}", "--datanodes=1", "--port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(children) == 3, "two members, and who forks them"
+        assert all(b"fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children)
+        process.terminate()
+        assert process.wait(180) == 0
+    wait_until(lambda: not any(map(_runs, children)), "the end of all")
+
+
 def _runs(pid: str) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -124,7 +136,7 @@ def test_fork_has_no_descriptor_but_those_it_was_given(tmp_path: Path) -> None:
             process.wait()
 
 
-@pytest.mark.parametrize("role", [role for role in fork_server.PREPARED if role != "node"])
+@pytest.mark.parametrize("role", ["coordinator", "datanode", "command"])
 def test_prepared_interpreter_leaves_to_others_what_few_import(role: str) -> None:
     code = (
         "import sys; from support import fork_server; fork_server.import_all(fork_server.PREPARED[sys.argv[1]]);"

@@ -59,7 +59,7 @@ def bob(cluster: LocalCluster) -> str:
 
 @pytest.fixture
 def http(cluster: LocalCluster) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=cluster.http_address, trust_env=False, timeout=60) as http:
+    with httpx.Client(base_url=cluster.http_address, trust_env=False, verify=False, timeout=60) as http:
         yield http
 
 
@@ -218,32 +218,39 @@ def _redirect(http: httpx.Client, token: str, method: str, target: str) -> str:
 def test_datanode_lets_nobody_use_the_url_of_another(http, administration, alice, bob):
     written = _redirect(http, alice, "PUT", "/webhdfs/v1/user/alice/by-url?op=CREATE&overwrite=true")
     for headers, status in (({}, 401), (shown(bob), 403), (shown("a.b.c"), 401)):
-        answer = httpx.put(written, content=b"stolen", headers=headers, trust_env=False)
+        answer = httpx.put(written, content=b"stolen", headers=headers, trust_env=False, verify=False)
         assert answer.status_code == status, answer.text
         assert "RemoteException" in answer.json()
-    assert httpx.put(written, content=b"alice's", headers=shown(alice), trust_env=False).status_code == 201
+    assert (
+        httpx.put(written, content=b"alice's", headers=shown(alice), trust_env=False, verify=False).status_code
+        == 201
+    )
     for operation, method in (("OPEN", "GET"), ("GETFILECHECKSUM", "GET"), ("APPEND", "POST")):
         url = _redirect(http, alice, method, f"/webhdfs/v1/user/alice/by-url?op={operation}")
         for headers, status in (({}, 401), (shown(bob), 403)):
-            assert httpx.request(method, url, headers=headers, trust_env=False).status_code == status
-        assert httpx.request(method, url, headers=shown(alice), trust_env=False).status_code == 200
+            assert httpx.request(method, url, headers=headers, trust_env=False, verify=False).status_code == status
+        assert httpx.request(method, url, headers=shown(alice), trust_env=False, verify=False).status_code == 200
     root = administration.create(getpass.getuser(), 600, administrator=True).token
     url = _redirect(http, root, "GET", "/webhdfs/v1/user/alice/by-url?op=OPEN&doas=alice")
-    assert httpx.get(url, headers=shown(root), trust_env=False).content == b"alice's"
+    assert httpx.get(url, headers=shown(root), trust_env=False, verify=False).content == b"alice's"
 
 
 def test_revoked_token_ends_at_coordinator_and_datanodes(http, administration):
     made = administration.create("alice", 3600)
     http.put("/webhdfs/v1/user/alice/revoked?op=MKDIRS", headers=shown(made.token))
     written = _redirect(http, made.token, "PUT", "/webhdfs/v1/user/alice/revoked/f?op=CREATE&overwrite=true")
-    assert httpx.put(written, content=b"x", headers=shown(made.token), trust_env=False).status_code == 201
+    assert (
+        httpx.put(written, content=b"x", headers=shown(made.token), trust_env=False, verify=False).status_code
+        == 201
+    )
     read = _redirect(http, made.token, "GET", "/webhdfs/v1/user/alice/revoked/f?op=OPEN")
     assert made.id in {each.id for each in administration.listed().tokens}
     administration.revoke(made.id)
     refused = http.get("/webhdfs/v1/?op=LISTSTATUS", headers=shown(made.token))
     assert refused.status_code == 401 and "revoked" in refused.text
     wait_until(
-        lambda: httpx.get(read, headers=shown(made.token), trust_env=False).status_code == 401, "the revocation"
+        lambda: httpx.get(read, headers=shown(made.token), trust_env=False, verify=False).status_code == 401,
+        "the revocation",
     )
     assert made.id in administration.listed().revoked
 
@@ -258,10 +265,12 @@ def test_keys_rotate_under_use_without_a_refusal(cluster, http, administration, 
             # A datanode may hear of the key a heartbeat later than the coordinator uses it.
             url = _redirect(http, newer, "GET", "/webhdfs/v1/user/alice/rotated?op=OPEN")
             wait_until(
-                lambda: httpx.get(url, headers=shown(newer), trust_env=False).status_code == 200,  # noqa: B023
+                lambda: httpx.get(url, headers=shown(newer), trust_env=False, verify=False).status_code == 200,  # noqa: B023
                 "the new key",
             )
-            assert httpx.get(url, headers=shown(alice), trust_env=False).content == f"{number}".encode()
+            assert (
+                httpx.get(url, headers=shown(alice), trust_env=False, verify=False).content == f"{number}".encode()
+            )
     now = {key.id for key in administration.listed().keys if key.ends_ms is None}
     assert len(now) == len(signing) == 1 and now != signing
 
@@ -322,16 +331,16 @@ def test_delegation_token_does_what_its_owner_may(http, alice, bob):
     as_alice = f"delegation={quote(token)}"
     assert http.put(f"{root}/delegated?op=MKDIRS&{as_alice}&user.name=root").json() == {"boolean": True}
     written = http.put(f"{root}/delegated/f?op=CREATE&{as_alice}").headers["location"]
-    assert httpx.put(written, content=b"delegated", trust_env=False).status_code == 201
+    assert httpx.put(written, content=b"delegated", trust_env=False, verify=False).status_code == 201
     read = http.get(f"{root}/delegated/f?op=OPEN&{as_alice}").headers["location"]
-    assert httpx.get(read, trust_env=False).content == b"delegated"
+    assert httpx.get(read, trust_env=False, verify=False).content == b"delegated"
     assert http.get(f"/v1/status?{as_alice}").status_code == 401
     assert http.get(f"{root}?op=GETDELEGATIONTOKEN&{as_alice}").status_code == 403
     renewed = http.put(f"/webhdfs/v1/?op=RENEWDELEGATIONTOKEN&token={quote(token)}", headers=shown(bob)).json()
     assert renewed["long"] / 1000 > time.time()
     assert http.put(f"/webhdfs/v1/?op=CANCELDELEGATIONTOKEN&token={quote(token)}", headers=shown(alice)).is_success
     assert http.get(f"{root}?op=LISTSTATUS&{as_alice}").status_code == 401
-    wait_until(lambda: httpx.get(read, trust_env=False).status_code == 401, "the cancellation")
+    wait_until(lambda: httpx.get(read, trust_env=False, verify=False).status_code == 401, "the cancellation")
 
 
 def test_token_file_is_read_again_when_it_has_changed(cluster, administration, tmp_path):

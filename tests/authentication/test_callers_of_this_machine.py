@@ -77,8 +77,10 @@ def test_simple_authentication_on_loopback_is_as_before(tmp_path):
         with PeaceFileSystem(cluster.http_address, "alice") as files:
             files.write("/user/alice/f", b"x")
             assert files.status("/user/alice/f").owner == "alice"
-        assert httpx.get(f"{cluster.http_address}/v1/status", trust_env=False).status_code == 200
-        nothing = httpx.get(f"{cluster.http_address}/webhdfs/v1/?op=GETDELEGATIONTOKEN", trust_env=False)
+        assert httpx.get(f"{cluster.http_address}/v1/status", trust_env=False, verify=False).status_code == 200
+        nothing = httpx.get(
+            f"{cluster.http_address}/webhdfs/v1/?op=GETDELEGATIONTOKEN", trust_env=False, verify=False
+        )
         assert nothing.json() == {"Token": None}
         with (
             TokenAdministration(cluster.http_address) as administration,

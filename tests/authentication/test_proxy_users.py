@@ -125,7 +125,7 @@ def cluster_with(directory: Path, text: str, *options: str) -> Iterator[tuple[Lo
     more = [f"--proxy-users={rules}", f"--audit-log={directory / 'audit.log'}", *options]
     with (
         LocalCluster(directory / "c", datanodes=2, port=0, coordinator_options=more) as cluster,
-        httpx.Client(base_url=cluster.http_address, trust_env=False, timeout=60) as http,
+        httpx.Client(base_url=cluster.http_address, trust_env=False, verify=False, timeout=60) as http,
     ):
         yield cluster, http
 
@@ -202,19 +202,24 @@ def test_proxy_user_with_a_token_writes_reads_and_fetches_delegation_tokens_for_
         # The URL is of no use to others, nor with the pass of another URL, nor without its own.
         other = http.put("/webhdfs/v1/user/alice/x?op=CREATE&doas=alice&replication=1", headers=oozie)
         passes = [value for key, value in query_of(other.headers["location"]) if key == "proxypass"]
-        assert httpx.put(url, headers=mallory, content=b"forged", trust_env=False).status_code == 403
+        assert httpx.put(url, headers=mallory, content=b"forged", trust_env=False, verify=False).status_code == 403
         for stolen in ([], passes, ["AAAA"]):
             assert (
-                httpx.put(with_pass(url, stolen), headers=oozie, content=b"", trust_env=False).status_code == 403
+                httpx.put(
+                    with_pass(url, stolen), headers=oozie, content=b"", trust_env=False, verify=False
+                ).status_code
+                == 403
             )
 
-        assert httpx.put(url, headers=oozie, content=b"by oozie", trust_env=False).status_code == 201
+        assert httpx.put(url, headers=oozie, content=b"by oozie", trust_env=False, verify=False).status_code == 201
         status = http.get(f"{path}?op=GETFILESTATUS", headers=alice).json()["FileStatus"]
         assert (status["owner"], status["length"]) == ("alice", 8)
         read = http.get(f"{path}?op=OPEN&doas=alice", headers=oozie, follow_redirects=False)
-        got = httpx.get(read.headers["location"], headers=oozie, trust_env=False)
+        got = httpx.get(read.headers["location"], headers=oozie, trust_env=False, verify=False)
         assert got.content == b"by oozie"
-        assert httpx.get(read.headers["location"], headers=mallory, trust_env=False).status_code == 403
+        assert (
+            httpx.get(read.headers["location"], headers=mallory, trust_env=False, verify=False).status_code == 403
+        )
 
         for headers, doas in ((mallory, "alice"), (oozie, "mallory"), (oozie, "root"), (alice, "oozie")):
             refused = http.get(f"/webhdfs/v1/?op=GETDELEGATIONTOKEN&doas={doas}", headers=headers)
@@ -242,7 +247,7 @@ def test_proxy_user_with_a_token_writes_reads_and_fetches_delegation_tokens_for_
 def test_nobody_acts_for_others_by_default(tmp_path: Path) -> None:
     with (
         LocalCluster(tmp_path, datanodes=1, port=0) as cluster,
-        httpx.Client(base_url=cluster.http_address, trust_env=False, timeout=60) as http,
+        httpx.Client(base_url=cluster.http_address, trust_env=False, verify=False, timeout=60) as http,
     ):
         me = cluster.directory.owner()
         for real in ("alice", me):

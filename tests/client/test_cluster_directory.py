@@ -99,7 +99,7 @@ def test_a_second_launcher_is_refused_until_every_process_of_the_first_has_gone(
     with pytest.raises(StartupError, match="in use by another local cluster"):
         ClusterDirectory.claim(tmp_path, 2)
     os.close(writing)
-    member.wait(10)
+    member.wait(180)
     os.close(reading)
     ClusterDirectory.claim(tmp_path, 2).release()
 

@@ -52,7 +52,7 @@ def test_a_long_file_learns_of_the_fault_while_it_is_written_and_its_thread_ends
         write_until_told(sink)
     assert time.monotonic() - began < 60
     sink.discard()
-    assert not [thread for thread in threading.enumerate() if thread.name == "peacefs-writer"]
+    assert not [each for each in threading.enumerate() if each.name == "peacefs-writer" and each.is_alive()]
 
 
 @pytest.mark.parametrize("length", [1, stream_buffer_bytes + packet_bytes])

@@ -124,15 +124,24 @@ def up(directory: Path) -> Iterator[subprocess.Popen[str]]:
 
 def first_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
-    assert select.select([process.stdout], [], [], 30)[0], "nothing was said for 30 s"
+    assert select.select([process.stdout], [], [], PATIENCE_S)[0], f"nothing was said for {PATIENCE_S} s"
     return process.stdout.readline().rstrip("\n")
 
 
 def members_of(process: subprocess.Popen[str]) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    """The processes that it has started, by their logs."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(pid) for pid in children if log_of(pid).parent.name == "logs"]
 
 
-@pytest.mark.fresh_processes
+def log_of(pid: str | int) -> Path:
+    """Return where a process writes to; a file without a name for one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/fd/1").readlink()
+    except (FileNotFoundError, ProcessLookupError):
+        return Path()
+
+
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_up_prints_the_uri_and_stops_cleanly_when_told_to(
     tmp_path: Path, has_ended: HasEnded, ending: signal.Signals
@@ -184,16 +193,10 @@ class Up:
         return line.decode().removeprefix("peacefs: up: ")
 
     def pid_of(self, member: str) -> int:
-        """The process whose directory ends so; of a process that is just being started there is none yet."""
-        for pid in members_of(self.process):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-                if any(word.startswith("--dir=") and word.endswith(f"/{member}") for word in words):
-                    return pid
-        return 0
+        """The process that writes this member's log; while it is just being started there is none."""
+        return next((pid for pid in members_of(self.process) if log_of(pid).stem == member), 0)
 
 
-@pytest.mark.fresh_processes
 def test_up_starts_what_was_killed_again_and_goes_on_at_the_same_addresses(
     tmp_path: Path, has_ended: HasEnded, wait_until: WaitUntil
 ) -> None:

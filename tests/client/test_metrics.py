@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import urllib.request
+import runpy
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from support.prometheus import scraped
 from support.waiting import wait_until
 
@@ -64,37 +63,26 @@ def test_writes_and_reads_are_counted_where_they_happen(
     assert told["peacefs_commits_made_total", ""] >= 1 and told["peacefs_repairs_done_total", ""] >= 0
 
 
-Told = dict[str, tuple[str, str]]
-
-
-def told(address: str) -> Told:
-    """Type and meaning of every metric, by its name as one asks for it."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=180) as answer:
-        families = list(text_string_to_metric_families(answer.read().decode()))
-    return {
-        family.name + ("_total" if family.type == "counter" else ""): (family.type, family.documentation)
-        for family in families
-    }
-
-
 @pytest.mark.cluster
-def test_the_page_about_metrics_names_every_metric_with_its_meaning_and_no_other(
-    shared_cluster: LocalCluster,
-) -> None:
-    coordinator = told(shared_cluster.address.http.removeprefix("http://"))
-    datanode = told(f"127.0.0.1:{shared_cluster.datanodes[0].readiness.http_port}")
-    described: dict[str, Told] = {}
-    for line in _PAGE.read_text().splitlines():
-        if line.startswith("## "):
-            section = described.setdefault(line.removeprefix("## "), {})
-        elif line.startswith("| `"):
-            name, kind, _labels, meaning = (cell.strip() for cell in line.strip("|").split("|"))
-            section[name.strip("`")] = kind, meaning
-    assert described == {
-        "All services": {name: coordinator[name] for name in coordinator.keys() & datanode.keys()},
-        "Coordinator": {name: coordinator[name] for name in coordinator.keys() - datanode.keys()},
-        "Datanode": {name: datanode[name] for name in datanode.keys() - coordinator.keys()},
+def test_metrics_page_is_what_its_command_writes_for_a_running_cluster(shared_cluster: LocalCluster) -> None:
+    command = runpy.run_path(str(_ROOT / "docs" / "site" / "metrics.py"))
+    coordinator = command["exposed"](shared_cluster.address.http.removeprefix("http://"))
+    datanode = command["exposed"](f"127.0.0.1:{shared_cluster.datanodes[0].readiness.http_port}")
+    page = _PAGE.read_text()
+    assert page == command["rewritten"](page, coordinator, datanode), "python docs/site/metrics.py writes it anew"
+    # A metric that is new, one that is gone, a meaning and a label that have changed.
+    name = "peacefs_commits_made_total"
+    new = {
+        **coordinator,
+        "peacefs_new": ("gauge", "Something new", frozenset({"of"})),
+        name: ("counter", "x", frozenset()),
     }
+    del new["peacefs_agents"]
+    other = command["rewritten"](page, new, datanode)
+    assert (
+        "| `peacefs_new` | gauge | `of` | Something new |" in other and f"| `{name}` | counter |  | x |" in other
+    )
+    assert "| `peacefs_agents` |" in page and "| `peacefs_agents` |" not in other
 
 
 def test_every_route_of_the_rest_has_a_name_of_its_own() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -67,6 +68,16 @@ class Recorder:
 
 def row(name: str, *, is_directory: bool = False, permission: int = 0o640) -> NameStatus:
     return NameStatus(name, is_directory, 7, "alice", "users", permission, 2, 1, 65536, 3)
+
+
+def test_status_goes_without_a_file_id_between_sides_of_which_one_is_older() -> None:
+    now = row("a")
+    fields = [(name, kind) for name, kind in now.__annotations__.items() if name != "file_id"]
+    before = msgspec.defstruct("OlderStatus", fields, array_like=True, namespace={}, module=NameStatus.__module__)
+    with_id = msgspec.structs.replace(now, file_id=1 << 60)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(with_id), type=before).name == "a"
+    of_before = msgspec.msgpack.encode(list(msgspec.structs.astuple(now))[: len(fields)])
+    assert msgspec.msgpack.decode(of_before, type=NameStatus) == now and now.file_id == 0
 
 
 def test_status_bears_the_path_that_was_asked_for() -> None:

@@ -53,7 +53,8 @@ class WatchedCalls(ControlRpc):
 
     def _attempt(self, message: Message, timeout_s: float) -> Message:
         reply = super()._attempt(message, timeout_s)
-        if isinstance(message, NameChange | CompleteFile | PublishFile):
+        is_empty = isinstance(message, CreateFile) and message.is_empty
+        if is_empty or isinstance(message, NameChange | CompleteFile | PublishFile):
             self.carried.append((message, reply))
             if self.losing is not None:
                 meanwhile, self.losing = self.losing, None
@@ -186,6 +187,19 @@ def test_a_file_that_is_published_at_once_is_published_once_over_a_kill_and_a_re
     assert not client.files.exists("/u/c"), "it was published, and deleted since"
     client.write_small("/u/d", b"and so on")
     assert client.files.read("/u/d") == b"and so on"
+
+
+@pytest.mark.evidence("answers-survive-kill")
+def test_empty_file_is_made_once_over_a_kill_and_a_restart(client: Client) -> None:
+    request = NewFile(path="/v/empty", user=client.api.user, replication=1, request_id=new_request_id())
+    client.calls.losing = client.kill_coordinator
+    client.calls.create_empty(request)
+    (first, answer), (again, answer_again) = client.calls.carried[-2:]
+    assert first == again and answer == answer_again == Completed(0), "it was asked twice"
+    assert client.files.read("/v/empty") == b""
+    client.files.delete("/v/empty")
+    client.calls.create_empty(request)
+    assert not client.files.exists("/v/empty"), "it was made, and deleted since"
 
 
 def test_a_stock_clients_rename_is_recognised_after_a_restart(client: Client) -> None:

@@ -78,6 +78,17 @@ def test_slow_parts_are_said_below_the_table() -> None:
     ]
 
 
+def test_slow_parts_are_said_with_why_and_what_to_do() -> None:
+    told = {"part": "disk", "seconds": 0.9, "median": 0.011, "compared": 6}
+    why = {"reason": "Its disk takes long.", "advice": "Look at the disk."}
+    slow = datanode("dn-1") | {"slow": ["disk"], "disk_seconds": None, "slow_reasons": [told | why]}
+    assert list(report_lines(status(slow, datanode("dn-2"))))[-2:] == [
+        "Slow: dn-1 at its disk: 0.900 s a MiB, the median of 6 datanodes is 0.011; "
+        "new chunks avoid it where they can",
+        "      Its disk takes long. Look at the disk.",
+    ]
+
+
 def test_disks_that_do_not_work_are_named() -> None:
     disks = [
         {"directory": f"/data/{at}", "state": state, "fault": fault, "replicas": 3}

@@ -18,6 +18,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import (
     AccessDenied,
+    AlreadyBeingCreated,
     BadRequest,
     FileAlreadyExists,
     ParentNotDirectory,
@@ -36,6 +37,8 @@ pytestmark = pytest.mark.cluster
 
 #: The calls of a writer with nothing in hand, and of one with a chunk in hand.
 TWO_CALLS, ONE_CALL = ["CreateFile", "CompleteFile"], ["PublishFile"]
+#: The call of a writer of nothing.
+EMPTY_CALL = ["CreateFile"]
 
 #: Long before what nobody says that he holds is garbage.
 SOON_S = unreferenced_chunk_kept_s / 2
@@ -85,13 +88,58 @@ def test_a_file_of_any_length_reads_back_as_it_was_written(
     assert files.read(f"{home}/file") == data
 
 
-def test_empty_or_large_file_goes_the_ordinary_way(files: PeaceFileSystem, home: str, asked: list[str]) -> None:
+def test_large_file_goes_the_ordinary_way(files: PeaceFileSystem, home: str, asked: list[str]) -> None:
     put_one_in_hand(files, home)
     asked.clear()
-    for data in (b"", bytes(fast_lane_bytes_max + 1)):
-        files.write(f"{home}/file", data, overwrite=True)
-        assert files.read(f"{home}/file") == data
+    data = bytes(fast_lane_bytes_max + 1)
+    files.write(f"{home}/file", data, overwrite=True)
+    assert files.read(f"{home}/file") == data
     assert "PublishFile" not in asked
+
+
+def test_empty_file_is_one_call_and_what_a_sink_would_have_made(
+    files: PeaceFileSystem, home: str, asked: list[str]
+) -> None:
+    files.write(f"{home}/empty", b"", replication=2)
+    assert asked == EMPTY_CALL
+    with files.open_for_writing(f"{home}/of a sink", replication=2):
+        pass
+    shown = [files.status(f"{home}/{name}") for name in ("empty", "of a sink")]
+    assert len({(one.permission, one.owner, one.group, one.replication, one.length) for one in shown}) == 1
+    assert files.read(f"{home}/empty") == b""
+    with files.open_for_appending(f"{home}/empty") as sink:
+        sink.write(b"more")
+    assert files.read(f"{home}/empty") == b"more"
+    files.write(f"{home}/empty", b"", overwrite=True)
+    assert files.read(f"{home}/empty") == b""
+
+
+def test_empty_file_is_refused_with_the_words_of_a_sink(
+    files: PeaceFileSystem, superuser: PeaceFileSystem, home: str
+) -> None:
+    files.write(f"{home}/file", b"first")
+    files.mkdirs(f"{home}/directory")
+    superuser.mkdirs(f"{home}-closed")
+    files.mkdirs(f"{home}/full")
+    superuser.set_quota(f"{home}/full", names=1)
+    with files.open_for_appending(f"{home}/file"):
+        for path, refusal in (
+            (f"{home}/file", AlreadyBeingCreated),
+            (f"{home}/directory", FileAlreadyExists),
+            (f"{home}/file/below", ParentNotDirectory),
+            (f"{home}-closed/mine", AccessDenied),
+            (f"{home}/full/file", QuotaExceeded),
+            ("not absolute", BadRequest),
+        ):
+            with pytest.raises(refusal) as at_once:
+                files.write(path, b"")
+            with pytest.raises(refusal) as by_create:
+                files.open_for_writing(path)
+            assert at_once.value.message == by_create.value.message
+    with pytest.raises(FileAlreadyExists):
+        files.write(f"{home}/file", b"")
+    assert files.read(f"{home}/file") == b"first"
+    assert not files.exists(f"{home}/full/file")
 
 
 def test_a_replication_of_its_own_needs_a_chunk_of_its_own(

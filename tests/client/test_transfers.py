@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -85,7 +86,8 @@ def test_put_that_was_killed_is_resumed_and_takes_nothing_half_written_for_whole
             if files.list(f"{home}/tree/d1"):
                 break
         except FileNotFound:
-            continue
+            pass
+        time.sleep(0.003)  # the processors are for what is to be killed
     begun.send_signal(signal.SIGKILL)
     begun.wait(60)
     wanted = contents(tree)

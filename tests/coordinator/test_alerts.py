@@ -16,6 +16,7 @@ from peacefs.protocol.values.cluster_status import (
     DatanodeStatus,
     DiskStatus,
     FailoverStatus,
+    SlowReason,
     UnreferencedStatus,
 )
 
@@ -39,6 +40,7 @@ _NODE = DatanodeStatus(
     disk_seconds=None,
     disks=[_DISK],
 )
+_SLOW = SlowReason("hop", 0.5, 0.01, 6, 27, ["n2"], 40.0, 3.0, "The way to it is long.", "Shorten it.")
 _UNREFERENCED = UnreferencedStatus(0, 0, 0, 0, 0, False)
 _WELL = ClusterStatus(
     cluster="c",
@@ -102,12 +104,17 @@ def test_alerts_of_a_well_cluster_are_none() -> None:
         ),
         (with_node(disks=[replace(_DISK, state="full")]), Level.WARNING, "n1 is full", "add a disk"),
         (
-            with_node(slow=["hop"], hop_seconds=0.5),
+            with_node(slow=["hop"], slow_reasons=[_SLOW]),
             Level.WARNING,
-            "hop of pipelines: 0.500 s a MiB",
-            "network card",
+            "hop of pipelines: 0.500 s a MiB, the median of 6 datanodes is 0.010. The way to it is long.",
+            "Shorten it.",
         ),
-        (with_node(slow=["disk"]), Level.WARNING, "slow at its disk", "smartctl"),
+        (
+            with_node(slow=["disk"], slow_reasons=[replace(_SLOW, part="disk")]),
+            Level.WARNING,
+            "slow at its disk",
+            "Shorten it.",
+        ),
         (with_node(available_bytes=MIB), Level.WARNING, "gets no new chunks", "peacefs balance"),
         (with_node(service="decommissioning", to_drain=4), Level.NOTICE, "4 chunks still", "recommission n1"),
         (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_runs import often
 from support.play import Play, registration
 
 from peacefs.coordinator.cluster.garbage import Garbage
@@ -147,7 +148,7 @@ def layouts(draw: st.DrawFn) -> Layout:
 
 
 class TestARun:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=often(24, 60), deadline=None)
     @given(layouts(), st.sampled_from([0.0001, 0.01, 0.1]))
     def test_ends_and_moves_no_more_than_it_must_and_leaves_no_chunk_worse_off(
         self, layout: Layout, threshold: float

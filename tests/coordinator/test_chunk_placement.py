@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 from support.play import USAGE, Play, registration
 
+from peacefs.coordinator.cluster.pending_load import PendingLoad
+from peacefs.coordinator.cluster.placement import ChunkPlacement
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.limits import chunk_bytes_max
@@ -117,3 +120,13 @@ def test_without_any_datanode_it_is_said_how_many_there_are(busy: Play) -> None:
         busy.cluster.set_mode(node, Mode.DECOMMISSION)
     with pytest.raises(NoDatanodes, match="3 alive, 0 excluded, 3 to leave"):
         chosen(busy)
+
+
+def test_copy_draws_no_target_where_no_datanode_is_left(busy: Play) -> None:
+    """With three datanodes, one of which is down, every chunk asks for a target at each plan."""
+    rng = Random(1)
+    choose = ChunkPlacement(busy.cluster.members, busy.cluster.slow_peers, PendingLoad(), rng).target_chooser()
+    before = rng.getstate()
+    assert choose(["dn-1", "dn-2"], frozenset({"dn-3"})) is None
+    assert rng.getstate() == before
+    assert choose(["dn-1"], frozenset({"dn-3"})) == "dn-2"

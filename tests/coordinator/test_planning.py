@@ -15,6 +15,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.long_runs import often
 from support.play import Play
 
 from peacefs.coordinator.api.rest.app import build_rest
@@ -238,7 +239,7 @@ _TABLES = st.dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=often(24, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.fixed_dictionaries(
         {},

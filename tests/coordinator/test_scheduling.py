@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_runs import often
 from support.scheduled import Scheduled
 
 from peacefs.coordinator.scheduling.scheduler import Scheduling
@@ -302,7 +303,7 @@ def test_a_copy_takes_a_slot_and_gives_it_back_once() -> None:
     assert play.scheduling.has_room("n0")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=often(24, 60), deadline=None)
 @given(
     policy=st.sampled_from(POLICIES),
     nodes=st.integers(3, 7),

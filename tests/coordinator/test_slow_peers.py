@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.play import USAGE, Play, registration
+from support.play import USAGE, registration
+from support.slow_play import NODES, SlowPlay
 
 from peacefs.coordinator.cluster.slow_peers import Slowness, SlowPart, avoidable, find_outliers
 from peacefs.protocol.limits import slow_avoided_fraction_max, slow_pardon_s
 from peacefs.protocol.messages import Heartbeat, LatencySample
-
-NODES = [f"dn-{number}" for number in range(1, 7)]
 
 
 # Written by hand: what was measured, and who is slow.
@@ -49,29 +48,16 @@ def test_slow_peer_that_is_avoided_is_never_needed(
         assert len({racks[node] for node in left}) >= min(2, len(set(racks.values())))
 
 
-class SlowPlay(Play):
-    """Six datanodes in two racks, each of which tells of the next one and of its disk."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        for at, node in enumerate(NODES):
-            self.join(node, rack=f"/rack-{at % 2}")
-        self.open_for_business()
-        self.beating.clear()
-        self.hop_s = dict.fromkeys(NODES, 0.01)
-        self.disk_s = dict.fromkeys(NODES, 0.01)
-        self.writing = True
+class WritingPlay(SlowPlay):
+    writing = True
 
     def pass_time(self, seconds: float) -> list[Slowness]:
         news = []
         for _ in range(round(seconds)):
             self.now_s += 1.0
-            for at, node in enumerate(NODES):
-                others = [NODES[(at + step) % len(NODES)] for step in (1, 2, 3)]
-                samples = [LatencySample(other, self.hop_s[other], 9) for other in others] + [
-                    LatencySample(node, self.disk_s[node], 9)
-                ]
-                self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE, samples=samples if self.writing else []))
+            for node in NODES:
+                samples = self.samples(node) if self.writing else []
+                self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE, samples=samples))
             news += self.cluster.tick(self.now_s, 0).slowness
         return news
 
@@ -86,7 +72,7 @@ class SlowPlay(Play):
 
 
 def test_slow_peer_is_reported_once_and_avoided_and_forgiven_when_it_is_not_found_slow_again() -> None:
-    play = SlowPlay()
+    play = WritingPlay()
     assert play.pass_time(20) == []
     play.hop_s["dn-3"] = 1.5
     assert play.pass_time(60) == [Slowness("dn-3", SlowPart.HOP, True, 1.5, 0.01)]
@@ -100,7 +86,7 @@ def test_slow_peer_is_reported_once_and_avoided_and_forgiven_when_it_is_not_foun
 
 
 def test_a_slow_disk_is_a_matter_of_its_own() -> None:
-    play = SlowPlay()
+    play = WritingPlay()
     play.disk_s["dn-5"] = 0.7
     (found,) = play.pass_time(60)
     assert (found.node, found.part) == ("dn-5", SlowPart.DISK)
@@ -108,7 +94,7 @@ def test_a_slow_disk_is_a_matter_of_its_own() -> None:
 
 
 def test_once_is_not_enough_nor_is_one_predecessor() -> None:
-    play = SlowPlay()
+    play = WritingPlay()
     play.pass_time(20)
     play.hop_s["dn-3"] = 1.5
     play.pass_time(5)
@@ -122,7 +108,7 @@ def test_once_is_not_enough_nor_is_one_predecessor() -> None:
 
 
 def test_it_is_used_all_the_same_where_it_is_needed() -> None:
-    play = SlowPlay()
+    play = WritingPlay()
     play.hop_s |= {"dn-1": 2.0, "dn-3": 1.0}
     play.pass_time(30)
     assert play.cluster.slow_peers.slow() == ["dn-1", "dn-3"]
@@ -134,7 +120,7 @@ def test_it_is_used_all_the_same_where_it_is_needed() -> None:
 
 
 def test_one_that_starts_anew_begins_without_a_past() -> None:
-    play = SlowPlay()
+    play = WritingPlay()
     play.hop_s["dn-3"] = 1.5
     play.pass_time(30)
     play.cluster.register(play.now_s, registration("dn-3", "/rack-0"))

@@ -12,6 +12,7 @@ from support.dataflows import SAMPLES, SCHEMA
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
+from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
@@ -22,10 +23,13 @@ from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.admission import ALTERNATIVES, admit, suffices
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
+from peacefs.dataflow.techniques.flux import Flux
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
+from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
+from peacefs.dataflow.window_checkpoints.extent import CostBenefit, Targets
 from peacefs.protocol.errors import InvalidQuery, StartupError
 
 
@@ -152,10 +156,18 @@ def test_function_that_a_replay_does_not_repeat_is_refused_where_precise_is_said
         ),
         (lambda: PassiveStandby(interval_s="1s"), r"PassiveStandby\(interval_s='1s'\): it has to be above 0"),  # type: ignore[arg-type]
         (lambda: CEC(commit_s=float("nan")), r"CEC\(commit_s=nan\): it has to be above 0"),
+        (lambda: Flux(catch_up_after_s=None), r"Flux\(catch_up_after_s=None\): it has to be from 0"),  # type: ignore[arg-type]
+        (lambda: Flux(standby_nodes=0.5), r"Flux\(standby_nodes=0.5\): .* whole number, 0 or more"),  # type: ignore[arg-type]
+        (lambda: PeerRing("2"), r"PeerRing\(r='2'\): r is a number of neighbours, from 0 to"),  # type: ignore[arg-type]
+        (lambda: PeerRing(spares=-1), r"PeerRing\(spares=-1\): .* whole number, 0 or more"),
+        (lambda: PeerRing(silence_s=float("nan")), r"PeerRing\(silence_s=nan\): it has to be above 0"),
+        (lambda: CEC(Targets(extent=float("nan"))), r"Targets\(extent=nan\): .* 1 or more"),
+        (lambda: CEC(Targets(replay_rows="many")), r"Targets\(replay_rows='many'\): .* 1 or more"),  # type: ignore[arg-type]
+        (lambda: CEC(CostBenefit(failures_per_day=None)), r"CostBenefit\(failures_per_day=None\): .* above 0"),  # type: ignore[arg-type]
         (lambda: CEC("targets"), r"CEC\('targets'\): a choice of windows is wanted: Targets\(\)"),  # type: ignore[arg-type]
     ],
 )
-def test_interval_that_is_impossible_is_refused(make: Callable[[], Technique], said: str) -> None:
+def test_parameter_that_is_impossible_is_refused(make: Callable[[], Technique], said: str) -> None:
     with pytest.raises(InvalidQuery, match=said):
         make()
 
@@ -170,10 +182,44 @@ def test_resuming_by_a_technique_that_keeps_nothing_is_refused(technique: Techni
         )
 
 
-def test_host_without_nodes_is_refused(tmp_path: Path) -> None:
-    host = LocalProcesses(0, DirectoryCheckpoints(tmp_path))
-    with pytest.raises(InvalidQuery, match="units want a node, and the host has 0: give it 1 or more"):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"nodes": 0}, "units want a node, and the host has 0: give it 1 or more"),
+        ({"nodes": "3"}, "units want a node, and the host has '3': give it 1 or more"),
+        (
+            {"checkpoints": "checkpoints"},
+            r"as DirectoryCheckpoints\(Path\('checkpoints'\)\), and not 'checkpoints'",
+        ),
+        ({"node_timeout_s": 0.1}, "nodes say every 0.2 s that they are there: it has to be 0.4 or more"),
+        ({"node_timeout_s": float("nan")}, "node_timeout_s=nan"),
+        ({"bounds": 8192}, r"bounds are given as Bounds\(\.\.\.\), and not as 8192"),
+    ],
+)
+def test_host_that_cannot_run_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    host = LocalProcesses(**{"nodes": 1, "checkpoints": DirectoryCheckpoints(tmp_path), **change})
+    with pytest.raises(InvalidQuery, match=said):
         host.start(network_of(OperatorClass.REPEATABLE), Amnesia(), {"in": []}, {"out": print})
+
+
+@pytest.mark.parametrize("bounds", [{"page_bytes": 1000}, {"credit_bytes": 0}, {"heartbeat_s": None}])
+def test_bounds_in_which_nothing_fits_are_refused(bounds: dict[str, Any]) -> None:
+    (name,) = bounds
+    with pytest.raises(InvalidQuery, match=rf"Bounds\({name}=.*\): "):
+        Bounds(**bounds)
+
+
+def test_options_of_another_type_are_refused(tmp_path: Path) -> None:
+    host = LocalProcesses(1, DirectoryCheckpoints(tmp_path))
+    options: Any = {"resume": True}
+    with pytest.raises(InvalidQuery, match=r"options are given as RunOptions\(\.\.\.\)"):
+        host.start(network_of(OperatorClass.REPEATABLE), Amnesia(), {"in": []}, {"out": print}, options)
+
+
+def test_query_in_place_of_its_network_is_refused() -> None:
+    query: Any = Query("q")
+    with pytest.raises(InvalidQuery, match=r"a network is wanted, as query.network\(\), and not <"):
+        admit(query, Amnesia())
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,8 @@ def test_command_advises_on_a_file_with_a_query_and_a_sample(tmp_path: Path) -> 
     told = json.loads(done.stdout)
     assert told["advice"] and told["load"]["rate"] == 4000
     assert {each["technique"] for each in told["techniques"]} >= {"SGuard", "CEC", "ActiveStandby"}
+    hurried = CliRunner().invoke(application, [word if word != "4000" else "1e9" for word in words])
+    assert "at 1e+09 rows a second the query itself takes" in hurried.stdout
     nothing = CliRunner().invoke(application, [*words, "--recover-within", "0.0001"])
     assert nothing.exit_code == 1 and "no technique keeps what is wanted" in nothing.stdout
 
@@ -160,6 +162,12 @@ def test_command_advises_on_a_file_with_a_query_and_a_sample(tmp_path: Path) -> 
         (["{}/two.py:three"], "has no query 'three'; it has one, two"),
         (["{}/two.py:one", "--sample", "rows=x.txt"], "the sample x.txt is none of .parquet, .csv, .json"),
         (["{}/two.py:one", "--sample", "x=y.csv"], "the query's sources are rows; say SOURCE=FILE"),
+        (["{}/two.py:one", "--sample", "{}/none.csv"], "there is no sample {}/none.csv"),
+        (["{}/two.py:one", "--sample", "{}/timeless.csv"], "timeless.csv has rows without a time, 'at'"),
+        (["{}/bad.py"], "bad.py cannot be run: KeyError: 'HOST' (bad.py, line 2)"),
+        (["{}/two.py:one", "--rate", "inf"], "--rate inf: it has to be a number above 0"),
+        (["{}/two.py:one", "--checkpoint", "0"], "--checkpoint 0: it has to be a number above 0"),
+        (["{}/two.py:one", "--recover-within", "-1"], "--recover-within has to be a number, 0 or more"),
     ],
 )
 def test_command_says_in_a_line_what_is_wrong(tmp_path: Path, words: list[str], complaint: str) -> None:
@@ -168,9 +176,13 @@ def test_command_says_in_a_line_what_is_wrong(tmp_path: Path, words: list[str], 
         lines.append(f"{name} = Query('{name}')")
         lines.append(f"{name}.source('rows', {{'key': 'string', 'at': 'timestamp'}}, time='at').sink('out')")
     (tmp_path / "two.py").write_text("\n".join(lines))
+    (tmp_path / "bad.py").write_text("import os\nhost = {}['HOST']\n")
+    (tmp_path / "timeless.csv").write_text("key,at\na,2026-01-01T00:00:00\nb,\n")
     given = [word.replace("{}", str(tmp_path)) for word in words]
     if "--sample" not in given:
         given += ["--sample", "rows=rows.csv"]
-    done = CliRunner().invoke(application, ["dataflow", "advise", *given, "--rate", "10"])
+    if "--rate" not in given:
+        given += ["--rate", "10"]
+    done = CliRunner().invoke(application, ["dataflow", "advise", *given])
     assert done.exit_code == 1
     assert complaint.replace("{}", str(tmp_path)) in done.output

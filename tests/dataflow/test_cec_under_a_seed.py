@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 import pytest
 from simulation.seeds import seeds
 from support.dataflows import SAMPLES, SCHEMA, Sample, input_rows
-from support.random_failures import random_failures
+from support.random_failures import random_failures, rows_seed
 from support.steps import steps
 
 from peacefs.dataflow import Query
@@ -107,15 +108,22 @@ def rows_of(sample: Sample, seed: int) -> dict[str, list[pa.RecordBatch]]:
     return rows
 
 
-def play(sample: Sample, technique: Technique, *failures: Failure, seed: int = 1) -> Outcome:
+def play(sample: Sample, technique: Technique, *failures: Failure, seed: int = 1, given: int = 1) -> Outcome:
+    """`given`: the seed of the rows."""
     how = {"seed": seed, "failures": failures, "rows_every_s": 0.04, "store_s": 0.03}
-    return SeededRun(sample.network, technique, rows_of(sample, seed), **how).run()  # type: ignore[arg-type]
+    return SeededRun(sample.network, technique, rows_of(sample, given), **how).run()  # type: ignore[arg-type]
 
 
-def expected_of(sample: Sample, seed: int = 1) -> Outcome:
+@cache
+def unharmed(name: str, given: int = 1) -> tuple[Windows, Outcome]:
     """Play a run without a failure; it gives what the same query gives with nothing to recover by."""
-    expected = play(sample, cec(), seed=seed)
-    assert expected.rows("out") == play(sample, Amnesia(), seed=seed).rows("out")
+    sample = QUERIES[name]()
+    return sample, expected_of(sample, given)
+
+
+def expected_of(sample: Sample, given: int = 1) -> Outcome:
+    expected = play(sample, cec(), given=given)
+    assert expected.rows("out") == play(sample, Amnesia(), given=given).rows("out")
     assert len(expected.rows("out")) > 3
     return expected
 
@@ -123,13 +131,12 @@ def expected_of(sample: Sample, seed: int = 1) -> Outcome:
 @pytest.mark.parametrize("name", QUERIES)
 def test_cec_is_precise_after_a_failure_at_any_step(name: str) -> None:
     """Each node is killed before a step: of a commit, a check, a trim, a load, a replay."""
-    sample = QUERIES[name]()
-    expected = expected_of(sample)
+    sample, expected = unharmed(name)
     assert expected.checkpoints_stored > 3
     assert cec().promises(sample.network.operator_class) is Recovery.PRECISE
     for unit, node in expected.places:
         # The other unit has no windows.
-        for step in steps(expected.steps, every=8 if unit == sample.windowed else 30):
+        for step in steps(expected.steps, every=12 if unit == sample.windowed else 45):
             observed = play(sample, cec(), Kill(step, node))
             found = compare_outputs(expected.rows("out"), observed.rows("out"), subject=sample.subject)
             assert found is Recovery.PRECISE, f"{node} killed before step {step}"
@@ -138,7 +145,7 @@ def test_cec_is_precise_after_a_failure_at_any_step(name: str) -> None:
 def test_cec_is_precise_for_units_without_windows() -> None:
     sample = SAMPLES[OperatorClass.REPEATABLE]()
     expected = expected_of(sample)
-    for step in steps(expected.steps, every=10):
+    for step in steps(expected.steps, every=15):
         observed = play(sample, cec(), Kill(step, "node-2"))
         assert observed.rows("out") == expected.rows("out"), f"killed before step {step}"
 
@@ -156,7 +163,7 @@ def test_cec_is_precise_for_each_output_of_a_unit() -> None:
     assert len(plan.outputs) == 3
     expected = play(sample, cec())
     (node,) = {node for _, node in expected.places}
-    for step in steps(expected.steps, every=6):
+    for step in steps(expected.steps, every=10):
         observed = play(sample, cec(), Kill(step, node))
         for sink in expected.sinks:
             assert observed.rows(sink) == expected.rows(sink), f"{sink} of a run with a kill before step {step}"
@@ -164,11 +171,10 @@ def test_cec_is_precise_for_each_output_of_a_unit() -> None:
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_cec_is_precise_after_a_crash_in_the_middle_of_a_recovery(name: str) -> None:
-    sample = QUERIES[name]()
-    expected = expected_of(sample)
+    sample, expected = unharmed(name)
     (lost,) = [node for unit, node in expected.places if unit == sample.windowed]
     first = expected.steps // 2
-    for after in steps(90, every=12, begin=1):
+    for after in steps(90, every=16, begin=1):
         observed = play(
             sample, cec(), Kill(first, lost), *(Kill(first + after, n) for n in ("node-1", "node-2") if n != lost)
         )
@@ -179,8 +185,8 @@ def test_cec_is_precise_after_a_crash_in_the_middle_of_a_recovery(name: str) -> 
 def test_cec_is_precise_whatever_fails(seed: int) -> None:
     """Several failures of any kind under any choice of windows; a node stays to go on."""
     chance = random.Random(seed)
-    sample = QUERIES[chance.choice(list(QUERIES))]()
-    expected = expected_of(sample, seed)
+    given = rows_seed(seed)
+    sample, expected = unharmed(chance.choice(list(QUERIES)), given)
     failures = random_failures(chance, expected.steps)
     choice = chance.choice(
         [
@@ -191,7 +197,7 @@ def test_cec_is_precise_whatever_fails(seed: int) -> None:
         ]
     )
     technique = CEC(choice, period_s=0.01, commit_s=chance.choice([0.001, 0.1, 0.5]))
-    observed = play(sample, technique, *failures, seed=seed)
+    observed = play(sample, technique, *failures, seed=seed, given=given)
     assert observed.rows("out") == expected.rows("out"), failures
 
 

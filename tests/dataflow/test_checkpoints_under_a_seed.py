@@ -33,7 +33,7 @@ def test_checkpoint_that_is_told_not_now_comes_back(network: OperatorClass) -> N
     assert calm.checkpoints_cancelled > 0
     assert calm.checkpoints_stored > 1
     for first, node in enumerate(("node-1", "node-2")):
-        for step in steps(calm.steps, every=13, offset=6 * first):
+        for step in steps(calm.steps, every=20, offset=9 * first):
             observed = play(sample, Kill(step, node), not_now=0.5)
             assert observed.rows("out") == expected.rows("out"), (step, node)
 
@@ -44,7 +44,7 @@ def test_checkpoint_survives_a_crash_at_each_of_its_steps(store_s: float) -> Non
     sample = SAMPLES[OperatorClass.DETERMINISTIC]()
     expected = play(sample, store_s=store_s)
     for first, node in enumerate(("node-1", "node-2")):
-        for step in steps(expected.steps, every=10, offset=5 * first):
+        for step in steps(expected.steps, every=16, offset=8 * first):
             observed = play(sample, Kill(step, node, back_after_s=0.1), store_s=store_s)
             found = compare_outputs(expected.rows("out"), observed.rows("out"), subject=sample.subject)
             assert found is Recovery.PRECISE, (step, node)
@@ -56,7 +56,7 @@ def test_recovery_survives_a_crash_at_any_of_its_steps(seed: int) -> None:
     sample = SAMPLES[_NOT_ARBITRARY[seed % len(_NOT_ARBITRARY)]]()
     expected = play(sample, seed=seed)
     first = expected.steps // 2
-    for second in (first + after for after in steps(60, every=11)):
+    for second in (first + after for after in steps(60, every=15)):
         killed = [Kill(first, "node-1", back_after_s=0.3), Kill(second, "node-2", back_after_s=0.3)]
         observed = play(sample, *killed, seed=seed)
         assert observed.rows("out") == expected.rows("out"), second
@@ -68,7 +68,7 @@ def test_recovery_is_reported_when_the_unit_has_caught_up() -> None:
     expected = play(sample, rows_every_s=1.0)
     assert expected.recoveries == 0
     (node,) = {node for unit, node in expected.places if unit == "second"}
-    for step in steps(expected.steps // 2, every=25, begin=expected.steps // 4):
+    for step in steps(expected.steps // 2, every=40, begin=expected.steps // 4):
         assert play(sample, Kill(step, node), rows_every_s=1.0).recoveries == 1, step
 
 
@@ -144,5 +144,5 @@ def test_unit_with_a_function_of_its_own_state_is_precise() -> None:
     expected = play(own)
     counts = [row[2] for row in expected.rows("out") if row[0] == "a"]
     assert counts == list(range(len(counts)))
-    for step in steps(expected.steps, every=17):
+    for step in steps(expected.steps, every=25):
         assert play(own, Kill(step, "node-1")).rows("out") == expected.rows("out"), step

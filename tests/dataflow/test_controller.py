@@ -15,9 +15,11 @@ from peacefs.dataflow.core.messages import (
     CheckpointCost,
     CheckpointRecorded,
     CheckpointStored,
+    NodeAlive,
     NodeHeartbeat,
     Placement,
     UnitPlacement,
+    UnitRecovered,
     UnitStopped,
 )
 from peacefs.protocol import limits
@@ -32,6 +34,12 @@ def controller(*units: str, nodes: int = 2) -> ControllerCore:
 
 def beat(node: str, session: str = "1", version: int = 0) -> NodeHeartbeat:
     return NodeHeartbeat(node, session, version, f"{node}:1")
+
+
+def pass_time(core: ControllerCore, since_s: float, until_s: float) -> list[Effect]:
+    """Let the controller look at the time as its host does, and return what comes of it."""
+    looks = round((until_s - since_s) / limits.dataflow_tick_s)
+    return [effect for look in range(looks + 1) for effect in core.tick(since_s + look * limits.dataflow_tick_s)]
 
 
 def told(effects: list[Effect]) -> dict[str, Placement]:
@@ -75,12 +83,84 @@ def test_silent_node_loses_its_units_to_another_with_the_last_checkpoint() -> No
         SendMessage("n1", CheckpointRecorded("a", 1, 7)),
         RetainCheckpoints("a", (1, 7)),
     ]
-    core.heartbeat(1.0, beat("n2"))
-    assert core.tick(_TIMEOUT_S) == []
-    placed = told(core.tick(_TIMEOUT_S + 0.1))
+    pass_time(core, 0.0, _TIMEOUT_S / 2)
+    core.heartbeat(_TIMEOUT_S / 2, beat("n2"))
+    assert pass_time(core, _TIMEOUT_S / 2, _TIMEOUT_S) == []
+    placed = told(pass_time(core, _TIMEOUT_S, _TIMEOUT_S + 0.1))
     assert set(placed) == {"edge", "n2"}
     assert placed["n2"].units["a"] == UnitPlacement("n2", 2, (1, 7))
     assert placed["n2"].units["b"] == UnitPlacement("n2", 1), "what goes on is left alone"
+
+
+def test_silence_is_not_counted_while_the_controller_does_not_listen() -> None:
+    """A sink that takes seconds for its rows, or a busy machine, holds the controller up: then it hears again."""
+    core = controller("a", "b")
+    core.heartbeat(0.0, beat("n1"))
+    core.heartbeat(0.0, beat("n2"))
+    core.tick(0.0)
+    for pause in range(1, 4):
+        assert core.tick(pause * 10 * _TIMEOUT_S) == [], "what came meanwhile was not looked at yet"
+        assert core.members == ["n1", "n2"]
+        core.heartbeat(pause * 10 * _TIMEOUT_S, beat("n1"))
+        core.heartbeat(pause * 10 * _TIMEOUT_S, beat("n2"))
+    core.heartbeat(30 * _TIMEOUT_S, beat("n2"))
+    pass_time(core, 30 * _TIMEOUT_S, 31.2 * _TIMEOUT_S)
+    assert core.members == [], "who says nothing while it listens is dead"
+
+
+def test_node_that_is_busy_is_alive_while_its_process_says_so() -> None:
+    core = controller("a", "b")
+    core.heartbeat(0.0, beat("n1"))
+    core.heartbeat(0.0, beat("n2"))
+    for beats in range(10):
+        pass_time(core, beats * _TIMEOUT_S / 2, (beats + 1) * _TIMEOUT_S / 2)
+        core.alive(NodeAlive("n1", "1"))
+        core.alive(NodeAlive("n2", "another"))
+        core.alive(NodeAlive("n3", "1"))
+    assert core.members == ["n1"], "a session that is over, and a node that has not begun, count for nothing"
+
+
+def test_node_that_is_at_work_is_alive_for_a_while() -> None:
+    """Its machine is busy, so that it does not come to say anything; but not for ever."""
+    core = controller("a", nodes=1)
+    core.heartbeat(0.0, beat("n1"))
+    now_s = 0.0
+    while now_s < limits.dataflow_busy_s_max:
+        assert core.members == ["n1"]
+        core.at_work(["n1", "n2"])
+        now_s += _TIMEOUT_S / 2
+        pass_time(core, now_s - _TIMEOUT_S / 2, now_s)
+    for _ in range(4):
+        core.at_work(["n1"])
+        now_s += _TIMEOUT_S / 2
+        pass_time(core, now_s - _TIMEOUT_S / 2, now_s)
+    assert core.members == []
+
+
+def test_node_whose_connection_broke_is_dead_sooner() -> None:
+    core = controller("a", nodes=1)
+    core.heartbeat(0.0, beat("n1"))
+    core.tick(0.0)
+    core.disconnected("n1")
+    pass_time(core, 0.0, limits.dataflow_suspect_s - 0.05)
+    assert core.members == ["n1"]
+    pass_time(core, limits.dataflow_suspect_s - 0.05, limits.dataflow_suspect_s + 0.1)
+    assert core.members == []
+
+
+def test_query_stops_when_a_unit_never_catches_up() -> None:
+    """A row that ends the process which treats it would do so for ever."""
+    core = controller("a", nodes=1)
+    starts = limits.dataflow_starts_in_vain_max
+    for start in range(1, 2 * starts + 1):
+        core.heartbeat(start, beat("n1", session=str(start)))
+        if start == starts:
+            core.unit_recovered(UnitRecovered("a", start, 0, 0))
+            core.unit_recovered(UnitRecovered("a", start - 1, 0, 0))
+        assert core.node_lost("n1") != []
+    (stopped,) = core.heartbeat(100.0, beat("n1"))
+    assert isinstance(stopped, StopQuery)
+    assert stopped.reason.startswith(f"unit 'a' has begun {starts} times in a row")
 
 
 def test_checkpoint_of_an_earlier_start_is_refused_and_deleted() -> None:

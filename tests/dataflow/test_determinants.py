@@ -1,6 +1,6 @@
 """Determinants: what a unit did that its input does not say is repeated wherever the unit begins again (HA 6).
 
-A run is played for every fortieth step; PEACEFS_STEPS=all plays all of them, PEACEFS_STEPS=5 every fifth.
+A run is played for some steps; PEACEFS_STEPS=all plays all of them, PEACEFS_STEPS=5 every fifth.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 from simulation.seeds import seeds
 from support.determined_samples import ALIGNED, ARBITRARY, determined_rows
 from support.judged_networks import digits
+from support.steps import steps
 
 from peacefs.dataflow.hosts.failures import CutLink, Failure, Hang, Kill
 from peacefs.dataflow.hosts.outcome import Outcome
@@ -27,7 +28,7 @@ from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 
-_EVERY_STEP = int(os.environ.get("PEACEFS_STEPS", "40").replace("all", "1"))
+_EVERY_STEP = int(os.environ.get("PEACEFS_STEPS", "55").replace("all", "1"))
 _NODES = ["node-1", "node-2", "node-3", "node-4"]
 #: Techniques whose units begin again on any node, so that several may die.
 ANYWHERE: dict[str, Callable[[], Technique]] = {
@@ -85,6 +86,23 @@ def test_determinants_are_repeated_after_a_failure_at_any_step(name: str, techni
         # The unit with the determinants twice as often as the others.
         unit, node = next(each for each in victims if each[0] == "second") if at % 2 else victims[at // 2 % 4]
         check(name, expected, play(network, rows, make(), Kill(step, node)), f"{unit} lost before step {step}")
+
+
+@pytest.mark.parametrize("technique", [*ANYWHERE, *STANDBYS])
+def test_determinants_are_kept_before_output_leaves(technique: str) -> None:
+    """The link breaks over which a unit tells what it has drawn, and soon after it dies: that is lost.
+
+    Output that left without waiting would be with one consumer, and what is drawn anew with the other.
+    """
+    name = "chance"
+    network, rows, expected = calm(name, technique)
+    nodes = dict(sorted(expected.primaries))
+    # The controller is at the edge; the standby is where the producer is.
+    keeper = "edge" if technique in ANYWHERE else nodes["first"]
+    for step in steps(expected.steps, every=6, begin=10):
+        failures = CutLink(step, (nodes["second"], keeper)), Kill(step + 4, nodes["second"])
+        observed = play(network, rows, (ANYWHERE | STANDBYS)[technique](), *failures)
+        check(name, expected, observed, f"the link broke before step {step}")
 
 
 @pytest.mark.parametrize("seed", seeds(30))

@@ -17,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from simulation.seeds import seeds
-from support.dataflows import SAMPLES, SCHEMA, input_rows
+from support.dataflows import SAMPLES, SCHEMA, input_rows, passed
+from support.steps import steps
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
@@ -37,7 +38,7 @@ from peacefs.dataflow.techniques.flux import Flux
 from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed
 
 _NODES = ("node-1", "node-2", "node-3", "node-4")
-_EVERY_STEP = int(os.environ.get("PEACEFS_STEPS", "150").replace("all", "1"))
+_EVERY_STEP = int(os.environ.get("PEACEFS_STEPS", "240").replace("all", "1"))
 #: Buffers of a few rows, so that whoever is behind holds up all others.
 _SMALL = Bounds(credit_bytes=400, buffer_bytes_max=1000)
 
@@ -46,10 +47,10 @@ _SMALL = Bounds(credit_bytes=400, buffer_bytes_max=1000)
 def network() -> Network:
     """Windows by key, then windows by another column: every part of the first stage feeds both of the second."""
     query = Query("clicks")
-    clicks = query.source("in", SCHEMA, time="at").filter(F.col("value") >= 0)
+    clicks = passed(query.source("in", SCHEMA, time="at"))
     first = clicks.partition("key", parts=2, name="first", grain_rows=5, grain="10s").key_by("key")
     counts = first.window("4s", every="2s").aggregate(F.count(), F.sum("value"))
-    counts.partition("count", parts=2, name="second").filter(F.col("count") > 0).sink("out")
+    passed(counts.partition("count", parts=2, name="second")).sink("out")
     return query.network()
 
 
@@ -99,7 +100,7 @@ def test_flux_takes_over_in_all_cases_that_a_quartet_can_survive(lost: list[str]
     whole = _quartets()
     places = {("first[0]", "node-1"), ("first[0]", "node-2"), ("second[2]", "node-3"), ("second[2]", "node-4")}
     assert places | {("second[3]", "node-4"), ("second[3]", "node-1")} <= whole.places
-    for step in range(100, whole.steps, max(whole.steps // 2, _EVERY_STEP)):
+    for step in steps(whole.steps, every=whole.steps, begin=100, offset=whole.steps // 3):
         failures = [Kill(step + 40 * at, node) for at, node in enumerate(lost)]
         observed = _quartets(*failures)
         assert not observed.caught_up
@@ -109,8 +110,8 @@ def test_flux_takes_over_in_all_cases_that_a_quartet_can_survive(lost: list[str]
 @cache
 def _quartets(*failures: Failure) -> Outcome:
     query = Query("clicks")
-    stream = query.source("in", SCHEMA, time="at").filter(F.col("value") >= 0)
-    stream = stream.partition("value", parts=4, name="first", grain_rows=5).filter(F.col("value") >= 0)
+    stream = passed(query.source("in", SCHEMA, time="at"))
+    stream = passed(stream.partition("value", parts=4, name="first", grain_rows=5))
     stream.partition("key", parts=4, name="second").process(_count).sink("out")
     rows = {"in": input_rows(1, batches=14, size=2)}
     technique = Flux(catch_up_after_s=1000.0, interval_s=0.1)
@@ -202,7 +203,7 @@ def test_flux_keeps_what_set_preserving_operators_make_in_any_order() -> None:
     query = Query("clicks")
     stream = query.source("in", SCHEMA, time="at").partition("key", parts=2, name="first", grain_rows=8)
     stream = stream.process(shuffled, deterministic=False, unique="value")
-    stream.partition("value", parts=2, name="second").filter(F.col("value") >= 0).sink("out")
+    passed(stream.partition("value", parts=2, name="second")).sink("out")
     admit(query.network(), Flux(), Recovery.PRECISE)
     rows = {"in": input_rows(1, batches=28, size=2)}
     given: dict[str, Any] = {"seed": 1, "nodes": 4, "rows_every_s": 0.08}

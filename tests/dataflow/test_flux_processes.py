@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 import support.dataflows
 from support.dataflows import SCHEMA, Row, input_rows
+from support.long_runs import often
 from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.dataflow import Query
@@ -32,7 +33,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 # Nodes do not have the folder of the tests: functions of queries travel to them whole.
 cloudpickle.register_pickle_by_value(support.dataflows)
 
-_BATCHES = 60
+_BATCHES = often(30, 60)
 
 
 def network() -> Network:
@@ -126,8 +127,8 @@ def test_flux_processes_refuse_a_node_that_hung(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGCONT)
         time.sleep(0.1)
 
-    # A busy machine may keep a node from speaking for some seconds; if that were a death the pair would be lost.
-    assert Played(tmp_path, stop, node_timeout_s=15.0).rows == expected_rows()
+    # Others that a busy machine keeps from speaking are known to be at work: otherwise the pair would be lost.
+    assert Played(tmp_path, stop, node_timeout_s=3.0).rows == expected_rows()
 
 
 def test_flux_processes_want_two_nodes_besides_those_that_stand_by(tmp_path: Path) -> None:

@@ -4,48 +4,56 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pyarrow as pa
+import pytest
+from simulation.seeds import seeds
 
-from peacefs.dataflow.unit_state.paged_state import PagedState
 from peacefs.dataflow.window_checkpoints.control_tuples import BUCKET
-from peacefs.dataflow.window_checkpoints.footprints import COMMIT_OF_WINDOW, Footprints
-from peacefs.protocol.limits import cec_entries_tidied_min
-from peacefs.state.checkpoints.checkpointer import Checkpointer
-from peacefs.state.checkpoints.memory_store import MemoryStore
-from peacefs.state.pages.manager import PageManager
+from peacefs.dataflow.window_checkpoints.footprints import Footprints
 
-_KEYS = pa.schema([("key", pa.int64())])
+Window = tuple[int, int]
 
 
-def windows(keys: list[int]) -> pa.Table:
-    return pa.table({BUCKET: pa.array([0] * len(keys), pa.int64()), "key": pa.array(keys, pa.int64())})
+def windows(of: list[Window]) -> pa.Table:
+    buckets, keys = zip(*of, strict=True) if of else ((), ())
+    return pa.table({BUCKET: pa.array(buckets, pa.int64()), "key": pa.array(keys, pa.int64())})
 
 
-def keys_of(table: pa.Table) -> list[int]:
-    return sorted(table.column("key").to_pylist())
+def windows_in(table: pa.Table) -> list[Window]:
+    return list(zip(table.column(BUCKET).to_pylist(), table.column("key").to_pylist(), strict=True))
 
 
-def test_footprints_are_those_of_a_dictionary() -> None:
-    """Windows open, are checked and close at random; closed ones never pile up where they were kept."""
-    pages = PageManager(memory_bytes_max=1 << 26)
-    commits = PagedState(pages, Checkpointer(pages, MemoryStore(), "unit", keep=None)).groups(
-        "footprints", _KEYS, [COMMIT_OF_WINDOW]
-    )
-    footprints = Footprints(commits)
-    chance, expected = random.Random(1), dict[int, int]()
-    for commit in range(1, 400):
-        opened = chance.sample(range(10 * commit, 10 * commit + 300), 40)
+@pytest.mark.parametrize("seed", seeds(4))
+def test_footprints_are_those_of_a_dictionary(seed: int) -> None:
+    """Windows open, are checked and close at random, one by one or a pane at a time."""
+    chance = random.Random(seed)
+    footprints, expected = Footprints(), dict[Window, int]()
+    first_pane = 0
+    for commit in range(1, 300):
+        opened = [(chance.randrange(first_pane, first_pane + 3), 100 * commit + at) for at in range(30)]
         footprints.put(windows(opened), commit)
         expected |= dict.fromkeys(opened, commit)
-        closed = chance.sample(range(10 * commit - 200, 10 * commit + 300), 60)
-        assert keys_of(footprints.remove(windows(closed))) == sorted(expected.keys() & closed)
-        expected = {key: each for key, each in expected.items() if key not in closed}
+        for pane in range(first_pane, first_pane + 3):
+            here = [window for window in expected if window[0] == pane]
+            closed = chance.sample(here, len(here) // 3)
+            footprints.remove(pane, np.array([expected.pop(window) for window in closed], np.int64))
+        if chance.random() < 0.1:
+            first_pane += 1
+            footprints.drop_before(first_pane)
+            expected = {window: each for window, each in expected.items() if window[0] >= first_pane}
         assert footprints.open_windows == len(expected)
         assert footprints.oldest == min(expected.values(), default=None)
-        asked = chance.sample(range(10 * commit + 300), 50)
-        assert keys_of(footprints.without(0, windows(asked))) == sorted(set(asked) - expected.keys())
-        assert commits.size(0) <= 2 * len(expected) + cec_entries_tidied_min + 100
-    taken = footprints.take_oldest(10_000)
-    assert taken is not None
-    oldest, found = taken
-    assert keys_of(found) == sorted(key for key, each in expected.items() if each == oldest)
+        # A commit checks the oldest ones, and leaves out of each list those that have closed since.
+        while chance.random() < 0.6 and (taken := footprints.take_oldest(chance.choice([3, 1000]))) is not None:
+            oldest, ids = taken
+            still = windows([window for window in windows_in(ids) if expected.get(window) == oldest])
+            if oldest == commit or not still.num_rows or chance.random() < 0.2:
+                if still.num_rows:
+                    footprints.put_back(oldest, still)
+                continue
+            assert oldest == min(expected.values())
+            footprints.check(still, oldest, commit)
+            expected |= dict.fromkeys(windows_in(still), commit)
+    footprints.clear()
+    assert (footprints.open_windows, footprints.oldest) == (0, None)

@@ -132,7 +132,7 @@ def play(judged: JudgedNetwork, line: Line, seed: int, *failures: Kill) -> Outco
 
 def kills_of(nodes: list[str], count: int) -> list[Kill]:
     """Return a kill of each node before each step, or, of some of the steps, of the nodes in turn."""
-    chosen = steps(count, every=20)
+    chosen = steps(count, every=30)
     if chosen.step == 1:
         return [Kill(step, node) for step in chosen for node in nodes]
     return [Kill(step, nodes[at % len(nodes)]) for at, step in enumerate(chosen)]

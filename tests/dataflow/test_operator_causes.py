@@ -68,7 +68,7 @@ def test_causes_are_enough_to_go_on_from_an_empty_state(name: str, seed: int) ->
         operator.stamp = stamp
         made.append(_rows_of(operator.process(port, rows)))
         said.append([operator.oldest(each) if operator.keeps_rows else None for each in range(len(node.inputs))])
-    for at in steps(len(arrivals), every=5, offset=seed):
+    for at in steps(len(arrivals), every=9, offset=seed):
         again = _start(node)
         for stamp, (port, rows) in enumerate(arrivals):
             oldest = said[at][port]

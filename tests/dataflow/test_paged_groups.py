@@ -54,7 +54,10 @@ def rows_under(chance: random.Random, kind: pa.DataType, count: int, keys: int, 
 @pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("kind", _VALUES, ids=str)
 def test_groups_are_those_of_all_rows_at_once(kind: pa.DataType, seed: int) -> None:
-    """Few keys and many, large batches and small, with nulls and without; stored and loaded in between."""
+    """Few keys and many, large batches and small, with nulls and without; stored and loaded in between.
+
+    Some batches are admitted: the groups say which of their keys are new.
+    """
     chance = random.Random(seed)
     keys, nulls = chance.choice([3, 4000]), chance.choice([0.0, 0.2])
     rows = rows_under(chance, kind, 6000, keys, nulls)
@@ -63,10 +66,17 @@ def test_groups_are_those_of_all_rows_at_once(kind: pa.DataType, seed: int) -> N
     state = states.begin()
     groups = state.groups("groups", schema, accumulators_of(kind))
     at = 0
+    there: dict[int, set[tuple[str, ...]]] = {4: set(), 7: set()}
     while at < rows.num_rows:
-        size = chance.choice([1, 100, 2000])
-        groups.add(chance.choice([4, 7]), rows.slice(at, size))
-        at += size
+        part = rows.slice(at, chance.choice([1, 100, 2000]))
+        at += part.num_rows
+        bucket = chance.choice([4, 7])
+        found = set(_rows(pa.Table.from_batches([part.select(schema.names)])))
+        if chance.random() < 0.5:
+            groups.add(bucket, part)
+        else:
+            assert sorted(_rows(groups.admit(bucket, part))) == sorted(found - there[bucket])
+        there[bucket] |= found
         if chance.random() < 0.1:
             state = states.store_and_load(state)
             groups = state.groups("groups", schema, accumulators_of(kind))
@@ -81,6 +91,21 @@ def test_groups_are_those_of_all_rows_at_once(kind: pa.DataType, seed: int) -> N
     found = groups.between(0, 10)
     assert set(groups.buckets()) <= {4, 7}
     assert sorted(_rows(found)) == sorted(_rows(expected))
+
+
+def test_number_that_is_noted_stays_until_it_is_put() -> None:
+    """Rows change the others; one that was never put is 0."""
+    states = States()
+    accumulators = [Accumulator("rows", "rows", pa.int64()), Accumulator("mark", "noted", pa.int64())]
+    groups = states.begin().groups("groups", pa.schema([("key", pa.string())]), accumulators)
+    keys = pa.table({"key": ["a", "b"]})
+    for rows in (2, 1500):
+        groups.add(1, pa.RecordBatch.from_pydict({"key": ["a", "b"] * rows}))
+    (some,) = pa.table({"key": ["b"], "rows": [1502], "mark": [7]}).to_batches()
+    groups.put(1, some)
+    groups.add(1, pa.RecordBatch.from_pydict({"key": ["a", "b", None]}))
+    assert groups.find(1, keys).to_pydict() == {"rows": [1503, 1503], "mark": [0, 7]}
+    assert groups.between(1, 2).column("mark").to_pylist().count(0) == 2
 
 
 def _rows(table: pa.Table) -> list[tuple[str, ...]]:

@@ -60,6 +60,7 @@ _CLASSES: list[tuple[OperatorClass, Callable[[Stream, Stream], Stream]]] = [
     (OperatorClass.CONVERGENT_CAPABLE, lambda a, b: a.resample("bytes", every="1s")),
     (OperatorClass.CONVERGENT_CAPABLE, lambda a, b: a.window("60s", every="1s").aggregate(F.count())),
     (OperatorClass.DETERMINISTIC, lambda a, b: a.count_window(10).aggregate(F.count())),
+    (OperatorClass.ARBITRARY, lambda a, b: a.process(lambda rows, state, chance: rows)),
     (OperatorClass.DETERMINISTIC, lambda a, b: a.process(lambda rows, state: rows)),
     (OperatorClass.ARBITRARY, lambda a, b: a.union(b)),
     (OperatorClass.ARBITRARY, lambda a, b: a.window("60s", timeout="5s").aggregate(F.count())),
@@ -90,7 +91,16 @@ _MISTAKES: list[tuple[Callable[[Stream, Query], object], str]] = [
     (lambda s, q: s.window("60s").aggregate(), "aggregate needs a function"),
     (lambda s, q: s.window("60s").aggregate(F.sum("address")), "needs a number; the column has type string"),
     (lambda s, q: s.window("60s").aggregate(F.count(), F.count()), "'count' appears more than once"),
-    (lambda s, q: s.count_window(0), "have to be 1 or more"),
+    (lambda s, q: s.count_window(0), "has to be a whole number, 1 or more"),
+    (lambda s, q: s.count_window(2.5), "whole number"),  # type: ignore[arg-type]
+    (lambda s, q: s.window("60s").aggregate(many=3), "aggregate takes functions as count()"),  # type: ignore[arg-type]
+    (lambda s, q: s.partition("address", parts="4"), "whole number, from 1 to"),  # type: ignore[arg-type]
+    (lambda s, q: s.union("other"), "union needs another stream, and not 'other'"),  # type: ignore[arg-type]
+    (lambda s, q: s.process(lambda rows: rows), "process calls its function with (rows, state)"),  # type: ignore[arg-type]
+    (lambda s, q: s.process(lambda rows, state: rows, key="address"), "no state of columns"),
+    (lambda s, q: s.sink(""), "sink needs a name"),
+    (lambda s, q: s.filter(F.col("ok"), name=3), "source or an operator named 3"),  # type: ignore[arg-type]
+    (lambda s, q: Query(None), "a query needs a name"),  # type: ignore[arg-type]
     (lambda s, q: s.select("address"), "leaves out the time column 'at'"),
     (lambda s, q: s.select("at", "nothing"), "select needs a column 'nothing'"),
     (lambda s, q: s.union(s.select("at")), "union needs streams of one type"),

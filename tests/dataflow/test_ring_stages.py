@@ -22,7 +22,7 @@ from peacefs.dataflow.ring.settings import RingSettings
 from peacefs.dataflow.ring.stage_tables import StageTables
 from peacefs.dataflow.ring.tokens import RING
 from tests.simulation.seeds import seeds
-from tests.support.ring_runs import batches_of, count, delivered, expected, hashed, ring_of
+from tests.support.ring_runs import BALANCES, batches_of, count, delivered, expected, hashed, ring_of
 
 Batches = dict[str, list[HashedRows]]
 _CLASSES = 11
@@ -125,19 +125,6 @@ def test_ring_stages_move_with_the_ring_and_outlive_a_death_meanwhile(seed: int,
     assert sum(_die_during(kind, chance) for _ in range(4)), "nothing died during a change"
 
 
-_BALANCES = RingSettings(
-    r=1,
-    checkpoint_s=0.2,
-    silence_s=1.0,
-    suspect_s=0.3,
-    queue_rows_high=60,
-    queue_rows_low=20,
-    busy_high=0.5,
-    busy_low=1.0,
-    balance_s=0.3,
-)
-
-
 def _hot_batches(seed: int) -> Batches:
     """Return batches of which most rows belong to the first node's interval."""
     chance = random.Random(seed)
@@ -153,7 +140,7 @@ def _hot_batches(seed: int) -> Batches:
 @pytest.mark.parametrize("seed", seeds(1))
 def test_ring_stages_are_balanced_by_a_moved_token(seed: int) -> None:
     batches = _hot_batches(seed)
-    ring = _ring_of(seed, batches, nodes=3, settings=_BALANCES, row_s=0.001)
+    ring = _ring_of(seed, batches, nodes=3, settings=BALANCES, row_s=0.001)
     before = {name: member.token for name, member in ring.edge.view.members.items()}
     _play(ring, batches)
     assert [name for name, member in ring.edge.view.members.items() if member.token != before[name]]
@@ -162,12 +149,12 @@ def test_ring_stages_are_balanced_by_a_moved_token(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(1))
 def test_ring_stages_scale_out_and_in(seed: int) -> None:
     batches = _hot_batches(seed)
-    settings = replace(_BALANCES, busy_low=-1.0)
+    settings = replace(BALANCES, busy_low=-1.0)
     ring = _ring_of(seed, batches, nodes=3, spares=1, settings=settings, row_s=0.001)
     _play(ring, batches)
     assert len(ring.edge.view.ring) == 4
     few = batches_of(seed, batches=40, rows=3)
-    ring = _ring_of(seed, few, nodes=5, settings=replace(_BALANCES, balances=False, shrinks=True))
+    ring = _ring_of(seed, few, nodes=5, settings=replace(BALANCES, balances=False, shrinks=True))
     _play(ring, few)
     assert len(ring.edge.view.ring) < 5
 

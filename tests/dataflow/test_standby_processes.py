@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import cloudpickle
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 import support.dataflows
 from support.dataflows import SAMPLES, Row
+from support.long_runs import often
 from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.dataflow.hosts import run_events
@@ -23,8 +25,8 @@ from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
+from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
-from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.standbys import StandbyTechnique
 from peacefs.protocol.errors import InvalidQuery
 
@@ -34,7 +36,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 cloudpickle.register_pickle_by_value(support.dataflows)
 
 _TECHNIQUES = [ActiveStandby, PassiveStandby]
-_BATCHES = 120
+_BATCHES = often(60, 120)
 
 
 class Played:
@@ -86,10 +88,11 @@ class Played:
         os.kill(self.host.pids()[node], signal.SIGKILL)
 
 
+@cache
 def expected_rows(network: OperatorClass) -> list[Row]:
     sample = SAMPLES[network]()
     rows = sample.rows(1, batches=_BATCHES)
-    return SeededRun(sample.network, SGuard(interval_s=1), rows, seed=1).run(until_s=1e6).rows("out")
+    return SeededRun(sample.network, Amnesia(), rows, seed=1).run(until_s=1e6).rows("out")
 
 
 def twice(played: Played) -> None:

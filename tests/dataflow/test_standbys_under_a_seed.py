@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from simulation.seeds import seeds
 from support.dataflows import SAMPLES, SCHEMA, Row, Sample
+from support.long_runs import often
+from support.random_failures import rows_seed
 from support.steps import steps
 
 from peacefs.dataflow import Query
@@ -31,11 +33,22 @@ _WORSE = list(Recovery)
 
 
 def play(
-    network: OperatorClass, technique: StandbyTechnique, *failures: Failure, seed: int = 1, **how: object
+    network: OperatorClass,
+    technique: StandbyTechnique,
+    *failures: Failure,
+    seed: int = 1,
+    given: int = 1,
+    **how: object,
 ) -> Outcome:
+    """`given`: the seed of the rows."""
     sample = sample_of(network)
     how = {"rows_every_s": 0.04, **how}
-    return SeededRun(sample.network, technique, sample.rows(seed), seed=seed, failures=failures, **how).run()  # type: ignore[arg-type]
+    return SeededRun(sample.network, technique, sample.rows(given), seed=seed, failures=failures, **how).run()  # type: ignore[arg-type]
+
+
+@cache
+def unharmed(network: OperatorClass, technique: Callable[[], StandbyTechnique], given: int = 1) -> Outcome:
+    return play(network, technique(), given=given)
 
 
 @cache
@@ -43,10 +56,10 @@ def sample_of(network: OperatorClass) -> Sample:
     return SAMPLES[network]()
 
 
-def numbered_as_they_came(rows: list[Row], seed: int = 1) -> list[Row]:
+def numbered_as_they_came(rows: list[Row], given: int = 1) -> list[Row]:
     """Return what the union gives without a failure if its inputs interleave as they do in `rows`."""
-    given = sample_of(OperatorClass.ARBITRARY).rows(seed)
-    waiting = {name: [row for batch in batches for row in batch.to_pylist()] for name, batches in given.items()}
+    sources = sample_of(OperatorClass.ARBITRARY).rows(given)
+    waiting = {name: [row for batch in batches for row in batch.to_pylist()] for name, batches in sources.items()}
     made = []
     for number, row in enumerate(rows):
         source = next((each for each in waiting.values() if each and each[0]["value"] == row[2]), None)
@@ -58,9 +71,9 @@ def numbered_as_they_came(rows: list[Row], seed: int = 1) -> list[Row]:
     return [*made, *(("lost", row["at"], row["value"]) for row in left)]
 
 
-def verdict(network: OperatorClass, expected: Outcome, observed: Outcome, seed: int = 1) -> Recovery:
+def verdict(network: OperatorClass, expected: Outcome, observed: Outcome, given: int = 1) -> Recovery:
     sample, rows = sample_of(network), observed.rows("out")
-    precise = expected.rows("out") if network in _NOT_ARBITRARY else numbered_as_they_came(rows, seed)
+    precise = expected.rows("out") if network in _NOT_ARBITRARY else numbered_as_they_came(rows, given)
     return compare_outputs(precise, rows, subject=sample.subject, carries=sample.carries)
 
 
@@ -70,12 +83,12 @@ def test_standby_is_precise_after_a_failure_at_any_step(
     technique: Callable[[], StandbyTechnique], network: OperatorClass
 ) -> None:
     """Before a step a node is killed, with primaries and standbys; a union goes on as it was begun."""
-    expected = play(network, technique())
+    expected = unharmed(network, technique)
     assert verdict(network, expected, expected) is Recovery.PRECISE
     assert technique().promises(network) is Recovery.PRECISE
     recovered = played = 0
     for first, node in enumerate(_NODES):
-        for step in steps(expected.steps, every=20, offset=7 * first):
+        for step in steps(expected.steps, every=32, offset=11 * first):
             observed = play(network, technique(), Kill(step, node))
             assert verdict(network, expected, observed) is Recovery.PRECISE, f"{node} killed before step {step}"
             recovered += observed.recoveries
@@ -95,7 +108,7 @@ def test_standby_without_precision_gives_the_row_of_the_table(
     (node,) = [node for unit, node in expected.primaries if unit == sample_of(network).unit]
     seen = {
         verdict(network, expected, play(network, technique(precise=False), Kill(step, node)))
-        for step in steps(expected.steps, every=14)
+        for step in steps(expected.steps, every=20)
     }
     assert max(seen, key=_WORSE.index) is promised, "nothing that is worse than promised"
 
@@ -107,8 +120,8 @@ def test_standby_is_precise_whatever_connection_breaks(
 ) -> None:
     """One node dies or hangs, and comes back; connections break at any time, those between a pair among them."""
     chance = random.Random(seed)
-    network = chance.choice(list(OperatorClass))
-    expected = play(network, technique(), seed=seed)
+    network, given = chance.choice(list(OperatorClass)), rows_seed(seed)
+    expected = unharmed(network, technique, given)
     step = chance.randrange(expected.steps * 2)
     node = chance.choice(_NODES)
     failures: list[Failure] = [
@@ -122,8 +135,8 @@ def test_standby_is_precise_whatever_connection_breaks(
     for _ in range(chance.randint(1, 5)):
         one, other = chance.sample([*_NODES, "edge"], 2)
         failures.append(CutLink(chance.randrange(expected.steps * 2), (one, other)))
-    observed = play(network, technique(), *failures, seed=seed)
-    assert verdict(network, expected, observed, seed) is Recovery.PRECISE, (network, failures)
+    observed = play(network, technique(), *failures, seed=seed, given=given)
+    assert verdict(network, expected, observed, given) is Recovery.PRECISE, (network, failures)
 
 
 @pytest.mark.parametrize("technique", _TECHNIQUES)
@@ -133,8 +146,8 @@ def test_standby_survives_several_failures_or_says_that_a_unit_is_lost(
 ) -> None:
     """Nothing is lost silently: rows come out as without a failure, or the query stops."""
     chance = random.Random(seed)
-    network = chance.choice(list(OperatorClass))
-    expected = play(network, technique(), seed=seed)
+    network, given = chance.choice(list(OperatorClass)), rows_seed(seed)
+    expected = unharmed(network, technique, given)
     failures: list[Failure] = []
     for _ in range(chance.randint(2, 4)):
         step, node = chance.randrange(expected.steps * 3), chance.choice(_NODES)
@@ -145,13 +158,13 @@ def test_standby_survives_several_failures_or_says_that_a_unit_is_lost(
     observed: Outcome | None = None
     why = ""
     try:
-        observed = play(network, technique(), *failures, seed=seed)
+        observed = play(network, technique(), *failures, seed=seed, given=given)
     except QueryFailed as stopped:
         why = stopped.message
     if observed is None:
         assert re.search("has lost its primary and its standby|is lost: its primary died", why), (why, failures)
     else:
-        assert verdict(network, expected, observed, seed) is Recovery.PRECISE, (network, failures)
+        assert verdict(network, expected, observed, given) is Recovery.PRECISE, (network, failures)
 
 
 @pytest.mark.parametrize("network", OperatorClass, ids=str)
@@ -161,17 +174,19 @@ def test_second_failure_is_survived_once_a_new_standby_has_a_copy(
 ) -> None:
     """The primary dies, its standby takes over and gets one of its own; then that one is the primary's end."""
     sample = sample_of(network)
-    rows = sample.rows(1, batches=60)
+    batches = often(30, 60)
+    rows = sample.rows(1, batches=batches)
 
     def run(*failures: Failure) -> Outcome:
-        return SeededRun(sample.network, technique(), rows, seed=1, failures=failures, rows_every_s=0.05).run()
+        how = {"seed": 1, "failures": failures, "rows_every_s": 3.0 / batches}
+        return SeededRun(sample.network, technique(), rows, **how).run()  # type: ignore[arg-type]
 
     expected = run()
     (first,) = [node for unit, node in expected.primaries if unit == sample.unit]
     once = run(Kill(100, first, back_after_s=0.5))
     second = next(node for unit, node in sorted(once.primaries) if unit == sample.unit and node != first)
     recoveries = []
-    for step in range(expected.steps // 2, expected.steps, expected.steps // 8):
+    for step in range(expected.steps // 2, expected.steps, expected.steps // often(6, 8)):
         twice = run(Kill(100, first, back_after_s=0.5), Kill(step, second, back_after_s=0.5))
         union = network is OperatorClass.ARBITRARY
         assert len(twice.rows("out")) == len(expected.rows("out"))
@@ -197,8 +212,8 @@ def test_node_that_hung_is_fenced_when_its_standby_has_taken_over(
     technique: Callable[[], StandbyTechnique],
 ) -> None:
     for network in (OperatorClass.CONVERGENT_CAPABLE, OperatorClass.ARBITRARY):
-        expected = play(network, technique())
-        for step in steps(expected.steps, every=20, begin=20):
+        expected = unharmed(network, technique)
+        for step in steps(expected.steps, every=32, begin=20):
             observed = play(network, technique(), Hang(step, _NODES[step % 3], for_s=1.2))
             assert verdict(network, expected, observed) is Recovery.PRECISE, step
 
@@ -265,7 +280,7 @@ def test_what_chance_and_time_did_is_done_again(technique: Callable[[], StandbyT
 
     expected = run()
     assert 10 < len(expected.rows("drawn")) < 40
-    for step in steps(expected.steps, every=17):
+    for step in steps(expected.steps, every=26):
         observed = run(Kill(step, _NODES[step % 3]))
         drawn, windows = observed.rows("drawn"), observed.rows("out")
         assert [row[0] for row in drawn] == [f"row {at + 1}" for at in range(len(drawn))], step

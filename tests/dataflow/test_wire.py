@@ -16,6 +16,7 @@ from peacefs.dataflow.core.messages import (
     Data,
     Ended,
     Message,
+    NodeAlive,
     NodeHeartbeat,
     Placement,
     Subscribe,
@@ -33,6 +34,7 @@ _SUBSCRIPTION = Subscription("second", 3, 1)
 _ROWS = input_rows(1, batches=1, size=50)[0]
 _EVERY: list[Message | NodeHello] = [
     NodeHello("node-1", "token"),
+    NodeHello("node-1", "token", beats=True),
     Subscribe("in", _SUBSCRIPTION, 2, Position(0, 17), 4096),
     Subscribed("in", _SUBSCRIPTION, Position(0, 17), 0),
     Data("in", _SUBSCRIPTION, Batch(18, _ROWS)),
@@ -44,6 +46,7 @@ _EVERY: list[Message | NodeHello] = [
         4, {"second": UnitPlacement("node-1", 3, (2, 9)), "first": UnitPlacement(None, 1)}, {"node-1": "a:1"}
     ),
     NodeHeartbeat("node-1", "s", 4, "a:1"),
+    NodeAlive("node-1", "s"),
     CheckpointStored("second", 3, 10),
     CheckpointRecorded("second", 3, 10),
     UnitStopped("second", 3, "operator 'x' failed"),
@@ -69,7 +72,7 @@ def test_messages_arrive_in_any_pieces(seed: int) -> None:
 
 
 def test_message_is_refused_whichever_byte_is_changed() -> None:
-    data = whole(_EVERY[4])
+    data = whole(_EVERY[5])
     for place in range(len(data)):
         broken = bytearray(data)
         broken[place] ^= 0x40
@@ -84,7 +87,7 @@ def test_message_is_refused_whichever_byte_is_changed() -> None:
 
 def test_message_of_an_unknown_stream_is_refused() -> None:
     with pytest.raises(ProtocolViolation, match="cannot be read"):
-        list(MessageReader({}).feed(whole(_EVERY[3])))
+        list(MessageReader({}).feed(whole(_EVERY[4])))
 
 
 def test_message_that_is_too_long_is_refused_before_it_is_read() -> None:

@@ -17,13 +17,14 @@ from hostile.hostile_frames import after_the_handshake, before_the_handshake
 from hostile.hostile_requests import request
 from hostile.watch import Watch
 from simulation.seeds import seeds
+from support.long_runs import often
 
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.secret import read_secrets
 from peacefs.protocol.tokens import Signer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
-_TIMES = 1000
+_TIMES = often(300, 1000)
 _THREADS = 8
 _DOORS = ("coordinator HTTP", "coordinator nodes", "datanode HTTP", "datanode data", "datanode local socket")
 

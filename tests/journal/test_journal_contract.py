@@ -12,7 +12,7 @@ from support.etcd import EtcdMembers, etcd_members
 from support.waiting import wait_until
 
 from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer
-from peacefs.coordinator.journal.port import Entry, Fenced, Journal, JournalIdentity, Member, Standing
+from peacefs.coordinator.journal.port import Entry, Fenced, Journal, JournalIdentity, Look, Member, Standing
 from peacefs.protocol.limits import journal_part_bytes_max
 
 A, B = Member("a:9870", "a:9820"), Member("b:9870", "b:9820")
@@ -90,6 +90,20 @@ def test_entries_are_read_as_they_were_appended(connect: Callable[[], Journal]) 
     assert [entry.number for entry in standby.read(3, 100)] == [4, 5, 6, 7]
     assert standby.read(7, 100) == []
     assert standby.ends() == (Entry(1, b"entry 1"), Entry(7, b"entry 7"))
+
+
+def test_look_shows_entries_leader_and_epoch_at_once(connect: Callable[[], Journal]) -> None:
+    journal, standby = connect(), connect()
+    assert standby.look(0, 10) == Look([], None, 0)
+    assert journal.take(0, 3)
+    assert journal.campaign(A, 60)
+    long = bytes(journal_part_bytes_max + 1)
+    journal.append(3, 1, b"one")
+    journal.append(3, 2, long)
+    journal.append(3, 3, b"three")
+    assert standby.look(0, 10) == Look([Entry(1, b"one"), Entry(2, long), Entry(3, b"three")], A, 3)
+    assert standby.look(2, 10) == Look([Entry(3, b"three")], A, 3)
+    assert standby.look(0, 1).entries == [Entry(1, b"one")]
 
 
 def test_entry_that_is_repeated_is_there_once(connect: Callable[[], Journal]) -> None:

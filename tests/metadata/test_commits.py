@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -13,12 +14,13 @@ from typing import Protocol
 import pytest
 from support.immediate_commit import Commits, ImmediateCommit
 
-from peacefs.coordinator.metadata.group_commit import GroupCommit, run_now
+from peacefs.coordinator.metadata.group_commit import CommitDelay, GroupCommit, run_now
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import MetadataFault, Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, Overloaded, ServiceUnready
+from peacefs.protocol.limits import commit_batch_max, commit_delay_s_max
 
 PATIENCE_S = 120.0
 
@@ -229,6 +231,52 @@ def test_a_commit_carries_no_more_than_its_limit(group: MakeGroup) -> None:
     assert all(future.result(PATIENCE_S) for future in waiting)
     commits.close()
     assert commits.commits == 1 + 3
+
+
+class PatientDelay(CommitDelay):
+    """Expects as many as it is told to, and waits for them for as long as a broken test takes."""
+
+    def __init__(self, expected: int) -> None:
+        super().__init__()
+        self.expected = expected
+
+    @property
+    def wait_s(self) -> float:
+        return PATIENCE_S
+
+    def committed(self, together: int, waiting: int, taken_s: float) -> None:
+        """Go on expecting the same."""
+
+
+def test_commit_waits_for_the_changes_that_it_expects(metadata: SqliteMetadata) -> None:
+    commits = GroupCommit(metadata, pytest.fail, delay=PatientDelay(3))
+    waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(3)]
+    assert all(future.result(PATIENCE_S) for future in waiting)
+    assert commits.commits == 1
+    alone = commits.submit(mkdirs("/alone"))
+    began_s = time.monotonic()
+    commits.close()
+    assert alone.result(0) and time.monotonic() - began_s < PATIENCE_S, "who closes waits for nobody"
+
+
+def test_commit_alone_waits_for_nobody_and_among_others_for_a_part_of_a_commits_time() -> None:
+    delay = CommitDelay(share=0.5)
+    delay.committed(1, 0, 0.002)
+    assert delay.expected == 1
+    for _ in range(50):
+        delay.committed(3, 4, 0.002)
+    assert delay.expected == 7 and delay.wait_s == pytest.approx(0.001, rel=0.01)
+    delay.committed(1, 0, 0.002)
+    assert delay.expected == 1, "the others went"
+
+
+@pytest.mark.evidence("everything-is-bounded")
+def test_commit_delay_is_bounded_however_many_wait_and_however_slow_the_disk_is() -> None:
+    delay = CommitDelay()
+    for _ in range(50):
+        delay.committed(commit_batch_max, 10_000, 60.0)
+    assert delay.expected == commit_batch_max
+    assert delay.wait_s == commit_delay_s_max
 
 
 @pytest.mark.evidence("everything-is-bounded")

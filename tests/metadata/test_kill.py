@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.long_runs import often
 
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace import operations as namespace
@@ -35,7 +36,7 @@ def test_everything_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     randomly = random.Random(20261120)
     path = tmp_path / "metadata.sqlite"
     said: dict[str, str] = {}
-    for _ in range(3):
+    for _ in range(often(2, 3)):
         latest = run_and_kill(path, randomly.randrange(1, 600))
         assert not latest.keys() & said.keys(), "each run is an epoch of its own"
         said |= latest
@@ -59,7 +60,7 @@ def test_everything_acknowledged_survives_kill_9(tmp_path: Path) -> None:
 def test_kill_9_at_any_moment_is_never_taken_for_a_loss_of_commits(tmp_path: Path) -> None:
     randomly = random.Random(20261122)
     path = tmp_path / "metadata.sqlite"
-    for _ in range(12):
+    for _ in range(often(5, 12)):
         run_and_kill(path, randomly.randrange(1, 80))
         SqliteMetadata.open(path, owner="root").close()
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.long_runs import often
 from support.waiting import wait_until
 
 from peacefs.coordinator.metadata.group_commit import GroupCommit
@@ -94,7 +95,7 @@ def test_commits_are_all_there_after_a_kill(killed: Killed, tmp_path: Path) -> N
 @pytest.mark.evidence("commits-lost")
 def test_commits_lost_to_one_flipped_bit_are_missed(killed: Killed, tmp_path: Path) -> None:
     randomly = random.Random(20261122)
-    for bit in randomly.sample(range(8 * killed.live_bytes), 36):
+    for bit in randomly.sample(range(8 * killed.live_bytes), often(18, 36)):
         store = put(with_log(killed.image, flip(killed.image["-wal"], bit)), tmp_path / "store")
         assert "was acknowledged on 20" in assert_refused(store), bit
 
@@ -133,7 +134,9 @@ def test_commits_of_a_power_cut_that_nobody_heard_of_are_not_missed(killed: Kill
     whole, randomly = killed.image["-wal"], random.Random(20261124)
     last = [at for at, _ in frames(whole) if at >= killed.before_bytes]
     assert len(last) > 2
-    torn = [whole[:length] for length in randomly.sample(range(killed.before_bytes, killed.live_bytes), 24)]
+    torn = [
+        whole[:length] for length in randomly.sample(range(killed.before_bytes, killed.live_bytes), often(8, 24))
+    ]
     for at in last:
         # A page of it did not reach the disk, and all others did; or only a part of the page.
         torn.append(whole[:at] + bytes(FRAME_BYTES) + whole[at + FRAME_BYTES :])
@@ -154,7 +157,9 @@ def test_commits_behind_a_damaged_frame_are_missed_without_a_record(killed: Kill
     """As an earlier version has left it: the log itself shows sound commits behind the damage."""
     randomly = random.Random(20261125)
     image = {part: content for part, content in killed.image.items() if part != ".commits"}
-    for bit in randomly.sample(range(8 * LOG_HEAD_BYTES, 8 * killed.before_bytes - 8 * FRAME_BYTES), 24):
+    for bit in randomly.sample(
+        range(8 * LOG_HEAD_BYTES, 8 * killed.before_bytes - 8 * FRAME_BYTES), often(12, 24)
+    ):
         store = put(with_log(image, flip(image["-wal"], bit)), tmp_path / "store")
         if find_lost_tail(store.with_name("metadata.sqlite-wal")) is None:
             # The mark of a commit itself was hit, and the next shows that no more; or the one before the last was.

@@ -8,6 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from support.long_runs import often
 
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeKind, Lease, RenameMode, TreeSummary
 from peacefs.coordinator.metadata.sqlite.check import check_tables
@@ -228,4 +229,4 @@ class NamespaceMachine(RuleBasedStateMachine):
 
 
 TestNamespaceAgainstModel = NamespaceMachine.TestCase
-TestNamespaceAgainstModel.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestNamespaceAgainstModel.settings = settings(max_examples=often(40, 100), stateful_step_count=30, deadline=None)

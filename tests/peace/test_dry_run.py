@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_runs import often
 
 from peacefs.peace.dry_run import DryRunRequest, Task, Unplaced, dry_run
 from peacefs.peace.policies.ledger import Grant
@@ -38,7 +39,7 @@ def _tasks(draw: st.DrawFn) -> Task:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=often(60, 150), deadline=None)
 @given(_tasks())
 def test_every_chunk_is_told_of_once_and_on_as_many_servers_as_asked_for(task: Task) -> None:
     plan = dry_run(task)

@@ -8,6 +8,7 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_runs import often
 
 from peacefs.peace.policies.algorithm1 import THREE_REPLICAS, PathRequest, Template, schedule_timestep
 from peacefs.peace.policies.flow import FlowScheduler
@@ -35,7 +36,7 @@ def situations(draw: st.DrawFn) -> tuple[Graph, list[PathRequest], int]:
 
 
 @given(situations())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=often(24, 60), deadline=None)
 def test_a_plan_never_exceeds_a_capacity_and_obeys_the_templates(
     situation: tuple[Graph, list[PathRequest], int],
 ) -> None:
@@ -71,7 +72,7 @@ def test_a_plan_never_exceeds_a_capacity_and_obeys_the_templates(
 
 
 @given(situations())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=often(12, 30), deadline=None)
 def test_the_same_seed_gives_the_same_plan(situation: tuple[Graph, list[PathRequest], int]) -> None:
     graph, requests, seed = situation
     plans = [FlowScheduler()(requests, graph, graph.capacities(), THREE_REPLICAS, Random(seed)) for _ in range(2)]
@@ -79,7 +80,7 @@ def test_the_same_seed_gives_the_same_plan(situation: tuple[Graph, list[PathRequ
 
 
 @given(situations())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=often(12, 30), deadline=None)
 def test_the_first_request_gets_a_chunk_in_every_step(situation: tuple[Graph, list[PathRequest], int]) -> None:
     graph, requests, seed = situation
     plan = FlowScheduler()(requests, graph, graph.capacities(), THREE_REPLICAS, Random(seed))

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.long_runs import often
 
 from peacefs.peace.policies.express import ExpressPolicy
 from peacefs.peace.policies.interface import (
@@ -34,7 +35,9 @@ NAMES = ("random", "paper", "flow", "express")
 Step = tuple[str, object, int]
 
 unhurried = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=often(15, 25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 

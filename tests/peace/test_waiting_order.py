@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_runs import often
 
 from peacefs.peace.policies.express import AGE_BYTES_S, BEGUN_S, ExpressPolicy
 from peacefs.peace.policies.interface import Aborted, Changed, Event, Finished, Submitted, Withdrawn
@@ -153,7 +154,7 @@ def test_the_plan_is_the_same_with_a_thousand_sets_waiting() -> None:
                 for number, sizes in enumerate(chunks)
             )
         )
-    for _ in range(100):
+    for _ in range(often(50, 100)):
         twins.now_s += 0.05
         twins.tell(Finished(twins.in_flight.pop(rng.randrange(len(twins.in_flight))).number))
     assert sum(policy.chunks_waiting for policy in twins.policies) > 2000
@@ -175,7 +176,7 @@ def test_an_event_costs_what_it_changes_however_many_wait(waiting: int) -> None:
             0.0,
         )
         begun_s = time.process_time()
-        for number in range(200):
+        for number in range(often(80, 200)):
             in_flight += policy.handle([Finished(in_flight.pop(0).number)], number * 0.01)
         took[kind.__name__] = time.process_time() - begun_s
     print(took)

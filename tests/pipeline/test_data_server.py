@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.long_runs import often
 
 from peacefs.datanode.pipeline.server import DataServer
 from peacefs.protocol.errors import PeerError, PeerRefused, PeerTimeout, StartupError
@@ -63,7 +64,7 @@ pieces_of_frames = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=often(24, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pieces=st.lists(pieces_of_frames, max_size=5), cut=st.integers(0, 400))
 @pytest.mark.evidence("messages-lost")
 def test_no_bytes_whatever_do_harm(cluster, caplog, pieces, cut):

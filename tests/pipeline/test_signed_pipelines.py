@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_runs import often
 from support.stranger import listening
 
 from peacefs.protocol.checksums import block_checksums
@@ -51,7 +52,7 @@ def test_no_bit_of_a_pipeline_may_be_another(cluster, stranger):
     token, permit = permit_through(cluster, cluster.nodes[0].hop, stranger.hop("n1"))
     raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=often(60, 150), deadline=None)
     @given(bit=st.integers(0, 8 * len(raw) - 1))
     def refused(bit):
         changed = bytearray(raw)

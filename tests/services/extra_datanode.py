@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from support.waiting import PATIENCE_S
+
 from peacefs.client.local_cluster.cluster import LocalCluster
 
 
@@ -38,4 +40,4 @@ def extra_datanode(
         yield log
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, log.read_text()
+        assert process.wait(PATIENCE_S) == 0, log.read_text()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.cluster
 
@@ -67,7 +68,7 @@ def crowded(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, log.read_text()
+        assert process.wait(PATIENCE_S) == 0, log.read_text()
 
 
 def value(address: str, name: str) -> float:

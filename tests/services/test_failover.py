@@ -141,7 +141,10 @@ def test_etcd_that_is_full_refuses_changes_and_leaves_reads_and_goes_on_when_the
         with pytest.raises(JournalFull):
             fill(other)
         refused = httpx.put(
-            f"http://{cluster.http[0]}/webhdfs/v1/refused?op=MKDIRS&user.name=ann", timeout=120, trust_env=False
+            f"http://{cluster.http[0]}/webhdfs/v1/refused?op=MKDIRS&user.name=ann",
+            timeout=120,
+            trust_env=False,
+            verify=False,
         )
         assert "RetriableException" in refused.text
         assert "database space exceeded" in refused.text

@@ -111,7 +111,7 @@ def test_failover_that_takes_ten_seconds_is_ridden_out_by_open_bodies(tmp_path: 
         sending = sender.submit(large.send, data[4 * MIB :])
 
         def nobody_leads() -> bool:
-            with httpx.Client(trust_env=False, timeout=1) as client:
+            with httpx.Client(trust_env=False, verify=False, timeout=1) as client:
                 try:
                     client.get(f"http://{cluster.http[1]}/v1/status")
                 except httpx.TransportError:
@@ -134,7 +134,7 @@ def test_failover_of_the_coordinator_is_followed_by_an_agent(tmp_path: Path) -> 
     with failover_cluster(tmp_path, datanodes=1) as cluster:
 
         def knows_agent(at: int) -> bool:
-            answer = httpx.get(f"http://{cluster.http[at]}/v1/queries", timeout=30, trust_env=False)
+            answer = httpx.get(f"http://{cluster.http[at]}/v1/queries", timeout=30, trust_env=False, verify=False)
             return answer.is_success and [each["name"] for each in answer.json()["agents"]] == ["nimble"]
 
         addresses = ",".join(f"127.0.0.1:{port}" for port in reversed(cluster.node_ports))

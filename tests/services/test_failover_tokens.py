@@ -24,19 +24,23 @@ def address_of(member: LocalMember) -> str:
 def status_of(member: LocalMember, token: str) -> int:
     """Ask for what operators need."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
-    return httpx.get(f"{address_of(member)}/v1/status", headers=headers, timeout=60, trust_env=False).status_code
+    return httpx.get(
+        f"{address_of(member)}/v1/status", headers=headers, timeout=60, trust_env=False, verify=False
+    ).status_code
 
 
 def listing_of(member: LocalMember, token: str) -> httpx.Response:
     headers = {"authorization": f"Bearer {token}"}
     url = f"{address_of(member)}/webhdfs/v1/?op=LISTSTATUS"
-    return httpx.get(url, headers=headers, timeout=60, trust_env=False)
+    return httpx.get(url, headers=headers, timeout=60, trust_env=False, verify=False)
 
 
 def fetch(member: LocalMember, client_id: str, secret: str) -> httpx.Response:
     """Fetch a token as Hadoop's `CredentialBasedAccessTokenProvider` does."""
     form = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret}
-    return httpx.post(f"{address_of(member)}/v1/oauth2/token", data=form, timeout=60, trust_env=False)
+    return httpx.post(
+        f"{address_of(member)}/v1/oauth2/token", data=form, timeout=60, trust_env=False, verify=False
+    )
 
 
 def test_tokens_are_good_at_the_standby_and_at_the_next_leader(tmp_path: Path) -> None:

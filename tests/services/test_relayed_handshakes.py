@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.waiting import wait_until
+from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
@@ -114,7 +114,7 @@ def datanode_of(cluster: LocalCluster, directory: Path, coordinator: tuple[str, 
         yield
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("name", ["dn-of-the-attacker", ""], ids=["under another name", "as it is"])

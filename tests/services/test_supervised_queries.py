@@ -29,7 +29,8 @@ pytestmark = pytest.mark.cluster
 #: The length of its naps: nobody else on this machine sleeps for as long.
 _NAP = str(600 + os.getpid())
 
-# Counts to the end; every number is a file of its checkpoint, written once. It says where it runs and as what.
+# Counts to the end; every number is a file of its checkpoint, written once. It says where it runs and as what. In
+# the middle it waits for a file, until what is to happen to it has.
 COUNTER = """
 import os, sys, time
 from peacefs.client.control.addresses import split_uri
@@ -43,10 +44,12 @@ with PeaceFileSystem(address.http) as files:
     while True:
         done = sorted(int(each.path.rpartition("/")[2]) for each in files.list(root))
         number = done[-1] + 1 if done else 0
-        if number == 60:
+        while number == 10 and not files.exists("/go-on"):
+            time.sleep(0.05)
+        if number == 30:
             break
         files.write(f"{root}/{number}", str(number).encode())
-        time.sleep(0.1)
+        time.sleep(0.05)
 """
 
 
@@ -64,10 +67,12 @@ with PeaceFileSystem(address.http) as files:
     while True:
         done = sorted(int(each.path.rpartition("/")[2]) for each in files.list(root))
         number = done[-1] + 1 if done else 0
-        if number == 150:
+        while number == 10 and not files.exists("/go-on"):
+            time.sleep(0.05)
+        if number == 30:
             break
         files.write(f"{root}/{number}", f"{os.environ['AGENT']} {run.number}".encode())
-        time.sleep(0.1)
+        time.sleep(0.05)
 """
 
 
@@ -135,6 +140,7 @@ def test_a_query_whose_node_dies_goes_on_elsewhere_and_its_old_run_writes_nothin
 
         os.kill(world.agents["north"].pid, signal.SIGKILL)
         wait_until(lambda: not runs(int(pid)), "nothing outlives its agent")
+        files.write("/go-on", b"")
         world.cluster.coordinator.kill()
         world.cluster.restart(world.cluster.coordinator)
         wait_until(lambda: len(world.said("numbers")) == 2, "it is started again")
@@ -145,8 +151,8 @@ def test_a_query_whose_node_dies_goes_on_elsewhere_and_its_old_run_writes_nothin
         wait_until(lambda: now().phase == "ended", "it comes to its end")
         assert now().reason == "it ended with exit status 0"
         names = {each.path.rpartition("/")[2] for each in files.list("/checkpoints/numbers")}
-        assert names == {str(number) for number in range(60)}
-        assert files.read("/checkpoints/numbers/59") == b"59"
+        assert names == {str(number) for number in range(30)}
+        assert files.read("/checkpoints/numbers/29") == b"29"
 
 
 @pytest.mark.evidence("query-node-dies")
@@ -170,13 +176,14 @@ def test_standby_of_a_query_is_given_the_run_when_the_driver_dies_and_no_number_
             files.write(f"{split_uri(starts[1][2])[1]}/6000", b"a standby has no run")
 
         os.kill(int(starts[0][1]), signal.SIGKILL)
+        files.write("/go-on", b"")
         wait_until(lambda: now().run != first and now().phase == "running", "the standby is given a run")
         assert (now().agent, now().restarts) == ("south", 1)
         wait_until(lambda: now().phase == "ended", "it comes to its end")
         numbers = {int(each.path.rpartition("/")[2]): each.path for each in files.list("/checkpoints/numbers")}
-        assert sorted(numbers) == list(range(150))
+        assert sorted(numbers) == list(range(30))
         assert files.read(numbers[0]).decode() == f"north {first}"
-        assert files.read(numbers[149]).decode() == f"south {now().run}"
+        assert files.read(numbers[29]).decode() == f"south {now().run}"
         told = _told(coordinator)
         assert told["peacefs_supervised_runs_taken_over_total", ""] == 1
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
-from support.services import start_service
+from support.slow_datanode import datanode_with_a_slow_disk
 from support.waiting import wait_until
 from typer.testing import CliRunner
 
@@ -25,25 +22,6 @@ from peacefs.commands.trace_drawing import DrawnSpan, read_spans
 pytest.importorskip("opentelemetry.sdk", reason="traces are an extra: install peacefs[tracing]")
 pytestmark = pytest.mark.cluster
 _ROOT = Path(__file__).parents[2]
-
-
-@contextmanager
-def _datanode_with_a_slow_disk(cluster: LocalCluster, directory: Path, traces: Path) -> Iterator[str]:
-    """One that takes 2 MB in a second."""
-    coordinator = cluster.coordinator.readiness
-    process, announced = start_service(
-        "--disk=1=2e6",
-        f"--dir={directory}",
-        f"--coordinator={coordinator.node_host}:{coordinator.node_port}",
-        f"--secret-file={cluster.directory / 'coordinator' / 'cluster.secret'}",
-        f"--traces={traces}",
-        program=(sys.executable, "-m", "benchmarks.emulation.slow_datanode"),
-    )
-    try:
-        yield announced["node"]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(180)
 
 
 @pytest.fixture
@@ -61,7 +39,7 @@ def _children(spans: list[DrawnSpan], parent: DrawnSpan) -> list[DrawnSpan]:
 def test_trace_shows_one_write_through_the_pipeline_and_which_hop_was_slow(tmp_path: Path, traces: Path) -> None:
     with (
         LocalCluster(tmp_path / "cluster", datanodes=2, port=0) as cluster,
-        _datanode_with_a_slow_disk(cluster, tmp_path / "slow", traces) as slow,
+        datanode_with_a_slow_disk(cluster, tmp_path / "slow", f"--traces={traces}") as slow,
         PeaceFileSystem(cluster.http_address) as files,
     ):
         stop = trace_requests(str(traces))

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.cluster
 def answers(member: LocalMember) -> str:
     address = f"http://{member.readiness.http_host}:{member.readiness.http_port}"
     try:
-        return httpx.get(f"{address}/webhdfs/v1/?op=LISTSTATUS&user.name=ann", timeout=60, trust_env=False).text
+        return httpx.get(
+            f"{address}/webhdfs/v1/?op=LISTSTATUS&user.name=ann", timeout=60, trust_env=False, verify=False
+        ).text
     except httpx.HTTPError as error:
         return repr(error)
 
@@ -32,7 +34,9 @@ def test_up_with_a_standby_goes_on_when_its_coordinator_is_killed_and_again_anot
         wait_until(lambda: "FileStatuses" in answers(cluster.coordinator), "the coordinator leads")
         assert "StandbyException" in answers(cluster.standby)
         address = cluster.http_address
-        made = httpx.put(f"{address}/webhdfs/v1/kept?op=MKDIRS&user.name=ann", timeout=60, trust_env=False)
+        made = httpx.put(
+            f"{address}/webhdfs/v1/kept?op=MKDIRS&user.name=ann", timeout=60, trust_env=False, verify=False
+        )
         assert made.is_success
         cluster.coordinator.kill()
         wait_until(lambda: '"kept"' in answers(cluster.standby), "the other one leads")

@@ -17,6 +17,7 @@ from support import checkpoints
 from support.browser import Browser, Page, browser
 from support.failover_cluster import failover_cluster
 from support.prometheus import scraped
+from support.slow_datanode import datanode_with_a_slow_disk
 from support.supervised_world import World, accounts_of_tests
 from support.waiting import wait_until
 
@@ -24,6 +25,9 @@ from peacefs.client.control.token_administration import TokenAdministration
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.limits import MIB
+from peacefs.spark_connector.checkpoints.ancestry import ANCESTRY_ATTRIBUTE
+from peacefs.spark_connector.checkpoints.relocation import fork
+from peacefs.spark_connector.checkpoints.tree import PeaceTree
 from peacefs.spark_connector.supervision.registration import supervise
 
 pytestmark = pytest.mark.cluster
@@ -226,6 +230,79 @@ def test_page_opens_a_checkpoint_to_its_batches_and_verifies_it(chrome: Browser,
         page.page.get_by_role("heading", name="/checkpoints/orders/offsets/1", exact=True).wait_for()
 
 
+@pytest.mark.parametrize("look", [{}, _PHONE], ids=["desk", "phone in the dark"])
+def test_page_draws_checkpoints_that_were_made_of_each_other(
+    chrome: Browser, cluster: LocalCluster, look: dict[str, Any]
+) -> None:
+    with PeaceFileSystem(cluster.http_address) as files:
+        top = f"/made/{len(look)}"
+        tree = PeaceTree(files)
+        for name, data in checkpoints.checkpoint(root=f"{top}/orders", batches=3).files.items():
+            files.write(name, data)
+        fork(tree, f"{top}/orders", f"{top}/fork<b>")
+        fork(tree, f"{top}/fork<b>", f"{top}/fork-2")
+        files.rename(f"{top}/orders", f"{top}/moved")
+        fork(tree, f"{top}/moved", f"{top}/fork-3")
+        files.set_attribute(f"{top}/fork-2", ANCESTRY_ATTRIBUTE, b"damaged")
+        for name, data in checkpoints.checkpoint(root=f"{top}/lone", batches=2).files.items():
+            files.write(name, data)
+        fork(tree, f"{top}/lone", f"{top}/orphan")
+        files.delete(f"{top}/lone", recursive=True)
+    with chrome.page(address(cluster, "checkpoints"), **look) as page:
+        family = page.page.get_by_role("list", name=f"Made of {top}/moved", exact=True)
+        family.wait_for()
+        # Each below what it was made of; what cannot be read is said where it stands.
+        assert family.locator(":scope > li > ul > li > .row > a").all_text_contents() == [
+            f"{top}/fork<b>",
+            f"{top}/fork-3",
+        ]
+        page.see("its record of where it came from is damaged")
+        gone = page.page.get_by_role("list", name=f"Made of {top}/lone", exact=True)
+        assert "gone" in gone.locator("li").first.text_content()
+        assert page.faults() == []
+        width, window = page.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert width <= window, "it is wider than the window"
+        # By keyboard from one member to the next, and into its own page, which shows where it stands.
+        family.get_by_role("link", name=f"{top}/moved", exact=True).focus()
+        page.page.keyboard.press("Tab")
+        assert page.page.evaluate("document.activeElement.textContent") == f"{top}/fork<b>"
+        page.page.keyboard.press("Enter")
+        page.page.get_by_role("heading", name=f"{top}/fork<b>", level=1, exact=True).wait_for()
+        page.page.locator("#family [aria-current=page]").wait_for()
+        assert "fork" in page.page.locator("#family").text_content()
+        assert page.faults() == []
+
+
+def test_page_says_why_a_datanode_is_slow_and_what_to_do(chrome: Browser, tmp_path: Path) -> None:
+    with (
+        LocalCluster(tmp_path / "cluster", datanodes=3, port=0) as cluster,
+        datanode_with_a_slow_disk(cluster, tmp_path / "slow") as slow,
+        PeaceFileSystem(cluster.http_address) as files,
+        chrome.page(address(cluster)) as page,
+    ):
+        stop = threading.Event()
+
+        def write() -> None:
+            number = 0
+            while not stop.is_set():
+                files.write(f"/written/{number}", os.urandom(MIB // 2), replication=3)
+                number += 1
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            page.see(f"Datanode {slow} is slow at its disk")
+            card = page.page.locator(f"[data-node={slow}] .slow[data-key=disk]")
+            # On a busy machine its heartbeats may be late for a while, which is told in place of this.
+            card.get_by_text("takes long to write and to fsync").wait_for()
+            card.get_by_text("On 127.0.0.1 look at the disk's own diagnosis (smartctl)").wait_for()
+            card.get_by_text("To do: ").wait_for()
+            assert page.faults() == []
+        finally:
+            stop.set()
+            writer.join()
+
+
 def test_page_shows_where_a_supervised_query_runs_and_its_log(chrome: Browser, tmp_path: Path) -> None:
     commands = f"""
         [commands.talk]
@@ -270,7 +347,8 @@ def test_page_that_is_hidden_costs_nothing_and_goes_on_when_it_is_shown(
 
 
 def test_page_of_a_browser_that_slept_for_an_hour_connects_again(chrome: Browser, cluster: LocalCluster) -> None:
-    with chrome.page("about:blank") as page:
+    # A clock that stands still stays with the profile.
+    with chrome.page("about:blank", fresh=True) as page:
         page.hosts = {f"{cluster.address.host}:{cluster.address.port}"}
         page.page.clock.install()
         page.page.goto(address(cluster))

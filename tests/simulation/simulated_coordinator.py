@@ -41,6 +41,7 @@ from simulation.simulated_links import SimulatedLink, SimulatedLinks, wait
 from simulation.terms import CHUNK_BYTES, HTTP_CLIENT, SIGNER
 from simulation.world import World
 from simulation.writer_thread import WriterThread
+from support.long_runs import often
 from support.replica_watch import ReplicaWatch
 
 from peacefs.coordinator.assembly import Assembly, Settings, Surroundings
@@ -66,6 +67,8 @@ from peacefs.protocol.runtime import effects as fx
 
 #: So that copies of small trees take several commits.
 _COPIED_PER_COMMIT = 2
+#: A comparison finds changes without an event soon enough so; it takes as long as all that a tick decides.
+_COMPARED_EVERY_TICKS = 6
 #: As many as SQLite can have.
 _PAGES_MAX = 4294967294
 
@@ -230,7 +233,7 @@ class SimulatedCoordinator:
         """Hold the lists of replicas against what the table of their states says."""
         while True:
             self._replicas.compare()
-            yield from fx.sleep(tick_interval_s)
+            yield from fx.sleep(often(_COMPARED_EVERY_TICKS, 1) * tick_interval_s)
 
     async def answer(self, caller: str, message: Message) -> Message:
         """Answer a message as the service's links do."""

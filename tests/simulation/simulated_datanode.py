@@ -15,6 +15,7 @@ from simulation.terms import CALL_TIMEOUT_S, HOP_TIMEOUT_S, SIGNER
 from simulation.watched_disks import WatchedDisks
 from simulation.world import Task, World
 from store.simulated_disk import SimulatedDisk
+from support.long_runs import often
 
 from peacefs.datanode.cluster_clock import ClusterClock
 from peacefs.datanode.control.commands import Orders
@@ -60,6 +61,8 @@ from peacefs.protocol.runtime import effects as fx
 #: Those of every datanode.
 DISKS = ("/disk-1", "/disk-2")
 ROOM_BYTES = 1 << 40
+#: A datanode looks more often whether its disks are to be balanced: that would be a seventh of all that happens.
+_DISK_BALANCE_LOOKS = 4
 _SCRUB_PERIOD_S = 60.0
 _SCRUB_BYTES_PER_SECOND = 1 << 20
 
@@ -168,7 +171,7 @@ class SimulatedDatanode:
 
     def _keep_balancing_disks(self) -> fx.Steps[None]:
         while True:
-            yield from fx.sleep(disk_balance_look_s)
+            yield from fx.sleep(often(_DISK_BALANCE_LOOKS, 1) * disk_balance_look_s)
             with contextlib.suppress(ChunkError):
                 yield from self.disk_balancer.advance()
 

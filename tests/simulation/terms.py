@@ -6,7 +6,7 @@ from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.tokens import Signer
 
 SIGNER = Signer(b"the secret of the simulated cluster")
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 19
 HOP_TIMEOUT_S = 4.0
 CALL_TIMEOUT_S = 5.0
 #: The client at which grants for all clients arrive.

@@ -31,7 +31,7 @@ from peacefs.protocol.errors import LeaseExpired, PeacefsError
 from peacefs.protocol.messages import AllocateChunk, Allocated, Leased
 from peacefs.protocol.runtime import effects as fx
 
-_TOKENS_LIVE_S = 120.0
+_TOKENS_LIVE_S = 40.0
 SIZES = pytest.mark.parametrize("size", [5000, 300 * 1024, CHUNK_BYTES + 5], ids=["small", "large", "granted"])
 
 

@@ -36,13 +36,15 @@ class HeadBreaker:
         cluster.world.before_effect = self._look
 
     def _look(self, node: Node, effect: fx.Effect) -> None:
+        if self.broken or not isinstance(effect, fx.Sync | fx.Send):
+            return
         pipelines = self._cluster.coordinator.cluster.pipelines()
-        if self.broken or not pipelines:
+        if not pipelines:
             return
         head, *others = pipelines[-1]
         if isinstance(effect, fx.Sync):
             self._synced.add(node.name)
-        elif isinstance(effect, fx.Send) and node.name == head and self._synced.issuperset(others):
+        elif node.name == head and self._synced.issuperset(others):
             self.broken = True
             datanode = self._cluster.coordinator.datanodes[head]
             datanode.crash()
@@ -167,7 +169,7 @@ def test_chunks_of_a_file_whose_producer_dies_are_gone_soon(appending: bool) -> 
     cluster.until_ready()
     run(cluster, client, write("/log", b"first", "r"))
     source = ByteStream()
-    source.feed(bytes(3 * CHUNK_BYTES))
+    source.feed(bytes(5 * CHUNK_BYTES))
     steps = append_from("/log", source, "writer") if appending else write_from("/new", source, "new")
     writing = cluster.start(client, "write", steps)
     assert cluster.world.run(lambda: len(unknown_replicas(cluster)) >= 6, limit_s=60.0, look_s=LOOK_S), (

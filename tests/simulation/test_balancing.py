@@ -19,7 +19,7 @@ from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.runtime import effects as fx
 
-_CAPACITY = 256 * MIB
+_CAPACITY = 256 * CHUNK_BYTES
 _THRESHOLD = 0.02
 
 
@@ -116,7 +116,7 @@ def test_crashes_and_lost_messages_in_the_middle_of_it_cost_nothing(seed: int) -
     cluster, model = grown_cluster(seed, lose=0.002)
     saboteur = Saboteur(cluster, Random(seed), effects_between=200)
     operator, client = cluster.client("client-operator"), cluster.client("client-deleting")
-    balancing = cluster.start(operator, "balance", balance(cluster, 4.0 * MIB))
+    balancing = cluster.start(operator, "balance", balance(cluster, 4.0 * CHUNK_BYTES))
     cluster.world.run(lambda: balancing.done, limit_s=20.0)
     for path in ("/f3", "/f7"):
         model.doubt(path, None)

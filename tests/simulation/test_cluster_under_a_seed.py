@@ -29,6 +29,7 @@ from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_datanode import DISKS, SimulatedDatanode
 from simulation.simulated_network import Network
 from simulation.terms import CHUNK_BYTES
+from support.long_runs import often
 
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.coordinator.cluster.membership import AdminState
@@ -38,6 +39,7 @@ from peacefs.protocol.limits import copy_burst_bytes, lease_s
 from peacefs.protocol.runtime import effects as fx
 
 _OPERATIONS = ("write", "write small", "append", "append", "read", "read", "truncate", "delete", "move")
+_OPERATIONS_OF_EACH = often(45, 80)
 _SIZES = (0, 1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES, 2 * CHUNK_BYTES + 5)
 _SMALL_SIZES = (1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES)
 
@@ -168,7 +170,7 @@ def test_acknowledged_writes_survive_crashes_and_lost_messages(seed: int) -> Non
         cluster.start(
             cluster.client(f"client-{number}"),
             f"client-{number}",
-            busy_client(f"client-{number}", model, Random(random.random()), operations=80),
+            busy_client(f"client-{number}", model, Random(random.random()), _OPERATIONS_OF_EACH),
         )
         for number in range(3)
     ]
@@ -186,7 +188,7 @@ def test_acknowledged_writes_survive_crashes_and_lost_messages(seed: int) -> Non
 
     assert saboteur.crashes >= 3
     assert cluster.world.messages_lost > 0
-    assert model.acknowledged > 100
+    assert model.acknowledged > 1.25 * _OPERATIONS_OF_EACH
     print(
         f"{model.acknowledged} acknowledged, {model.failed} failed, {saboteur.crashes} crashes, "
         f"{cluster.world.messages_lost} messages lost, {cluster.world.effects_performed} effects, "
@@ -307,7 +309,7 @@ def test_repair_keeps_to_the_rate_of_each_datanode_and_comes_to_its_end() -> Non
         cluster.until_ready()
         client = cluster.client("client")
         for number in range(12):
-            data = Random(number).randbytes(4 * CHUNK_BYTES)
+            data = Random(number).randbytes(8 * CHUNK_BYTES)
             writing = cluster.start(client, "write", write(f"/f{number}", data, f"{number}"))
             cluster.world.run_task(writing, limit_s=60.0)
         victim = cluster.datanodes[0]

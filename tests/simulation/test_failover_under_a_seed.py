@@ -13,6 +13,7 @@ from simulation.played_coordinators import Story
 from simulation.seeds import seeds
 
 from peacefs.coordinator.failover.leadership import Leadership
+from peacefs.coordinator.failover.service import FarBehind
 from peacefs.coordinator.journal.memory import JournalInMemory
 from peacefs.coordinator.journal.port import Fenced, JournalUnsure
 from peacefs.coordinator.metadata.store import MetadataFault
@@ -118,7 +119,8 @@ def test_failover_without_comparing_epochs_is_noticed() -> None:
 
 
 def test_failover_with_appends_that_are_guessed_is_noticed() -> None:
-    with pytest.raises(AssertionError):
+    # An entry that was never appended may also be missed by a standby, which comes to the next one.
+    with pytest.raises((AssertionError, FarBehind)):
         _play_many(journal=GuessingJournal)
 
 

@@ -17,7 +17,7 @@ from peacefs.protocol.messages import Message, Scheduled, StateWriteSet
 from peacefs.protocol.runtime import effects as fx
 
 _WRITERS = 6
-_CHUNKS = 3
+_CHUNKS = 5
 #: Whoever was answered sooner was not held; and later than that before its patience ended, not woken.
 _HELD_S = 0.001
 

@@ -58,7 +58,7 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime import effects as fx
 
-_TOKENS_LIVE_S = 120.0
+_TOKENS_LIVE_S = 40.0
 
 
 class Asked:
@@ -321,6 +321,7 @@ def test_token_ends_and_what_was_written_with_it_is_garbage_then() -> None:
     client = cluster.client("client-1")
     token, chunk = in_hand(cluster, client, "r", b"data")
     assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=5 * _TOKENS_LIVE_S, look_s=LOOK_S)
+    let_pass(cluster, preallocated_chunk_kept_s)
     with pytest.raises(AccessDenied, match="expired"):
         run(cluster, client, publish("/f", "r", chunk, token))
 

@@ -86,6 +86,9 @@ class Recoveries:
         return alive
 
     def _look(self, node: Node, effect: fx.Effect) -> None:
+        if node not in self.units:
+            # Only what a unit does changes what it reads.
+            return
         at: Counter[str] = Counter()
         for unit in self.units:
             if unit.up:

@@ -6,12 +6,20 @@ import pytest
 from simulation.client_steps import flusher, open_file, read, read_opened
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.terms import LOOK_S
+from support.long_runs import often
 
-from peacefs.protocol.limits import read_token_renewable_s
 from peacefs.protocol.runtime import effects as fx
 
 _FIRST = b"first" * 1000
 _SECOND = b"second" * 1000
+#: An hour by default, in which nothing happens.
+_RENEWABLE_S = 60.0 * often(10, 60)
+
+
+@pytest.fixture(autouse=True)
+def _renewable(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("cluster.deferred_deletes", "operations.append", "operations.read"):
+        monkeypatch.setattr(f"peacefs.coordinator.{module}.read_token_renewable_s", _RENEWABLE_S)
 
 
 def chunks(cluster: SimulatedCluster) -> set[int]:
@@ -48,10 +56,10 @@ def test_replaced_chunks_are_dropped_after_the_last_reader_and_not_before(crashe
         coordinator.start()
         cluster.until_ready()
     else:
-        world.run(lambda: False, limit_s=read_token_renewable_s / 2)
+        world.run(lambda: False, limit_s=_RENEWABLE_S / 2)
         reading = cluster.start(client, "read", read_opened(opened))  # type: ignore[arg-type]
         assert world.run_task(reading, limit_s=60.0) == _FIRST, "it goes on by the layout that it has"
-    world.run(lambda: False, limit_s=began_s + read_token_renewable_s - 60.0 - world.now_s)
+    world.run(lambda: False, limit_s=began_s + _RENEWABLE_S - 60.0 - world.now_s)
     assert holders(cluster, replaced) == 2
     # A coordinator that has forgotten them finds out by its floor, which follows some minutes behind.
     assert world.run(lambda: holders(cluster, replaced) == 0, limit_s=600.0, look_s=LOOK_S)

@@ -19,7 +19,7 @@ from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.protocol.errors import FileNotFound, PeacefsError, ServiceUnready
 from peacefs.protocol.messages import Replica
 
-_TOKENS_LIVE_S = 120.0
+_TOKENS_LIVE_S = 40.0
 Held = set[tuple[str, int, int]]
 
 

@@ -16,13 +16,14 @@ from simulation.private_directory import OPERATIONS, PrivateDirectory
 from simulation.saboteur import ClockMover, DiskBreaker, Saboteur
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
+from support.long_runs import often
 
 from peacefs.protocol.errors import FileNotFound, PeacefsError, RunSuperseded
 from peacefs.protocol.runtime import effects as fx
 
 _ROOT = "/checkpoints/query"
-_RUNS = 4
-_OPERATIONS = 40
+_RUNS = often(3, 4)
+_OPERATIONS = often(20, 40)
 #: A reader is led to the same place by the path of any run.
 _READS = ("read", "read snapshot", "read copy")
 

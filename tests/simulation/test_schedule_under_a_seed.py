@@ -16,6 +16,7 @@ from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_network import Network
 from simulation.terms import CHUNK_BYTES
 from simulation.world import Node
+from support.long_runs import often
 
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.coordinator.scheduling.write_sets import InFlight
@@ -27,6 +28,8 @@ from peacefs.protocol.runtime import effects as fx
 
 POLICIES = ("express", "paper", "random", "flow")
 WRITERS = 10
+#: The number that each writer writes.
+FILES = often(2, 3)
 #: As Spark tries a task again.
 ATTEMPTS = 4
 SLOTS = 2
@@ -74,9 +77,11 @@ class Story:
 
     def _writer(self, name: str) -> fx.Steps[None]:
         random = Random(self.random.random())
-        for number in range(3):
+        for number in range(FILES):
             yield from fx.sleep(random.uniform(0.0, 5.0))
-            path, data = f"/{name}/{number}", random.randbytes(random.randint(2, 9) * CHUNK_BYTES // 2)
+            # No chunk is so small that it takes none of the slots.
+            length = random.randint(1, 4) * CHUNK_BYTES + random.choice((0, 300 * 1024))
+            path, data = f"/{name}/{number}", random.randbytes(length)
             for attempt in range(ATTEMPTS):
                 try:
                     yield from random.choice((write, stated))(path, data, f"{name}-{number}-{attempt}")
@@ -140,8 +145,8 @@ class Story:
         return self.cluster.coordinator.files.schedule.scheduling
 
     def _look(self, node: Node, effect: fx.Effect) -> None:
-        """Count the chunks that come through live heads to each datanode."""
-        if not self.is_bounded or not isinstance(effect, fx.Send | fx.Connect):
+        """Count the chunks that come through live heads to each datanode, as often as a head turns to the next."""
+        if not self.is_bounded or not isinstance(effect, fx.Connect):
             return
         through: dict[str, int] = {}
         idle = {grant.chunk for grant in self._grants() if grant.is_idle}

@@ -12,6 +12,7 @@ from simulation.saboteur import MetadataFiller, Saboteur
 from simulation.seeds import seeds
 from simulation.simulated_agent import COMMAND, Drivers, SimulatedAgent, batch
 from simulation.simulated_cluster import SimulatedCluster
+from support.long_runs import often
 
 from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.protocol.errors import PeacefsError
@@ -20,7 +21,7 @@ from peacefs.protocol.runtime import effects as fx
 
 _QUERIES = ("orders", "logins")
 _WITH_STANDBYS = ("logins",)
-_HOSTILE_S = 300.0
+_HOSTILE_S = 30.0 * often(6, 10)
 
 
 def supervise(cluster: SimulatedCluster, name: str) -> None:

@@ -18,6 +18,7 @@ from simulation.saboteur import Saboteur
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.world import World
+from support.long_runs import often
 
 from peacefs.protocol.errors import FileNotFound, PeacefsError
 from peacefs.protocol.limits import trash_look_interval_s
@@ -26,7 +27,9 @@ from peacefs.protocol.values.trash import CURRENT_NAME, TRASH_PERMISSION, trash_
 
 _MINUTES = 4
 _KEPT_S = 60.0 * _MINUTES
-_FILES = 25
+_FILES = often(12, 25)
+#: After each file that is thrown away.
+_LOOKS = 3
 
 
 @dataclass
@@ -43,7 +46,8 @@ class Thrower:
     def work(self) -> fx.Steps[None]:
         for number in range(_FILES):
             yield from self._write_and_throw(f"f{number}")
-            yield from self._look(self.random.choice(sorted(self.thrown)))
+            for name in self.random.sample(sorted(self.thrown), min(_LOOKS, len(self.thrown))):
+                yield from self._look(name)
             yield from fx.sleep(self.random.uniform(0.0, 80.0))
 
     def _write_and_throw(self, name: str) -> fx.Steps[None]:

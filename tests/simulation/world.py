@@ -13,7 +13,6 @@ import inspect
 import itertools
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -107,7 +106,28 @@ class World:
         #: Called before every effect of a node; a crash may be decided here.
         self.before_effect: Callable[[Node, fx.Effect], None] = lambda node, effect: None
         self._order = itertools.count()
-        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._performers: dict[type[fx.Effect], Callable[[Task, Any], None]] = {
+            **dict.fromkeys(DISK_EFFECTS, self._perform_on_disk),
+            fx.ReadInto: self._perform_on_shared,
+            fx.CloseFile: self._close_file,
+            fx.Connect: self._connect,
+            fx.Send: self._send,
+            fx.SendFile: self._send_file,
+            fx.SendDescriptor: self._send_descriptor,
+            fx.Receive: self._receive,
+            fx.ReceiveDescriptor: self._receive,
+            fx.ReceiveMore: lambda task, effect: self._later(
+                task, 0.0, end_of(effect.connection).take(effect.count)
+            ),
+            fx.Release: self._release,
+            fx.Close: self._close,
+            fx.Call: self.calls.begin,
+            fx.Now: lambda task, effect: self._later(task, 0.0, self.now_s),
+            fx.WallClock: self._tell_wall_clock,
+            fx.Sleep: lambda task, effect: self._later(task, effect.seconds),
+            fx.Wait: self._wait,
+        }
 
     @property
     def coordinator(self) -> Coordinator | None:
@@ -126,7 +146,7 @@ class World:
 
     def spawn(self, node: Node, name: str, steps: Steps, *, is_vital: bool = False) -> Task:
         task = Task(node, name, steps, node.generation, is_vital=is_vital)
-        self._at(self.now_s, lambda: self._resume(task, None, None, task.turn))
+        self._at(self.now_s, self._resume, task, None, None, 0)
         return task
 
     def crash(self, node: Node) -> None:
@@ -161,8 +181,8 @@ class World:
             if not self._agenda or self._agenda[0][0] > end_s:
                 self.now_s = end_s
                 return until()
-            self.now_s, _order, action = heapq.heappop(self._agenda)
-            action()
+            self.now_s, _order, action, of = heapq.heappop(self._agenda)
+            action(*of)
 
     def run_task(self, task: Task, *, limit_s: float) -> Any:
         """Until one participant is done; gives its result or raises its error."""
@@ -193,12 +213,11 @@ class World:
 
     # -- the agenda --------------------------------------------------------------------------------
 
-    def _at(self, time_s: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._agenda, (time_s, next(self._order), action))
+    def _at(self, time_s: float, action: Callable[..., None], *of: Any) -> None:
+        heapq.heappush(self._agenda, (time_s, next(self._order), action, of))
 
     def _later(self, task: Task, delay_s: float, result: Any = None, error: BaseException | None = None) -> None:
-        turn = task.turn
-        self._at(self.now_s + delay_s, lambda: self._resume(task, result, error, turn))
+        self._at(self.now_s + delay_s, self._resume, task, result, error, task.turn)
 
     def _resume(self, task: Task, result: Any, error: BaseException | None, turn: int) -> None:
         if task.done or task.turn != turn:
@@ -210,7 +229,7 @@ class World:
             if _has_not_begun(task.steps):
                 # The story may be over before it begins.
                 _graveyard.append(task.steps)
-            self._at(task.node.paused_until_s, lambda: self._resume(task, result, error, turn))
+            self._at(task.node.paused_until_s, self._resume, task, result, error, turn)
             return
         task.turn += 1
         try:
@@ -239,12 +258,12 @@ class World:
         if task.generation != task.node.generation:
             self._end(task)
             return
-        self._perform(task, effect)
+        self._performers[type(effect)](task, effect)
 
     def _finish(self, task: Task) -> None:
         task.done = True
         for action in task.when_done:
-            self._at(self.now_s, partial(action, task))
+            self._at(self.now_s, action, task)
 
     def _end(self, task: Task) -> None:
         """A crashed participant stops between two effects. Its clean-up code does not run either."""
@@ -257,53 +276,18 @@ class World:
 
     # -- effects -----------------------------------------------------------------------------------
 
-    def _perform(self, task: Task, effect: fx.Effect) -> None:
-        if isinstance(file := getattr(effect, "file", None), SharedDescriptor):
-            self._perform_on_disk(task, effect, file)
-            return
-        if isinstance(effect, DISK_EFFECTS):
-            self._perform_on_disk(task, effect, task.node.disk)
-            return
-        match effect:
-            case fx.Connect():
-                self._connect(task, effect)
-            case fx.Send():
-                self._send(task, effect)
-            case fx.SendFile():
-                self._send_file(task, effect)
-            case fx.SendDescriptor():
-                self._send_descriptor(task, effect)
-            case fx.Receive() | fx.ReceiveDescriptor():
-                self._receive(task, effect)
-            case fx.ReceiveMore():
-                self._later(task, 0.0, end_of(effect.connection).take(effect.count))
-            case fx.Release():
-                connection = end_of(effect.connection)
-                assert connection.address is not None
-                task.node.idle.setdefault(connection.address, []).append(connection)
-                self._later(task, 0.0)
-            case fx.Close():
-                self._break(end_of(effect.connection))
-                self._later(task, 0.0)
-            case fx.Call():
-                self.calls.begin(task, effect)
-            case fx.Now():
-                self._later(task, 0.0, self.now_s)
-            case fx.WallClock():
-                clock = task.node.clock
-                self._later(task, 0.0, clock() if clock else self.wall_clock_s(task.node))
-            case fx.Sleep():
-                self._later(task, effect.seconds)
-            case fx.Wait():
-                turn = task.turn
-                effect.ticket.when_fired(
-                    lambda: self._at(self.now_s, lambda: self._resume(task, True, None, turn))
-                )
-                self._later(task, effect.timeout_s, False)
-            case _:
-                raise AssertionError(f"the world knows no {type(effect).__name__}")
+    def _perform_on_disk(self, task: Task, effect: fx.Effect) -> None:
+        self._perform_on(task.node.disk, task, effect)
 
-    def _perform_on_disk(self, task: Task, effect: fx.Effect, disk: SimulatedDisk | SharedDescriptor) -> None:
+    def _perform_on_shared(self, task: Task, effect: fx.ReadInto) -> None:
+        assert isinstance(effect.file, SharedDescriptor)
+        self._perform_on(effect.file, task, effect)
+
+    def _close_file(self, task: Task, effect: fx.CloseFile) -> None:
+        disk = effect.file if isinstance(effect.file, SharedDescriptor) else task.node.disk
+        self._perform_on(disk, task, effect)
+
+    def _perform_on(self, disk: SimulatedDisk | SharedDescriptor, task: Task, effect: fx.Effect) -> None:
         delay_s = task.node.disk_lag_s + self.random.uniform(0.0001, 0.002)
         try:
             result = disk.perform(effect)
@@ -311,6 +295,15 @@ class World:
             self._later(task, delay_s, error=fault)
         else:
             self._later(task, delay_s, result)
+
+    def _tell_wall_clock(self, task: Task, _effect: fx.WallClock) -> None:
+        clock = task.node.clock
+        self._later(task, 0.0, clock() if clock else self.wall_clock_s(task.node))
+
+    def _wait(self, task: Task, effect: fx.Wait) -> None:
+        turn = task.turn
+        effect.ticket.when_fired(lambda: self._at(self.now_s, self._resume, task, True, None, turn))
+        self._later(task, effect.timeout_s, False)
 
     # -- network -----------------------------------------------------------------------------------
 
@@ -384,6 +377,16 @@ class World:
                 return
         self._later(task, self._latency_s(), error=PeerUnreachable(f"cannot connect to {effect.name}"))
 
+    def _release(self, task: Task, effect: fx.Release) -> None:
+        connection = end_of(effect.connection)
+        assert connection.address is not None
+        task.node.idle.setdefault(connection.address, []).append(connection)
+        self._later(task, 0.0)
+
+    def _close(self, task: Task, effect: fx.Close) -> None:
+        self._break(end_of(effect.connection))
+        self._later(task, 0.0)
+
     def _send(self, task: Task, effect: fx.Send) -> None:
         connection = end_of(effect.connection)
         if connection.broken:
@@ -398,7 +401,7 @@ class World:
                 self.messages_cut += 1
                 wire = wire[: self.random.randrange(len(wire))]
             other.arrives_at_s = max(other.arrives_at_s, self.now_s + self.transit_s())
-            self._at(other.arrives_at_s, lambda: self._arrive(other, wire))
+            self._at(other.arrives_at_s, self._arrive, other, wire)
             if is_cut:
                 self._break(connection)
         self._later(task, 0.00005)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from support.prepared_workers import prepared_python
 
 from peacefs.spark_connector.java import find_java, java_environment
 from peacefs.spark_connector.session import configure
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
-    with pytest.MonkeyPatch.context() as environment:
+    with prepared_python(tmp_path_factory.mktemp("python")) as python, pytest.MonkeyPatch.context() as environment:
         for name, value in java_environment(find_java(), tmp_path_factory.mktemp("java")).items():
             environment.setenv(name, value)
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        environment.setenv("PYSPARK_PYTHON", str(python.path))
         session = (
             configure(SparkSession.builder, "127.0.0.1:9870")
             .master("local[2]")

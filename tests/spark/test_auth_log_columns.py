@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
+from support.java_options import CODEGEN
 
 from peacefs.spark_connector.demo.auth_log import LogLine, YearAssumption, parse_line
 from peacefs.spark_connector.demo.input import REAL_LOG
@@ -54,8 +55,11 @@ def spark_reads(
     table = directory / "lines.json"
     table.write_text("".join(json.dumps({"number": at, "line": line}) + "\n" for at, line in enumerate(lines)))
     line = F.col("line")
+    as_users_have_it = spark.newSession()
+    for key, value in CODEGEN.items():
+        as_users_have_it.conf.set(key, value)
     read = (
-        spark.read.schema("number INT, line STRING")
+        as_users_have_it.read.schema("number INT, line STRING")
         .json(f"file://{table}")
         .select(
             "number",

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.failover_cluster import FailoverCluster, failover_cluster
+from support.failover_cluster import failover_cluster
+from support.failover_session import session_of
 
 from peacefs.client.control.addresses import NAMESERVICE
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.spark_connector.checkpoints.batches import Checkpoint
-from peacefs.spark_connector.session import as_dict, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,15 +22,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 PARTS = 10
 ROWS = 100
 _KILLED_AFTER = 3
-
-
-def session_of(spark: SparkSession, cluster: FailoverCluster) -> SparkSession:
-    """Name several coordinators as `configure` does, in a session of their own: the others keep theirs."""
-    own = spark.newSession()
-    for key, value in as_dict(settings(",".join(cluster.http))).items():
-        if key.startswith("spark.hadoop."):
-            own.conf.set(key.removeprefix("spark.hadoop."), value)
-    return own
 
 
 def test_query_goes_on_exactly_when_its_coordinator_fails_over(spark: SparkSession, tmp_path: Path) -> None:
@@ -43,8 +34,8 @@ def test_query_goes_on_exactly_when_its_coordinator_fails_over(spark: SparkSessi
     with (
         failover_cluster(tmp_path / "cluster") as cluster,
         PeaceFileSystem("http://" + ",".join(cluster.http)) as files,
+        session_of(spark, cluster) as session,
     ):
-        session = session_of(spark, cluster)
         lines = session.readStream.option("maxFilesPerTrigger", 1).text(f"file://{source}")
         query = (
             lines.groupBy("value")
@@ -69,5 +60,5 @@ def test_query_goes_on_exactly_when_its_coordinator_fails_over(spark: SparkSessi
         assert checkpoint.committed() == PARTS - 1
         batches = [round(each["durationMs"]["triggerExecution"] / 1000, 2) for each in query.recentProgress]
         print(f"batches of {batches} s")
-    counts = {row.value: row["count"] for row in session.table("counts_over_a_failover").collect()}
+        counts = {row.value: row["count"] for row in session.table("counts_over_a_failover").collect()}
     assert counts == {str(value): PARTS * len(range(value, ROWS, 7)) for value in range(7)}

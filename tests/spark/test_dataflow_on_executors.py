@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 from support.dataflows import SAMPLES, input_rows
+from support.executors import Executors
 
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
@@ -23,57 +16,6 @@ from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.errors import StartupError
 from peacefs.spark_connector.executors_host import SparkExecutors
-from peacefs.spark_connector.java import find_java, java_environment
-
-_TESTS = Path(__file__).parent.parent
-
-
-class Ordeal:
-    """A Spark with two executors, of which a dataflow under each technique loses one; Spark starts another."""
-
-    def __init__(self, directory: Path) -> None:
-        environment = {
-            **os.environ,
-            **java_environment(find_java(), directory),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(_TESTS),
-        }
-        self._log = directory / "log"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "support.executors_ordeal", str(directory)],
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-
-    def play(self, technique: str) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{technique}\n")
-        self._process.stdin.flush()
-        for line in self._process.stdout:
-            if line.startswith("{"):
-                said: dict[str, Any] = json.loads(line)
-                return said
-        raise AssertionError(self._log.read_text()[-4000:])
-
-    def close(self) -> None:
-        with self._process as process:
-            try:
-                process.communicate(timeout=60)
-            finally:
-                process.kill()
-
-
-@pytest.fixture(scope="module")
-def ordeal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ordeal]:
-    ordeal = Ordeal(tmp_path_factory.mktemp("ordeal"))
-    yield ordeal
-    ordeal.close()
 
 
 @pytest.mark.spark
@@ -81,8 +23,8 @@ def ordeal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ordeal]:
 @pytest.mark.parametrize(
     "technique", ["sguard", "upstream-backup", "active-standby", "passive-standby", "cec", "flux"]
 )
-def test_executor_that_is_killed_is_made_up_for(technique: str, ordeal: Ordeal) -> None:
-    said = ordeal.play(technique)
+def test_executor_that_is_killed_is_made_up_for(technique: str, executors: Executors) -> None:
+    said = executors.play(technique)
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
     expected = SeededRun(sample.network, SGuard(interval_s=1), sample.rows(1), seed=1).run().rows("out")
     assert said["rows"] == [[*map(str, row)] for row in expected]
@@ -92,8 +34,8 @@ def test_executor_that_is_killed_is_made_up_for(technique: str, ordeal: Ordeal) 
 
 @pytest.mark.spark
 @pytest.mark.timeout(400)
-def test_executor_of_a_ring_is_made_up_for_by_its_neighbour(ordeal: Ordeal) -> None:
-    said = ordeal.play("peer-ring")
+def test_executor_of_a_ring_is_made_up_for_by_its_neighbour(executors: Executors) -> None:
+    said = executors.play("peer-ring")
     rows = [row for batch in input_rows(1, batches=8, size=4) for row in batch.to_pylist()]
     assert said["rows"] == sorted([*map(str, row.values())] for row in rows if row["value"] >= 0)
     before, after = map(set, said["sessions"])

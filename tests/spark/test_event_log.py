@@ -26,32 +26,29 @@ from peacefs.spark_connector.java import find_java, java_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
-#: A driver with a session for each kind of log in turn: the first ends after three jobs, the second goes on.
+#: A driver with a context for each kind of log in turn: the first ends after three jobs, the second goes on. The
+#: log is of Spark's core: to load its SQL besides would take as long as all the rest.
 JOB = """
 import sys, time
-from pyspark.sql import SparkSession
+from pyspark import SparkConf, SparkContext
 
 logs, first, second = sys.argv[1:]
 for rolling, ends in ((first, True), (second, False)):
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        # Each count is one job.
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.eventLog.enabled", "true")
-        .config("spark.eventLog.dir", logs)
-        .config("spark.eventLog.rolling.enabled", rolling)
-        .getOrCreate()
-    )
-    print("application", spark.sparkContext.applicationId, flush=True)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": logs,
+        "spark.eventLog.rolling.enabled": rolling,
+    }
+    context = SparkContext("local[2]", "jobs", conf=SparkConf().setAll(settings.items()))
+    print("application", context.applicationId, flush=True)
     number = 0
     while not ends or number < 3:
-        assert spark.range(1000).repartition(2).count() == 1000
+        assert context._jsc.sc().range(0, 1000, 1, 2).count() == 1000
         number += 1
         print("job", number, flush=True)
         time.sleep(0.2)
-    spark.stop()
+    context.stop()
     print("stopped", rolling, flush=True)
 """
 
@@ -113,7 +110,7 @@ def history(
 ) -> Iterator[str]:
     """The REST address of Spark's own history server."""
     pyspark = pytest.importorskip("pyspark")
-    directory = tmp_path_factory.mktemp("history")
+    directory, jars = tmp_path_factory.mktemp("history"), Path(pyspark.__file__).parent / "jars"
     settings = {
         "spark.history.fs.logDirectory": f"{cluster.webhdfs_uri}/logs",
         "spark.history.fs.update.interval": "1s",
@@ -125,7 +122,8 @@ def history(
         *(f"-D{key}={value}" for key, value in settings.items() if value),
         *shlex.split(environment.get("SPARK_SUBMIT_OPTS", "")),
         "-cp",
-        f"{Path(pyspark.__file__).parent}/jars/*",
+        # In the order of Spark's own launcher, for which the archive of classes is.
+        f"{next(jars.glob('slf4j-api-*.jar'))}:{jars}/*",
         "org.apache.spark.deploy.history.HistoryServer",
     ]
     server = Started(command, environment, directory / "output")

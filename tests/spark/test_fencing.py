@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.long_runs import often
 from support.waiting import wait_until
 from typer.testing import CliRunner
 
@@ -87,23 +88,28 @@ def drivers(tmp_path: Path) -> Iterator[Drivers]:
 def test_a_driver_that_another_has_taken_over_from_dies_at_its_next_batch(drivers: Drivers) -> None:
     with PeaceFileSystem(drivers.cluster.http_address) as files:
         committed = Checkpoint(files, ROOT).committed
-        drivers.put(0)
-        drivers.put(1)
+        batches = often(1, 2)
+        for part in range(batches):
+            drivers.put(part)
         older = drivers.start("older")
-        wait_for(lambda: committed() == 1 or older.poll() is not None, "two batches of the older driver")
+        wait_for(
+            lambda: committed() == batches - 1 or older.poll() is not None,
+            f"{batches} batches of the older driver",
+        )
         younger = drivers.start("younger")
         wait_for(lambda: b"location" in drivers.log("younger").read_bytes(), "the younger driver")
-        for part in (2, 3):
+        last = batches + often(1, 2) - 1
+        for part in range(batches, last + 1):
             drivers.put(part)
             wait_for(lambda part=part: committed() == part or younger.poll() is not None, f"batch {part}")
         wait_for(lambda: older.poll() is not None, "the older driver's end")
         assert younger.poll() is None, drivers.log("younger").read_text()[-4000:]
-        wait_for((drivers.output / "3").exists, "the last result")
+        wait_for((drivers.output / str(last)).exists, "the last result")
     said = drivers.log("older").read_text()
     assert f"of {ROOT} may write no more" in said
     assert "has taken over" in said and f"process {younger.pid} on " in said
-    assert json.loads((drivers.output / "3").read_text()) == drivers.words
+    assert json.loads((drivers.output / str(last)).read_text()) == drivers.words
     verified = CliRunner().invoke(
         application, ["checkpoint", "verify", ROOT, f"--coordinator={drivers.cluster.http_address}"]
     )
-    assert (verified.exit_code, "batch 3 is good" in verified.stdout) == (0, True), verified.output
+    assert (verified.exit_code, f"batch {last} is good" in verified.stdout) == (0, True), verified.output

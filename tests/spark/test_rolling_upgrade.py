@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.failover_cluster import failover_cluster
+from support.failover_session import session_of
+from support.growing_source import GrowingSource
 from support.releases import NEW, previous_release
 from support.rolling_upgrade import agent, client, upgrade_everything
 from support.waiting import wait_until
@@ -19,13 +21,11 @@ from support.waiting import wait_until
 from peacefs.client.control.addresses import NAMESERVICE
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.spark_connector.checkpoints.batches import Checkpoint
-from peacefs.spark_connector.session import as_dict, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
-_ROWS = 100
 
 
 @pytest.fixture
@@ -39,36 +39,19 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, ...]:
         return NEW
 
 
-class Input:
-    """Files that come for as long as the query is to have something to do."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir()
-        self.directory = directory
-        self.files = 0
-
-    def add(self) -> None:
-        unseen = self.directory / f".{self.files}"
-        unseen.write_text("".join(f"{row % 7}\n" for row in range(_ROWS)))
-        unseen.rename(self.directory / f"{self.files}.txt")
-        self.files += 1
-
-    def counts(self) -> dict[str, int]:
-        return {str(value): self.files * len(range(value, _ROWS, 7)) for value in range(7)}
-
-
 def test_upgrade_of_every_service_fails_no_request_of_a_query(
     spark: SparkSession, tmp_path: Path, old: tuple[str, ...]
 ) -> None:
     (tmp_path / "cluster").mkdir()
-    source = Input(tmp_path / "source")
-    with failover_cluster(tmp_path / "cluster", program=old) as cluster, agent(cluster, old) as runner:
-        for key, value in as_dict(settings(",".join(cluster.http))).items():
-            if key.startswith("spark.hadoop."):
-                spark.conf.set(key.removeprefix("spark.hadoop."), value)
+    source = GrowingSource(tmp_path / "source")
+    with (
+        failover_cluster(tmp_path / "cluster", program=old) as cluster,
+        agent(cluster, old) as runner,
+        session_of(spark, cluster) as session,
+    ):
         source.add()
         query = (
-            spark.readStream.option("maxFilesPerTrigger", 1)
+            session.readStream.option("maxFilesPerTrigger", 1)
             .text(f"file://{source.directory}")
             .groupBy("value")
             .count()
@@ -99,5 +82,5 @@ def test_upgrade_of_every_service_fails_no_request_of_a_query(
             each["durationMs"]["triggerExecution"] / 1000 for each in query.recentProgress if each["numInputRows"]
         ]
         print(f"{len(took)} batches, the longest {max(took):.2f} s, the median {statistics.median(took):.2f} s")
-    counts = {row.value: row["count"] for row in spark.table("counts_over_an_upgrade").collect()}
+        counts = {row.value: row["count"] for row in session.table("counts_over_an_upgrade").collect()}
     assert counts == source.counts()

@@ -11,6 +11,8 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,60 @@ def python(request: pytest.FixtureRequest) -> str:
     return os.environ[OTHER]
 
 
+class Queries:
+    """A process of a Python with a Spark, which starts a query as often as it is told."""
+
+    def __init__(self, python: str, directory: Path) -> None:
+        self._output, self._errors = directory / "out", directory / "errors"
+        variables = {
+            **java_environment(find_java(), directory / "java"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": python,
+        }
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [
+                    python,
+                    "-P",
+                    str(SCRIPT),
+                    str(directory / "settings.json"),
+                    str(directory / "in"),
+                    str(self._output),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables,
+            )
+
+    def run(self, checkpoint: str) -> dict[str, Any]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"{checkpoint}\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line == "done\n":
+                said: dict[str, Any] = json.loads(self._output.read_text())
+                return said
+        raise AssertionError(self._errors.read_text()[-4000:])
+
+    def close(self) -> None:
+        with self._process as process:
+            try:
+                process.communicate(timeout=120)
+            finally:
+                process.kill()
+
+
+@contextmanager
+def queries(python: str, directory: Path) -> Iterator[Queries]:
+    running = Queries(python, directory)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
 @pytest.mark.spark
 @pytest.mark.cluster
 def test_a_query_goes_on_from_its_checkpoint_with_the_settings_for_its_spark(python: str, tmp_path: Path) -> None:
@@ -53,35 +109,20 @@ def test_a_query_goes_on_from_its_checkpoint_with_the_settings_for_its_spark(pyt
         told = as_dict(settings(cluster.http_address, spark_version=version))
         (tmp_path / "settings.json").write_text(json.dumps(told))
 
-        def run(parts: range) -> dict[str, Any]:
+        def run(spark: Queries, parts: range) -> dict[str, Any]:
             for part in parts:
                 new = [f"word-{(part + row) % 5}" for row in range(20)]
                 words.update(new)
                 (tmp_path / "in" / f"{part}.txt").write_text("\n".join(new))
                 os.utime(tmp_path / "in" / f"{part}.txt", (part + 1, part + 1))
-            location = begin_run(cluster.webhdfs_uri + ROOT).location
-            variables = {
-                **java_environment(find_java(), tmp_path / "java"),
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "PYSPARK_PYTHON": python,
-            }
-            arguments = [str(tmp_path / "settings.json"), location, str(tmp_path / "in"), str(tmp_path / "out")]
-            done = subprocess.run(
-                [python, "-P", str(SCRIPT), *arguments],
-                capture_output=True,
-                text=True,
-                env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables,
-                timeout=240,
-            )
-            assert done.returncode == 0, done.stderr[-4000:]
-            said: dict[str, Any] = json.loads((tmp_path / "out").read_text())
-            return said
+            return spark.run(begin_run(cluster.webhdfs_uri + ROOT).location)
 
-        first = run(range(2))
-        assert (first["batch"], first["counts"]) == (1, words)
-        assert (first["version"], first["unknown"], first["connections"]) == (version, [], "64")
-        again = run(range(2, 3))
-        assert (again["batch"], again["counts"]) == (2, words), "the state was there"
+        with queries(python, tmp_path) as spark:
+            first = run(spark, range(2))
+            assert (first["batch"], first["counts"]) == (1, words)
+            assert (first["version"], first["unknown"], first["connections"]) == (version, [], "64")
+            again = run(spark, range(2, 3))
+            assert (again["batch"], again["counts"]) == (2, words), "the state was there"
         verified = CliRunner().invoke(
             application, ["checkpoint", "verify", ROOT, f"--coordinator={cluster.http_address}"]
         )

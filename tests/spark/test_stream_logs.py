@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
@@ -15,10 +17,13 @@ import msgspec
 import pyarrow as pa
 import pytest
 from support.dataflows import SCHEMA, input_rows
-from support.log_programs import Plan, network, source_rows
+from support.log_dataflow import network, source_rows
+from support.log_plan import LogPlan
 from support.pages import ROOT, Page
 from support.waiting import wait_until
 
+from peacefs.client.control.addresses import split_uri
+from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
@@ -43,7 +48,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 _TESTS = Path(__file__).parent.parent
+_PATH = (str(_TESTS), str(_TESTS / "support" / "worker_daemons"))
 _PATIENCE_S = 400.0
+_LOOK_S = 0.3
 
 
 def write(address: str, batches: list[pa.RecordBatch], kind: StreamType, *, segment_bytes: int = 3000) -> None:
@@ -183,6 +190,20 @@ def test_stream_log_refuses_what_it_cannot_keep(spark: SparkSession, tmp_path: P
         spark.read.format(FORMAT).load(f"{target}/nothing").collect()
 
 
+def test_log_in_a_directory_does_without_the_client(tmp_path: Path) -> None:
+    """Spark starts a Python process for each step of a batch, which imports all that it needs anew."""
+    write((tmp_path / "log").as_uri(), input_rows(1, batches=1, size=5), StreamType(SCHEMA, "at"))
+    program = (
+        "import sys\n"
+        "from peacefs.spark_connector.stream_logs import StreamLogDataSource\n"
+        "print(len(StreamLogDataSource({'path': sys.argv[1]}).schema()))\n"
+        "print('peacefs.client.filesystem' in sys.modules)"
+    )
+    command = [sys.executable, "-P", "-c", program, (tmp_path / "log").as_uri()]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["3", "False"]
+
+
 def test_rows_of_python_become_rows_of_a_log() -> None:
     """Write rows the way that Spark 4.0 gives them, which has no Arrow for sinks."""
     from pyspark.sql import Row
@@ -226,7 +247,7 @@ class Programs:
         source, target = ("", self.one) if role == "dataflow" else (self.one, self.other)
         plan = self._directory / f"{role}.json"
         user = os.environ.get("HADOOP_USER_NAME", "alice")
-        wanted = Plan(role, self.coordinator, user, str(directory), source, target, self._checkpoint, holds)
+        wanted = LogPlan(self.coordinator, user, str(directory), source, target, self._checkpoint, holds)
         plan.write_bytes(msgspec.json.encode(wanted))
         variables = {
             **java_environment(find_java(), self._directory / "java"),
@@ -234,24 +255,33 @@ class Programs:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
             "HADOOP_USER_NAME": user,
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(_TESTS), os.environ.get("PYTHONPATH")])),
+            "PYTHONPATH": os.pathsep.join(filter(None, [*_PATH, os.environ.get("PYTHONPATH")])),
         }
-        return QueryProcess("support.log_programs", plan, self._directory / f"{role}.log", variables)
+        return QueryProcess(f"support.log_{role}", plan, self._directory / f"{role}.log", variables)
 
     def rows(self, address: str) -> int:
         with open_stream(address, user="alice") as (store, name):
             return LogReader(store, name).end().place.number
 
-    def wait_for(self, process: QueryProcess, rows: int, address: str) -> None:
+    def wait_for(self, process: QueryProcess, rows: int, address: str, *, look_s: float = _LOOK_S) -> None:
         """Wait until a log has so many rows; what writes it must not end before that."""
+        self._wait(process, lambda: self.rows(address) >= rows, f"{rows} rows in {address}", look_s)
 
-        def reached() -> bool:
-            return self.rows(address) >= rows
+    def wait_for_batch(self, process: QueryProcess) -> None:
+        """Wait until the query has begun its first batch."""
+        with PeaceFileSystem(self.coordinator) as files:
+            begun = f"{split_uri(self._checkpoint)[1]}/offsets/0"
+            self._wait(process, lambda: files.exists(begun), "a batch", _LOOK_S)
+
+    @staticmethod
+    def _wait(process: QueryProcess, reached: Callable[[], bool], what: str, look_s: float) -> None:
+        """Wait between looks, each of which has the whole cluster at work."""
 
         def reached_or_ended() -> bool:
+            time.sleep(look_s)
             return reached() or process.status is not None
 
-        wait_until(reached_or_ended, f"{rows} rows in {address}", _PATIENCE_S)
+        wait_until(reached_or_ended, what, _PATIENCE_S)
         assert reached(), "\n".join(process.last_words(40))
 
 
@@ -275,15 +305,17 @@ def test_stream_rows_are_there_once_when_dataflow_and_spark_are_killed(programs:
         dataflow.kill()
     begun = programs.rows(programs.one)
     assert begun < count, "it was to be killed in the middle"
-    with programs.start("spark") as spark, programs.start("dataflow") as dataflow:
-        programs.wait_for(spark, 100, programs.other)
+    with programs.start("query") as spark, programs.start("dataflow") as dataflow:
+        # The driver dies at once when rows appear: most often before it notes that the batch is done.
+        programs.wait_for_batch(spark)
+        programs.wait_for(spark, 1, programs.other, look_s=0.01)
         spark.kill()
         programs.wait_for(dataflow, count, programs.one)
         wait_until(lambda: dataflow.status is not None, "the end of the dataflow", _PATIENCE_S)
         assert dataflow.status == 0, "\n".join(dataflow.last_words(40))
     assert programs.rows(programs.other) < count
     assert [tuple(row.values()) for row in rows_at(programs.one)] == expected
-    with programs.start("spark") as spark:
+    with programs.start("query") as spark:
         programs.wait_for(spark, count, programs.other)
     through = [(key, at, value + 1) for key, at, value in expected]
     assert Counter(tuple(row.values()) for row in rows_at(programs.other)) == Counter(through)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.java_options import given_options
+from support.long_runs import often
 from support.prometheus import scraped
 from support.supervised_world import World, accounts_of_tests
 from support.waiting import wait_until
@@ -22,7 +23,7 @@ from peacefs.spark_connector.supervision.registration import supervise
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 SCRIPT = Path(__file__).parent.parent / "support" / "counting_query.py"
-PARTS = 12
+PARTS = often(7, 12)
 
 
 @pytest.mark.timeout(300)

@@ -29,9 +29,9 @@ for kind in ("client", "token"):
     spark = configure(SparkSession.builder.master("local[2]"), address, client=client).config(
         "spark.ui.enabled", "false").getOrCreate()
     target = address.replace("http", "webhdfs") + f"/user/etl/{kind}"
-    spark.range(1000).repartition(4).write.mode("overwrite").parquet(target)
-    spark.range(1000, 1500).write.mode("append").parquet(target)
-    print("sum", spark.read.parquet(target).agg({"id": "sum"}).first()[0])
+    spark.range(1000).selectExpr("string(id)").write.mode("overwrite").text(target)
+    spark.range(1000, 1500).selectExpr("string(id)").write.mode("append").text(target)
+    print("sum", sum(int(row.value) for row in spark.read.text(target).collect()))
     secrets = [os.environ["SECRET"], os.environ["PEACEFS_TOKEN"]]
     shown = spark.sparkContext._jsc.sc().conf().toDebugString()
     provider = spark.sparkContext.getConf().get("spark.hadoop.dfs.webhdfs.oauth2.access.token.provider")

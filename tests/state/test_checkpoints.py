@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from support.long_runs import often
 from support.waiting import wait_until
 
 from peacefs.protocol.errors import (
@@ -176,7 +177,7 @@ class Operator(RuleBasedStateMachine):
 
 
 TestOperator = Operator.TestCase
-TestOperator.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestOperator.settings = settings(max_examples=often(16, 40), stateful_step_count=25, deadline=None)
 
 
 def test_page_is_cloned_once_when_it_changes_before_it_is_written() -> None:

@@ -12,7 +12,7 @@ _EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "counting_state.py
 
 def test_example_loses_nothing_and_counts_nothing_twice() -> None:
     done = subprocess.run(
-        [sys.executable, _EXAMPLE, "--keys=50000", "--seconds=1", "--kills=2"],
+        [sys.executable, _EXAMPLE, "--keys=50000", "--seconds=0.5", "--interval=0.15", "--kills=2"],
         capture_output=True,
         text=True,
         timeout=110,

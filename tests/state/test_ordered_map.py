@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_runs import often
 
 from peacefs.protocol.errors import PagesExhausted, RecordRefused
 from peacefs.state import Checkpointer, MemoryStore, OrderedMap, PageManager
@@ -49,7 +50,7 @@ def rows_of(held: OrderedMap, *bounds: Any) -> list[tuple[int, tuple[int, int]]]
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=often(24, 60), deadline=None)
 @given(STEPS, KEYS, KEYS)
 def test_ordered_map_holds_what_a_sorted_dict_holds(steps: list[tuple[Any, ...]], start: int, stop: int) -> None:
     pages, store = manager(), MemoryStore()

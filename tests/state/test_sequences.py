@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_runs import often
 
 from peacefs.protocol.errors import RecordRefused, StateError
 from peacefs.state import Deque, List, PageManager, Queue, Raw
@@ -45,7 +46,7 @@ LIST_STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=often(24, 60), deadline=None)
 @given(LIST_STEPS)
 def test_list_holds_what_a_list_holds(steps: list[tuple[Any, ...]]) -> None:
     held, model = List.create(page_set(), SCHEMA), list[int]()
@@ -85,7 +86,7 @@ def test_list_holds_what_a_list_holds(steps: list[tuple[Any, ...]]) -> None:
         assert numbers(held.take_batch(places)) == [model[place] for place in places]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=often(24, 60), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_runs import often
 
 from peacefs.protocol.errors import PagesExhausted, RecordRefused
 from peacefs.state import Checkpointer, MemoryStore, PageManager, UnorderedMap
@@ -57,7 +58,7 @@ def columns_of(rows: list[tuple[Any, ...]], names: list[str]) -> dict[str, list[
     return {name: [row[number] for row in rows] for number, name in enumerate(names)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=often(24, 60), deadline=None)
 @given(STEPS)
 def test_text_map_holds_what_a_dict_holds(steps: list[tuple[Any, ...]]) -> None:
     manager, store = pages(), MemoryStore()
@@ -74,7 +75,8 @@ def test_text_map_holds_what_a_dict_holds(steps: list[tuple[Any, ...]]) -> None:
                 held.upsert(keys, columns_of([value for _, value in pairs], ["count", "note", "last"]))
                 model.update(pairs)
             case ("add", keys):
-                held.add_at(columns_of(keys, ["host", "port"]), 2, "count")
+                new = held.aggregate(columns_of(keys, ["host", "port"]), {"count": ("add", 2)})
+                assert new.tolist() == [at for at, key in enumerate(keys) if key not in {*model, *keys[:at]}]
                 for key in keys:
                     count, note, last = model.get(key, (0, b"", ""))
                     model[key] = (count + 2, note, last)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_runs import often
 
 from peacefs.protocol.errors import PagesExhausted, RecordRefused
 from peacefs.state import PageManager, UnorderedMap
@@ -50,7 +51,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=often(24, 60), deadline=None)
 @given(STEPS)
 def test_map_holds_what_a_dict_holds(steps: list[tuple[Any, ...]]) -> None:
     held, model = counts(), dict[int, int]()
@@ -68,7 +69,9 @@ def test_map_holds_what_a_dict_holds(steps: list[tuple[Any, ...]]) -> None:
                 held.upsert(keys, keys * 3)
                 model.update((int(key), int(key) * 3) for key in keys)
             case ("add", pairs):
-                held.add_at([key for key, _ in pairs], [number for _, number in pairs])
+                keys, numbers = [key for key, _ in pairs], [number for _, number in pairs]
+                new = held.aggregate(keys, {"count": ("add", numbers)})
+                assert new.tolist() == [at for at, key in enumerate(keys) if key not in {*model, *keys[:at]}]
                 for key, number in pairs:
                     model[key] = model.get(key, 0) + number
             case ("remove", keys):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store.seeded_driver import SeededDriver
 from store.simulated_disk import SimulatedDisk
+from support.long_runs import often
 
 from peacefs.datanode.store.layout import (
     FOOTER_BYTES,
@@ -160,7 +161,7 @@ LENGTHS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=often(24, 60), deadline=None)
 @given(LENGTHS, st.booleans(), st.integers(0, 1000), st.data())
 def test_a_scan_finds_exactly_the_records_that_damage_spared(
     lengths: list[int], with_data: bool, seed: int, data: st.DataObject
@@ -196,7 +197,7 @@ def test_a_scan_finds_exactly_the_records_that_damage_spared(
                 assert expected.endswith(each.sums + each.data)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=often(16, 40), deadline=None)
 @given(LENGTHS, st.data())
 def test_a_scan_of_a_cut_segment_ends_at_the_last_whole_record(lengths: list[int], data: st.DataObject) -> None:
     records = [packed_chunk(number, bytes(length)) for number, length in enumerate(lengths)]

@@ -37,20 +37,37 @@ class Browser:
 
     def __init__(self, browser: Any) -> None:
         self._browser = browser
+        #: An empty page for each look that was asked for: a profile of its own costs a second of processor time.
+        self._kept: dict[str, Any] = {}
 
     @contextmanager
-    def page(self, url: str, **context: Any) -> Iterator[Page]:
-        """A page of a fresh profile at an address. What it complains of at the end fails the test."""
+    def page(self, url: str, *, fresh: bool = False, **context: Any) -> Iterator[Page]:
+        """A page at an address, with nothing stored. What it complains of at the end fails the test.
+
+        With `fresh`, and after a page that failed, it is of a profile of its own.
+        """
         options = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"} | context
-        profile = self._browser.new_context(**options)
-        profile.set_default_timeout(TIMEOUT_MS)
+        look = repr(sorted(options.items()))
+        tab = None if fresh else self._kept.pop(look, None)
+        if tab is None:
+            profile = self._browser.new_context(**options)
+            profile.set_default_timeout(TIMEOUT_MS)
+            tab = profile.new_page()
+        page, is_well = Page(tab, url), False
         try:
-            page = Page(profile.new_page(), url)
-            page.page.goto(url)
+            tab.goto(url)
             yield page
             assert page.complaints == []
+            is_well = not fresh
         finally:
-            profile.close()
+            page.let_go()
+            if is_well:
+                tab.evaluate("sessionStorage.clear(); localStorage.clear()")
+                tab.context.clear_cookies()
+                tab.goto("about:blank")
+                self._kept[look] = tab
+            else:
+                tab.context.close()
 
 
 class Page:
@@ -62,10 +79,19 @@ class Page:
         #: The hosts that requests may go to, with the port.
         self.hosts = {urlsplit(url).netloc}
         self._expected: list[str] = []
-        page.on("console", self._said)
-        page.on("pageerror", lambda error: self.complaints.append(f"exception: {error}"))
-        page.on("dialog", self._asked)
-        page.on("request", self._requested)
+        self._listeners = {
+            "console": self._said,
+            "pageerror": self._failed,
+            "dialog": self._asked,
+            "request": self._requested,
+        }
+        for event, listener in self._listeners.items():
+            page.on(event, listener)
+
+    def let_go(self) -> None:
+        """Hear of no more complaints."""
+        for event, listener in self._listeners.items():
+            self.page.remove_listener(event, listener)
 
     def expect(self, text: str) -> None:
         """The console is to tell of an error with this in it: a browser does that for each refused request."""
@@ -74,6 +100,9 @@ class Page:
     def _said(self, message: Any) -> None:
         if message.type == "error" and not any(text in message.text for text in self._expected):
             self.complaints.append(f"console: {message.text}")
+
+    def _failed(self, error: Any) -> None:
+        self.complaints.append(f"exception: {error}")
 
     def _asked(self, dialog: Any) -> None:
         self.complaints.append(f"dialog: {dialog.message}")
@@ -92,9 +121,11 @@ class Page:
 
     def faults(self) -> list[str]:
         """Return the serious faults that axe-core finds in the page as it is now."""
-        from axe_playwright_python.sync_playwright import Axe
+        if not self.page.evaluate("'axe' in window"):
+            from axe_playwright_python.sync_playwright import Axe
 
-        found = Axe().run(self.page).response["violations"]
+            self.page.evaluate(Axe().axe_script)
+        found = self.page.evaluate("axe.run({resultTypes: ['violations']}).then(({violations}) => violations)")
         return [
             f"{each['id']}: {node['html'][:200]} {node['failureSummary']}"
             for each in found

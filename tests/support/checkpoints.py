@@ -29,6 +29,14 @@ class MemoryTree:
 
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.files = files if files is not None else {}
+        #: Attributes of directories, by path and name.
+        self.attributes: dict[tuple[str, str], bytes] = {}
+
+    def identity(self, path: str) -> str:
+        return f"id of {path}"
+
+    def attribute(self, path: str, name: str) -> bytes | None:
+        return self.attributes.get((path, name))
 
     def entries(self, directory: str) -> list[TreeEntry]:
         found: dict[str, TreeEntry] = {}

@@ -1,7 +1,10 @@
-"""A program that uses a cluster through the client of a release: `python client_of_a_release.py URL HOME [COUNT]`.
+"""A program that uses a cluster through the client of a release.
+
+    python client_of_a_release.py URL HOME COUNT [PAUSE_S]
 
 Either release runs it, against either. It uses only what both have, changes names and data in every way that goes
-over another message, and reads everything back: COUNT times, or until its standard input ends. It counts aloud.
+over another message, and reads everything back: COUNT times, or if that is 0 until its standard input ends, with a
+pause after each. It counts aloud.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ def round_of(files: PeaceFileSystem, home: str) -> None:
     files.mkdirs(home)
     files.write(f"{home}/small", _SMALL)
     files.write(f"{home}/large", _LARGE)
+    files.write(f"{home}/empty", b"")
     with files.open_for_writing(f"{home}/flushed") as sink:
         sink.write(_SMALL)
     with files.open_for_appending(f"{home}/flushed") as sink:
@@ -30,11 +34,13 @@ def round_of(files: PeaceFileSystem, home: str) -> None:
     files.copy(f"{home}/large", f"{home}/copied")
     files.set_permission(f"{home}/renamed", 0o640)
     files.set_times(f"{home}/renamed", modified_ms=1_700_000_000_000)
-    assert [each.path.rpartition("/")[2] for each in files.list(home)] == ["copied", "flushed", "large", "renamed"]
+    names = [each.path.rpartition("/")[2] for each in files.list(home)]
+    assert names == ["copied", "empty", "flushed", "large", "renamed"]
     status = files.status(f"{home}/renamed")
     assert (status.length, status.permission, status.modified_ms) == (len(_SMALL), 0o640, 1_700_000_000_000)
-    assert files.content_summary(home).files == 4
+    assert files.content_summary(home).files == 5
     assert files.read(f"{home}/renamed") == _SMALL
+    assert files.read(f"{home}/empty") == b""
     assert files.read(f"{home}/flushed") == 2 * _SMALL
     assert files.read(f"{home}/large") == files.read(f"{home}/copied") == _LARGE
     with files.open(f"{home}/large") as source:
@@ -46,10 +52,11 @@ def round_of(files: PeaceFileSystem, home: str) -> None:
 
 
 def main() -> None:
-    url, home, *count = sys.argv[1:]
+    url, home, count, *pause = sys.argv[1:]
+    pause_s = float(*pause)
     done = 0
     with PeaceFileSystem(url, "ann") as files:
-        while done < int(count[0]) if count else not select.select([sys.stdin], [], [], 0)[0]:
+        while done < int(count) if int(count) else not select.select([sys.stdin], [], [], pause_s)[0]:
             round_of(files, f"{home}/{done}")
             done += 1
             print(done, flush=True)

@@ -21,7 +21,7 @@ from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.query.stream import Stream
 
-from .dataflows import SCHEMA
+from .dataflows import SCHEMA, passed
 
 _BATCHES, _BATCH_ROWS = 5, 3
 
@@ -56,7 +56,7 @@ def _twice(stream: Stream) -> Network:
 
 def _one(write: Callable[[Stream], Stream]) -> Callable[[], Network]:
     def network() -> Network:
-        first = Query("determined").source("in", SCHEMA, time="at").unit("first").filter(F.col("value") >= 0)
+        first = passed(Query("determined").source("in", SCHEMA, time="at").unit("first"))
         return _twice(write(first.unit("second")))
 
     return network
@@ -65,7 +65,7 @@ def _one(write: Callable[[Stream], Stream]) -> Callable[[], Network]:
 def _two(write: Callable[[Stream, Stream], Stream], other: str = "more") -> Callable[[], Network]:
     def network() -> Network:
         query = Query("determined")
-        left = query.source("in", SCHEMA, time="at").unit("first").filter(F.col("value") >= 0)
+        left = passed(query.source("in", SCHEMA, time="at").unit("first"))
         return _twice(write(left.unit("second"), query.source(other, SCHEMA, time="at")))
 
     return network

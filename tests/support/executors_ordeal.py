@@ -3,15 +3,18 @@
 It is a program, since a process has one Spark context: `python -m support.executors_ordeal DIRECTORY`. For each
 technique that is named in a line of its standard input it runs the dataflow on the same executors, and prints a
 line of JSON: the rows of the output, and the sessions in which the killed unit ran before and after. A peer ring
-counts words in its place; the sessions are the nodes that were on it.
+counts words in its place; the sessions are the nodes that were on it. A line may name a program's file, too, which
+is run and gets this Spark as its session; what it fails with is the answer.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Queue
@@ -38,6 +41,7 @@ from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 from peacefs.spark_connector.executors_host import SparkExecutors
 
 from .dataflows import SCHEMA, input_rows
+from .prepared_workers import PreparedPython, prepared_python
 from .waiting import wait_until
 
 _PATIENCE_S = 150.0
@@ -57,13 +61,14 @@ def network(places: Path) -> Network:
     return query.network()
 
 
-def executor_of(worker: int) -> int:
-    """Return the process of the JVM that has started a Python worker: its parent's parent."""
+def executor_of(worker: int, python: PreparedPython) -> int:
+    """Return the process of the JVM that has started the parent of a Python worker."""
 
     def parent(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
-    executor = parent(parent(worker))
+    daemon = parent(worker)
+    executor = parent(python.stubs.get(daemon, daemon))
     assert "CoarseGrainedExecutorBackend" in Path(f"/proc/{executor}/cmdline").read_text()
     return executor
 
@@ -104,7 +109,7 @@ def is_prepared(run: EdgeRun, technique: Technique, checkpoints: DirectoryCheckp
     return not technique.takes_checkpoints or run.checkpoint_of("second") is not None
 
 
-def play(spark: SparkSession, technique: Technique, directory: Path) -> dict[str, Any]:
+def play(spark: SparkSession, python: PreparedPython, technique: Technique, directory: Path) -> dict[str, Any]:
     places = directory / "places"
     places.mkdir(parents=True)
     checkpoints = DirectoryCheckpoints(directory / "checkpoints")
@@ -123,7 +128,7 @@ def play(spark: SparkSession, technique: Technique, directory: Path) -> dict[str
         worker = int(session.partition("-")[0])
         wait_until((places / str(worker)).exists, "the second unit's first rows", _PATIENCE_S)
         wait_until(lambda: is_prepared(run, technique, checkpoints), "what it recovers from", _PATIENCE_S)
-        os.kill(executor_of(worker), signal.SIGKILL)
+        os.kill(executor_of(worker, python), signal.SIGKILL)
         # Its Python worker ends a moment later, when it has noticed.
         wait_until(lambda: has_ended(worker), "the end of the worker of the executor that was killed", _PATIENCE_S)
         wait_until(lambda: run.session_of("second") not in (session, None), "another place", _PATIENCE_S)
@@ -154,7 +159,7 @@ def ring_network() -> Network:
     return query.network()
 
 
-def play_ring(spark: SparkSession, directory: Path) -> dict[str, Any]:
+def play_ring(spark: SparkSession, python: PreparedPython, directory: Path) -> dict[str, Any]:
     """Run a ring of two nodes, each the other's neighbour, of which one is killed; Spark starts another."""
     batches = input_rows(1, batches=8, size=4)
     started: Queue[RingRun] = Queue()
@@ -168,7 +173,7 @@ def play_ring(spark: SparkSession, directory: Path) -> dict[str, Any]:
         rings.append(run.ring())
         worker = run.process_of("node-2")
         assert worker is not None
-        os.kill(executor_of(worker), signal.SIGKILL)
+        os.kill(executor_of(worker, python), signal.SIGKILL)
         wait_until(lambda: "node-2" not in run.ring(), "a ring without the node", _PATIENCE_S)
         yield from batches[4:6]
         wait_until(lambda: len(run.ring()) == 2, "another node in its place", _PATIENCE_S)
@@ -188,9 +193,8 @@ def play_ring(spark: SparkSession, directory: Path) -> dict[str, Any]:
     return {"rows": sorted(rows), "sessions": rings}
 
 
-def main(directory: Path) -> None:
-    os.environ["SPARK_HOME"] = str(spark_home(directory))
-    spark = (
+def session() -> SparkSession:
+    return (
         SparkSession.builder.master("local-cluster[2,1,512]")
         .config("spark.executor.memory", "512m")
         .config("spark.task.maxFailures", "1000")
@@ -198,12 +202,33 @@ def main(directory: Path) -> None:
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
-    for line in sys.stdin:
-        name = line.strip()
-        ring = name == "peer-ring"
-        said = play_ring(spark, directory / name) if ring else play(spark, TECHNIQUES[name](), directory / name)
-        print(json.dumps(said), flush=True)
-    spark.stop()
+
+
+def failure_of(script: Path) -> str | None:
+    """Run a program to its end."""
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except Exception:
+        return traceback.format_exc()
+    return None
+
+
+def answer(words: str, python: PreparedPython, directory: Path) -> dict[str, Any]:
+    if words.endswith(".py"):
+        return {"failure": failure_of(Path(words))}
+    if words == "peer-ring":
+        return play_ring(session(), python, directory / words)
+    return play(session(), python, TECHNIQUES[words](), directory / words)
+
+
+def main(directory: Path) -> None:
+    os.environ["SPARK_HOME"] = str(spark_home(directory))
+    with prepared_python(directory) as python:
+        os.environ["PYSPARK_PYTHON"] = str(python.path)
+        for line in sys.stdin:
+            print(json.dumps(answer(line.strip(), python, directory)), flush=True)
+        if (left := SparkSession.getActiveSession()) is not None:
+            left.stop()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ and is told of its end, as of a process that it has started itself. This one end
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import importlib
@@ -26,10 +27,20 @@ import runpy
 import signal
 import socket
 import sys
+import threading
+import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_EVERYWHERE = ("peacefs.start", "peacefs.command", "encodings.idna")
+_EVERYWHERE = (
+    "peacefs.start",
+    "peacefs.command",
+    "encodings.idna",
+    # Modules that typer imports when the first option is read.
+    "pydantic.plugin._loader",
+    "typer._adapters",
+    "typer._click.decorators",
+)
 #: The modules of each role, and with `.*` all modules of a package; what follows a colon is called. A coordinator
 #: that had imported a datanode would show the metrics of both. What is imported late and by few (Spark, Arrow,
 #: NumPy) is left to them; all nodes of dataflows need Arrow and the kernels of paged state.
@@ -39,7 +50,10 @@ PREPARED = {
         "peacefs.coordinator.process",
         "peacefs.coordinator.metadata.sqlite.*",
         # Modules that uvicorn and FastAPI import when they are first used.
+        "anyio._backends._asyncio",
         "fastapi_offline",
+        "pydantic.dataclasses",
+        "pydantic.v1",
         "uvicorn.protocols.http.httptools_impl",
     ),
     "datanode": (*_EVERYWHERE, "peacefs.datanode.service", "uvicorn.protocols.http.httptools_impl"),
@@ -48,6 +62,7 @@ PREPARED = {
         "peacefs.client.filesystem",
         "peacefs.client.command_line.*",
         "peacefs.client.local_cluster.*",
+        "httpcore",
     ),
     # A node begins with a call of each kernel, which finds them loaded.
     "node": (
@@ -60,8 +75,48 @@ PREPARED = {
         "peacefs.state.warm:warm",
     ),
 }
-#: The programs that a fork may run besides `peacefs`, with their role.
-MODULES = {"peacefs.dataflow.hosts.node_process": "node"}
+# Modules that the examples of decisions and guides import.
+PREPARED["tracer"] = (
+    *PREPARED["node"],
+    "peacefs.client.async_filesystem",
+    "peacefs.client.io_service",
+    "peacefs.client.local_cluster.member_supervision",
+    "peacefs.client.transfer.*",
+    "peacefs.coordinator.api.rest.web_page",
+    "peacefs.coordinator.core",
+    "peacefs.coordinator.journal.*",
+    "peacefs.coordinator.metadata.sqlite.*",
+    "peacefs.coordinator.operations.under_construction",
+    "peacefs.coordinator.rpc.dispatch",
+    "peacefs.coordinator.supervision.locality",
+    "peacefs.dataflow.hosts.seeded_ring",
+    "peacefs.dataflow.logs.*",
+    "peacefs.dataflow.ring.*",
+    "peacefs.datanode.control.prover",
+    "peacefs.datanode.gateway.flush_times",
+    "peacefs.protocol.service.browser_guard",
+    "peacefs.protocol.service.trial_certificates",
+    "peacefs.spark_connector.checkpoints.formats.*",
+)
+#: The members of a cluster that `peacefs up` starts are forked by a process that is forked with it.
+PREPARED["up"] = (*PREPARED["command"], *PREPARED["coordinator"], *PREPARED["datanode"])
+# Modules of the Python processes that a JVM of Spark starts, among them nodes of dataflows.
+PREPARED["spark worker"] = (
+    *PREPARED["node"],
+    "pandas",
+    "peacefs.dataflow.hosts.node_process",
+    "peacefs.dataflow.hosts.ring_node",
+    "peacefs.spark_connector.stream_logs",
+    "pyspark.daemon",
+    "pyspark.sql.pandas.serializers",
+    "pyspark.sql.streaming.transform_with_state_driver_worker",
+    "pyspark.worker",
+)
+#: The programs that a fork may run besides `peacefs`, with their role: modules, and scripts by their name.
+MODULES = {"peacefs.dataflow.hosts.node_process": "node", "peacefs.dataflow.hosts.ring_node": "node"}
+SCRIPTS = {"guide.py": "tracer", "tracer.py": "tracer"}
+# A program of the tests that runs nodes, which are forked from it (`prepared_starts.forks_of_this_process`).
+MODULES["support.resumed_query"] = "node"
 REQUEST_BYTES_MAX = 1 << 17
 DESCRIPTORS_MAX = 64
 READY = b"ready"
@@ -149,6 +204,23 @@ def serve(asked: socket.socket, clone: _Clone) -> Program:
         asked.send(json.dumps(pid).encode())
 
 
+def prepare_members(clone: _Clone) -> None:
+    """Have what this process is to start, as `peacefs up` does, forked from what it is before it has begun."""
+    from support import prepared_starts
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    parent = os.getpid()
+    if os.fork() == 0:
+        clone.die_with_the_parent(parent)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        _take_descriptors([0, 1, 2, 3], [nowhere, nowhere, nowhere, theirs.detach()])
+        ours.detach()
+        end(run_to_its_end(serve(socket.socket(fileno=3), clone)))
+    theirs.close()
+    prepared_starts.fork_by(ours, ("coordinator", "datanode"))
+
+
 def _become(request: dict[str, Any], descriptors: list[int]) -> Program:
     """Be as a new process is when its interpreter has begun."""
     if request["is_session"]:
@@ -221,6 +293,55 @@ def run(program: Program) -> None:
         runpy.run_path(script, run_name="__main__")
 
 
+def run_to_its_end(program: Program) -> int:
+    """Return the status of a program that ends in good order; what else it raises the interpreter deals with."""
+    try:
+        run(program)
+    except SystemExit as asked:
+        if asked.code is not None and not isinstance(asked.code, int):
+            raise
+        return asked.code or 0
+    return 0
+
+
+def end(status: int) -> None:
+    """End as the interpreter does, but do not take the memory apart first, object by object.
+
+    That would copy nearly all that the fork shares with others, which takes longer than most programs do.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    # An object in the middle of something that only refers to itself gets to tidy up.
+    gc.collect()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if not stream.closed:
+                stream.flush()
+    except OSError:
+        # The interpreter says so, and has a status for it.
+        sys.exit(status)
+    os._exit(status & 0xFF)
+
+
+def fork_here(ours: socket.socket, theirs: socket.socket) -> int:
+    """Fork a server that has imported what this process has, and return its pid. Nothing else may run here yet."""
+    clone = _Clone()
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        ours.close()
+        end(run_to_its_end(serve(theirs, clone)))
+    except SystemExit:
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        # The process was forked in the middle of something that is none of its business.
+        os._exit(status)
+
+
 def main(role: str, descriptor: int) -> None:
     """Prepare, serve, and run what a new process is to run."""
     # Whoever presses Ctrl-C means those who are asked for, and who asks.
@@ -232,11 +353,18 @@ def main(role: str, descriptor: int) -> None:
         asked.send(str(fault).encode())
         sys.exit()
     import_all(PREPARED[role])
+    if role == "up":
+        sys.path.append(str(Path(__file__).parents[1]))
+        importlib.import_module("support.prepared_starts")
+        sys.path.pop()
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "an import has started a thread: forks would lack it"
     gc.collect()
     gc.freeze()
     asked.send(READY)
-    run(serve(asked, clone))
+    program = serve(asked, clone)
+    if role == "up":
+        prepare_members(clone)
+    end(run_to_its_end(program))
 
 
 if __name__ == "__main__":

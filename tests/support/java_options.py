@@ -13,10 +13,14 @@ _OPTIONS = (
 )
 #: Another JVM makes up the command line of each: it runs for a moment.
 _LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-#: A query that has nothing to do looks for input ten times a second, not a hundred times.
-_SPARK = {"spark.sql.streaming.pollingDelay": "100ms"}
-
-
+#: A user's Spark compiles each plan to Java, which takes tests longer than to interpret it for their few rows.
+CODEGEN = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+_SPARK = {
+    # A query that has nothing to do looks for input ten times a second, not a hundred times.
+    "spark.sql.streaming.pollingDelay": "100ms",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 _VARIABLES = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "PYSPARK_SUBMIT_ARGS")
 
 

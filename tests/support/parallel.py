@@ -28,10 +28,16 @@ SESSION_FILES = (
     "tests/spark/test_coordinator_restart.py",
     "tests/spark/test_failed_logins.py",
     "tests/spark/test_query_reporter.py",
+    "tests/spark/test_rolling_upgrade.py",
     "tests/spark/test_stream_logs.py",
 )
-#: A test among them that has drivers of its own, and takes long.
+#: These share a JVM with Hadoop's own client.
+HADOOP_FILES = "tests/webhdfs/test_stock_hadoop"
+#: A test among those of the session that has drivers of its own, and takes long.
 _APART = "tests/spark/test_stream_logs.py::test_stream_rows_are_there_once_when_dataflow_and_spark_are_killed"
+_EXECUTORS = "tests/spark/test_dataflow_on_executors.py"
+#: A test of another file that shares their Spark, and stops it.
+_ON_EXECUTORS = "tests/test_decisions.py::test_the_tracer_of_a_decision_runs[0036-nodes-on-spark]"
 #: Tests that start Java, the longest first.
 JVM = (
     "tests/spark/test_stream_logs.py",
@@ -40,9 +46,9 @@ JVM = (
     "tests/spark/test_dataflow_demo.py",
     "tests/spark/test_demo.py",
     "tests/spark/test_supervision.py",
-    "tests/spark/test_dataflow_on_executors.py",
+    _EXECUTORS,
     "tests/spark/",
-    "tests/webhdfs/test_stock_hadoop",
+    HADOOP_FILES,
 )
 #: The other workers begin with these, so that no long file is left for the end.
 LONG = (
@@ -68,7 +74,11 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         if nodeid == _APART:
             return nodeid
+        if nodeid == _ON_EXECUTORS:
+            return _EXECUTORS
         file = nodeid.partition("::")[0]
+        if file.startswith(HADOOP_FILES):
+            return HADOOP_FILES
         return SESSION if file.startswith(SESSION_FILES) else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:

@@ -29,7 +29,7 @@ _INSTALLED = f"{sysconfig.get_path('scripts')}/peacefs"
 #: Variables that nothing reads before the program begins; others change the interpreter, or what it has imported.
 _READ_LATE = (
     *("PEACEFS_", "PYTEST_", "SPARK_", "PYSPARK_", "HADOOP_", "JAVA_", "XDG_"),
-    *("HOME", "PATH", "PWD", "TMPDIR"),
+    *("HOME", "PATH", "PWD", "TMPDIR", "http_proxy"),
 )
 _FILE_NAMES = (str, os.PathLike)
 #: Threads that NumPy and Arrow begin when they are imported would be missing in what is forked.
@@ -47,6 +47,8 @@ def program_of(command: Any) -> fork_server.Program | None:
         return fork_server.Program(None, words, False)
     if words[:1] != [sys.executable]:
         return None
+    if _script_of(words[1:]) in fork_server.SCRIPTS:
+        return fork_server.Program(None, words[1:], False)
     options = words[1:2] == ["-P"]
     option, module = [*words[1 + options : 3 + options], None, None][:2]
     if option != "-m" or module not in ("peacefs", *fork_server.MODULES):
@@ -54,10 +56,16 @@ def program_of(command: Any) -> fork_server.Program | None:
     return fork_server.Program(module, ["-m", *words[3 + options :]], options)
 
 
+def _script_of(words: Sequence[str]) -> str:
+    return Path("".join(words[:1])).name
+
+
 def role_of(program: fork_server.Program) -> str:
     """Return which fork server has imported what a program will."""
     if program.module in fork_server.MODULES:
         return fork_server.MODULES[program.module]
+    if program.module is None and (script := _script_of(program.arguments)) in fork_server.SCRIPTS:
+        return fork_server.SCRIPTS[script]
     chosen = program.arguments[1] if len(program.arguments) > 1 else ""
     return chosen if chosen in fork_server.PREPARED else "command"
 
@@ -69,27 +77,15 @@ class Surroundings(NamedTuple):
     directory: Path
 
 
-class ForkServer:
-    """A fork server of this process, which ends with it."""
+class Forks:
+    """Processes that are forked by who is at the other end of a socket, as children of this one."""
 
-    def __init__(self, role: str, surroundings: Surroundings) -> None:
+    is_of_use = True
+
+    def __init__(self, asked: socket.socket, environment: dict[str, str]) -> None:
         self._lock = threading.Lock()
-        self._environment = surroundings.environment
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self.process = _Popen(
-                [sys.executable, "-P", str(_SERVER), role, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                env=surroundings.environment | _NO_THREADS,
-                cwd=surroundings.directory,
-                pass_fds=[theirs.fileno()],
-            )
-        told = self._socket.recv(4096)
-        assert told, "the fork server did not begin; its error is above"
-        #: True where a fork can have another's parent.
-        self.is_of_use = told == fork_server.READY
-        if not self.is_of_use:
-            print(f"every process of the tests begins anew, which takes longer: {told.decode()}", file=sys.stderr)
+        self._environment = environment
+        self._socket = asked
 
     def can_have(self, environment: dict[str, str]) -> bool:
         """Return whether these variables would be read as in a new process."""
@@ -107,10 +103,49 @@ class ForkServer:
 
     def stop(self) -> None:
         self._socket.close()
+
+
+class ForkServer(Forks):
+    """A fork server of this process, which ends with it."""
+
+    def __init__(self, role: str, surroundings: Surroundings) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(ours, surroundings.environment)
+        with theirs:
+            self.process = _Popen(
+                [sys.executable, "-P", str(_SERVER), role, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                env=surroundings.environment | _NO_THREADS,
+                cwd=surroundings.directory,
+                pass_fds=[theirs.fileno()],
+            )
+        told = self._socket.recv(4096)
+        assert told, "the fork server did not begin; its error is above"
+        #: True where a fork can have another's parent.
+        self.is_of_use = told == fork_server.READY
+        if not self.is_of_use:
+            print(f"every process of the tests begins anew, which takes longer: {told.decode()}", file=sys.stderr)
+
+    def stop(self) -> None:
+        super().stop()
         self.process.wait()
 
 
-_servers: dict[str, ForkServer] = {}
+class OwnForks(Forks):
+    """Forks of this process as it is now, before it has begun a thread."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(ours, dict(os.environ))
+        with theirs:
+            self._pid = fork_server.fork_here(ours, theirs)
+
+    def stop(self) -> None:
+        super().stop()
+        os.waitpid(self._pid, 0)
+
+
+_servers: dict[str, Forks] = {}
 _surroundings: Surroundings | None = None
 _is_off = False
 
@@ -173,11 +208,17 @@ def _umask() -> int:
     return int(line.split()[1], 8)
 
 
-def _server(role: str) -> ForkServer | None:
+def _server(role: str) -> Forks | None:
     # A process that dies with its parent dies with the thread that has started it.
     if role not in _servers and _surroundings and threading.current_thread() is threading.main_thread():
         _servers[role] = ForkServer(role, _surroundings)
     return _servers.get(role)
+
+
+def fork_by(asked: socket.socket, roles: Sequence[str]) -> None:
+    """Have processes of these roles forked by who is at the other end; for a process that was forked itself."""
+    _servers.update(dict.fromkeys(roles, Forks(asked, dict(os.environ))))
+    subprocess.Popen = PreparedPopen  # type: ignore[misc]
 
 
 def begin(role: str) -> None:
@@ -197,6 +238,14 @@ def prepare() -> Iterator[None]:
         subprocess.Popen = _Popen  # type: ignore[misc]
         while _servers:
             _servers.popitem()[1].stop()
+
+
+@contextlib.contextmanager
+def forks_of_this_process() -> Iterator[None]:
+    """From here on, nodes; for programs that tests start, which have imported what nodes do."""
+    _servers["node"] = OwnForks()
+    with prepare():
+        yield
 
 
 @contextlib.contextmanager

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import random
 
+from support.long_runs import often
+
 from peacefs.dataflow.hosts.failures import CutLink, Failure, Hang, Kill
 
+#: Rows that there are for runs under a seed.
+_ROWS = often(3, 1000)
 NODES = ("node-1", "node-2", "node-3")
+
+
+def rows_seed(seed: int) -> int:
+    """Return the seed of a run's rows. They are among a few, so that runs with failures share one without."""
+    return 1 + seed % _ROWS
 
 
 def random_failures(chance: random.Random, count: int) -> list[Failure]:

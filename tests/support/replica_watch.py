@@ -44,10 +44,14 @@ class ReplicaWatch(ReplicaHistory):
         cluster = self._cluster()
         if len(self._states) > _COMPARED_MAX:
             return
-        for (chunk, node), before in list(self._states.items()):
-            now = cluster.replicas.state(chunk, node)
-            if now is not before:
-                self._become(chunk, node, self._settled(before, now))
+        state_of = cluster.replicas.state
+        changed = [
+            (chunk, node, before, now)
+            for (chunk, node), before in self._states.items()
+            if (now := state_of(chunk, node)) is not before
+        ]
+        for chunk, node, before, now in changed:
+            self._become(chunk, node, self._settled(before, now))
         for member in cluster.members.all():
             for chunk in cluster.chunks.chunks_of(member.id):
                 assert (chunk, member.id) in self._states, f"{member.id} came to hold {chunk} without an event"

@@ -1,6 +1,7 @@
-"""A dataflow whose driver may be killed and begins again: `python -m support.resumed_query DIRECTORY BATCHES`.
+"""A dataflow whose driver may be killed and begins again: `support.resumed_query DIRECTORY BATCHES UNTIL`.
 
-Rows of the sink are lines of a file, which is how many it has taken for good. Prints a line when it has ended.
+After so many of the batches nothing comes any more, unless these are all. Rows of the sink are lines of a file,
+which is how many it has taken for good. Prints a line when it has ended.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.techniques.sguard import SGuard
 
+from . import prepared_starts
 from .dataflows import SAMPLES
 
 _EVERY_S = 0.02
@@ -44,13 +47,15 @@ class Lines:
         self.delivered += rows.num_rows
 
 
-def main(directory: Path, batches: int) -> None:
+def main(directory: Path, batches: int, until: int) -> None:
     sample = SAMPLES[OperatorClass.DETERMINISTIC]()
 
     def paced() -> Iterator[pa.RecordBatch]:
-        for rows in sample.rows(1, batches=batches)["in"]:
+        for rows in sample.rows(1, batches=batches)["in"][:until]:
             time.sleep(_EVERY_S)
             yield rows
+        if until < batches:
+            threading.Event().wait()
 
     host = LocalProcesses(2, DirectoryCheckpoints(directory / "checkpoints"), node_timeout_s=_PATIENT_S)
     options = RunOptions(resume=True)
@@ -61,4 +66,5 @@ def main(directory: Path, batches: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    with prepared_starts.forks_of_this_process():
+        main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -15,6 +15,18 @@ from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
 from peacefs.dataflow.ring.settings import RingSettings
 
 WORDS = 48
+#: A ring that balances within seconds, by small queues.
+BALANCES = RingSettings(
+    r=1,
+    checkpoint_s=0.2,
+    silence_s=1.0,
+    suspect_s=0.3,
+    queue_rows_high=60,
+    queue_rows_low=20,
+    busy_high=0.5,
+    busy_low=1.0,
+    balance_s=0.3,
+)
 
 
 def batches_of(

@@ -14,6 +14,7 @@ from functools import partial
 import httpx
 from support import client_of_a_release
 from support.failover_cluster import FailoverCluster, Service
+from support.long_runs import often
 from support.releases import NEW
 from support.services import ROOT
 from support.supervised_world import accounts_of_tests
@@ -24,6 +25,8 @@ from peacefs.protocol.values.supervised_queries import QueryPhase
 from peacefs.spark_connector.supervision.registration import supervise
 
 _QUERY = "driver"
+#: A round of the client is dozens of requests, and each step of an upgrade takes several rounds.
+_PAUSE_S = often(1, 0) / 10
 _COMMAND = f"""
     [commands.{_QUERY}]
     program = "/bin/sh"
@@ -64,7 +67,9 @@ def decide(cluster: FailoverCluster, datanode: Service, decision: str, **asked: 
     found = re.search(r"datanode (dn-\w+) of cluster", datanode.log())
     assert found is not None
     url = f"http://{cluster.http[1]}/v1/datanodes/{found[1]}/{decision}"
-    answer = httpx.post(url, params={"user": getpass.getuser(), **asked}, timeout=60, trust_env=False)
+    answer = httpx.post(
+        url, params={"user": getpass.getuser(), **asked}, timeout=60, trust_env=False, verify=False
+    )
     assert answer.is_success, answer.text
 
 
@@ -83,7 +88,8 @@ class Client:
     """A program that changes, writes and reads, round after round; any request that fails ends it."""
 
     def __init__(self, cluster: FailoverCluster) -> None:
-        command = [sys.executable, client_of_a_release.__file__, "http://" + ",".join(cluster.http), "/client"]
+        urls = "http://" + ",".join(cluster.http)
+        command = [sys.executable, client_of_a_release.__file__, urls, "/client", "0", f"{_PAUSE_S}"]
         self.process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -149,7 +155,11 @@ def upgrade_coordinators(cluster: FailoverCluster, batches_go_on: Callable[[], N
     wait_until(lambda: stands_by(cluster, 1, leader=0), "the new standby is warm")
     batches_go_on()
     answer = httpx.post(
-        f"http://{cluster.http[0]}/v1/coordinator/hand-over", params={"user": "root"}, timeout=60, trust_env=False
+        f"http://{cluster.http[0]}/v1/coordinator/hand-over",
+        params={"user": "root"},
+        timeout=60,
+        trust_env=False,
+        verify=False,
     )
     assert answer.is_success, answer.text
     assert cluster.leads(1)

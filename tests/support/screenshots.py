@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
@@ -16,11 +16,15 @@ from random import Random
 import httpx
 from support import checkpoints as made
 from support.browser import Page, browser
+from support.slow_datanode import datanode_with_a_slow_disk
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.limits import MIB
+from peacefs.spark_connector.checkpoints.relocation import fork
+from peacefs.spark_connector.checkpoints.rollback import RollbackRequest, roll_back
+from peacefs.spark_connector.checkpoints.tree import PeaceTree
 
 _PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 _WINDOW = {"width": 1100, "height": 800}
@@ -59,11 +63,19 @@ def main() -> None:
             page.page.get_by_role("button", name="Verify").click()
             page.see("it restarts")
             _picture(page, "web-page-checkpoint")
-            victim = cluster.datanodes[0]
-            _visit(page, "cluster", ".rack")
-            victim.kill()
-            page.page.get_by_text(re.compile(r"^[1-9]\d* of \d+ chunks have")).wait_for()
-            _picture(page, "web-page-cluster")
+            _visit(page, "checkpoints", ".tree")
+            page.page.locator("[aria-labelledby=ancestry]").screenshot(path=_PICTURES / "web-page-checkpoints.png")
+            with datanode_with_a_slow_disk(cluster, Path(directory) / "slow") as slow:
+                _visit(page, "cluster", ".rack")
+                _write_until(
+                    cluster, lambda: page.page.locator(f"[data-node={slow}] .slow[data-key=disk]").count() > 0
+                )
+                page.page.locator(f"[data-node={slow}]").screenshot(path=_PICTURES / "web-page-slow.png")
+                page.page.evaluate("scrollTo(0, 0)")
+                victim = cluster.datanodes[0]
+                victim.kill()
+                page.page.get_by_text(re.compile(r"^[1-9]\d* of \d+ chunks have")).wait_for()
+                _picture(page, "web-page-cluster")
         with chrome.page(url, viewport=_PHONE, color_scheme="dark") as page:
             page.see("is dead")
             _picture(page, "web-page-phone")
@@ -79,8 +91,7 @@ def _fill(cluster: LocalCluster) -> None:
         for number in range(300):
             files.write(f"/tables/part-{number}", os.urandom(2000))
         files.write("/tables/large", os.urandom(40 * MIB), block_bytes=8 * MIB)
-        tree = made.checkpoint(root=_CHECKPOINT, batches=40).files
-        for name, data in tree.items():
+        for name, data in made.checkpoint(root=_CHECKPOINT, batches=40).files.items():
             files.write(name, data)
         # As if a batch had been done every five seconds.
         for batch in range(40):
@@ -88,6 +99,21 @@ def _fill(cluster: LocalCluster) -> None:
             files.set_times(f"{_CHECKPOINT}/offsets/{batch}", modified_ms=planned_ms)
             done_ms = planned_ms + random.randrange(250, 420) + (900 if batch % 11 == 7 else 0)
             files.set_times(f"{_CHECKPOINT}/commits/{batch}", modified_ms=done_ms)
+        # A family comes about so: a trial, a fork of that, and then the query itself is rolled back.
+        tree = PeaceTree(files)
+        fork(tree, _CHECKPOINT, "/checkpoints/trial")
+        fork(tree, "/checkpoints/trial", "/checkpoints/trial-eu")
+        roll_back(files, RollbackRequest(_CHECKPOINT, 38, None, 0.0, may_differ=True))
+        fork(tree, _CHECKPOINT, "/checkpoints/orders-replay")
+
+
+def _write_until(cluster: LocalCluster, seen: Callable[[], bool]) -> None:
+    """Write files of a MiB, for as long as it takes."""
+    number = 0
+    with PeaceFileSystem(cluster.http_address) as files:
+        while not seen():
+            files.write(f"/tables/more/{number}", os.urandom(MIB))
+            number += 1
 
 
 @contextmanager

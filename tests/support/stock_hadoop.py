@@ -1,4 +1,4 @@
-"""The Hadoop client that PySpark bundles, unchanged, in a JVM of its own."""
+"""The Hadoop client that PySpark bundles, unchanged, in a JVM without Spark."""
 
 from __future__ import annotations
 
@@ -39,6 +39,12 @@ class Hadoop:
         stream.write(data)
         stream.close()
 
+    def write_from(self, name: str, source: Path) -> None:
+        """Write what a file of this machine has, which goes through no pipe to Java first."""
+        local = self.jvm.java.io.FileInputStream(str(source))
+        stream = self.fs.create(self.path(name), True)
+        self.jvm.org.apache.hadoop.io.IOUtils.copyBytes(local, stream, self.conf, True)
+
     def read(self, name: str, offset: int = 0) -> bytes:
         stream = self.fs.open(self.path(name))
         try:
@@ -66,19 +72,32 @@ class Hadoop:
 
 
 @contextmanager
-def running_hadoop(uri: str, java_directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Hadoop]:
-    """Until the block is left. `settings` are Hadoop's, without the prefix that Spark wants before them."""
+def running_gateway(java_directory: Path) -> Iterator[Any]:
+    """Run a JVM with Hadoop's classes until the block is left."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in java_environment(find_java(), java_directory).items():
             patch.setenv(name, value)
-        # A Spark session of an earlier test has py4j ask its own JVM about our JVM's exceptions.
-        patch.setattr(java_gateway, "get_return_value", py4j_protocol.get_return_value)
         gateway = pyspark_gateway.launch_gateway()  # type: ignore[no-untyped-call]
-        try:
-            hadoop = Hadoop(gateway, uri, settings or {})
-            yield hadoop
-            hadoop.fs.close()
-        finally:
-            gateway.shutdown()
-            gateway.proc.stdin.close()
-            gateway.proc.wait(20)
+    try:
+        yield gateway
+    finally:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(20)
+
+
+@contextmanager
+def exceptions_of_hadoop() -> Iterator[None]:
+    """Have py4j raise what our JVM says: a Spark session of an earlier test has it ask that session's JVM."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(java_gateway, "get_return_value", py4j_protocol.get_return_value)
+        yield
+
+
+@contextmanager
+def running_hadoop(gateway: Any, uri: str, settings: Mapping[str, str] | None = None) -> Iterator[Hadoop]:
+    """Until the block is left. `settings` are Hadoop's, without the prefix that Spark wants before them."""
+    with exceptions_of_hadoop():
+        hadoop = Hadoop(gateway, uri, settings or {})
+        yield hadoop
+        hadoop.fs.close()

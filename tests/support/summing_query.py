@@ -1,9 +1,10 @@
 """A stateful query of stock PySpark, to be run by any Python that has one; nothing of peacefs is imported:
 
-    python summing_query.py SETTINGS CHECKPOINT INPUT OUTPUT
+    python summing_query.py SETTINGS INPUT OUTPUT
 
-SETTINGS is a JSON object of Spark's configuration. Counts the words of INPUT, a file a batch, until all are read,
-and puts what this run says of it, a JSON object, into OUTPUT.
+SETTINGS is a JSON object of Spark's configuration. For each checkpoint that a line of its standard input names it
+counts the words of INPUT, a file a batch, until all are read, in a Spark context that begins and ends with that.
+It puts what the query says of it, a JSON object, into OUTPUT, and then prints a line.
 """
 
 import json
@@ -12,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 
-def main(settings: str, checkpoint: str, source: str, output: str) -> None:
+def run(told: dict[str, str], checkpoint: str, source: str) -> dict[str, Any]:
     import pyspark
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]")
-    told = json.loads(Path(settings).read_text())
     own = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
     for key, value in {**told, **own}.items():
         builder = builder.config(key, value)
@@ -39,8 +39,15 @@ def main(settings: str, checkpoint: str, source: str, output: str) -> None:
     assert spark._jvm is not None
     result["connections"] = spark._jvm.java.lang.System.getProperty("http.maxConnections")
     result["version"] = pyspark.__version__
-    Path(output).write_text(json.dumps(result))
     spark.stop()
+    return result
+
+
+def main(settings: str, source: str, output: str) -> None:
+    told = json.loads(Path(settings).read_text())
+    for line in sys.stdin:
+        Path(output).write_text(json.dumps(run(told, line.strip(), source)))
+        print("done", flush=True)
 
 
 if __name__ == "__main__":

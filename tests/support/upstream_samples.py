@@ -13,7 +13,7 @@ from peacefs.dataflow import functions as F
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.query.stream import Stream
 
-from .dataflows import SCHEMA, input_rows
+from .dataflows import SCHEMA, input_rows, passed
 
 #: Rows of the other source have a column of another name.
 OTHER = SCHEMA.set(2, pa.field("other", pa.int64()))
@@ -42,8 +42,8 @@ def disordered_rows(
 def _one(write: Callable[[Stream], Stream]) -> Callable[[], Network]:
     def network() -> Network:
         query = Query("first")
-        stream = query.source("in", SCHEMA, time="at").filter(F.col("value") >= 0)
-        write(stream.unit("second")).unit("third").filter(F.col("at") == F.col("at")).sink("out")
+        stream = passed(query.source("in", SCHEMA, time="at"))
+        passed(write(stream.unit("second")).unit("third")).sink("out")
         return query.network()
 
     return network
@@ -51,8 +51,8 @@ def _one(write: Callable[[Stream], Stream]) -> Callable[[], Network]:
 
 def _joined() -> Network:
     query = Query("first")
-    left = query.source("in", SCHEMA, time="at").filter(F.col("value") >= 0)
-    right = query.source("more", OTHER, time="at").filter(F.col("other") >= 0)
+    left = passed(query.source("in", SCHEMA, time="at"))
+    right = passed(query.source("more", OTHER, time="at"))
     left.unit("second").key_by("key").join(right.key_by("key"), within="1s").unit("third").with_columns(
         both=F.col("value") + F.col("other")
     ).sink("out")
@@ -67,7 +67,7 @@ def _joined_windows() -> Network:
     counted = counted.select("key", "count", "max_value", "window_end")
     right = query.source("more", OTHER, time="at").sort("2s")
     joined = counted.unit("second").key_by("key").join(right.key_by("key"), within="1s")
-    joined.unit("third").filter(F.col("count") > 0).sink("out")
+    passed(joined.unit("third")).sink("out")
     return query.network()
 
 

@@ -328,6 +328,7 @@ class DataSide:
                 own,
                 self.local_large_reads,
                 one_time_chunks,
+                self.server.begin,
                 bounds=self.limits,
             )
         )
@@ -413,3 +414,12 @@ def data(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[D
 def serve() -> Callable[[Callable[[], App]], Served]:
     """Puts an application behind a real server: `with serve(build) as served`."""
     return Served
+
+
+@pytest.fixture(scope="session")
+def stock_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One JVM for all tests of Hadoop's own client; each module has clusters and clients of its own."""
+    from support.stock_hadoop import running_gateway
+
+    with running_gateway(tmp_path_factory.mktemp("java")) as gateway:
+        yield gateway

@@ -308,6 +308,20 @@ def test_a_client_whose_machine_is_gone_is_found_out():
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
 
 
+def test_server_that_nobody_asks_for_anything_is_not_woken_and_ends_when_it_is_told(serve, monkeypatch):
+    looks = []
+
+    async def look(server, count):
+        looks.append(count)
+        return False
+
+    monkeypatch.setattr(http_server.HttpServer, "on_tick", look)
+    with serve(lambda: application) as served:
+        assert served.request("GET", "/four").status == 200
+        time.sleep(0.5)  # uvicorn looks ten times a second
+    assert looks == [0]
+
+
 def test_nothing_above_is_logged_as_a_fault(served, caplog):
     with caplog.at_level(logging.WARNING), served.connect() as wire:
         wire.sendall(b"HELLO\r\n\r\n")

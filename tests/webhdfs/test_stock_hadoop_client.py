@@ -30,8 +30,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(scope="module")
-def hadoop(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
-    with running_hadoop(cluster.webhdfs_uri, tmp_path_factory.mktemp("java")) as hadoop:
+def hadoop(cluster: LocalCluster, stock_gateway: Any) -> Iterator[Hadoop]:
+    with running_hadoop(stock_gateway, cluster.webhdfs_uri) as hadoop:
         yield hadoop
 
 

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ def front(cluster: LocalCluster) -> Iterator[Front]:
 
 
 @pytest.fixture(scope="module")
-def hadoop(cluster: LocalCluster, front: Front, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
+def hadoop(cluster: LocalCluster, front: Front, stock_gateway: Any) -> Iterator[Hadoop]:
     """Its first address is dead, the second a front, the third the coordinator."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -89,7 +90,7 @@ def hadoop(cluster: LocalCluster, front: Front, tmp_path_factory: pytest.TempPat
             for key, value in told.items()
             if key.startswith("spark.hadoop.")
         }
-        with running_hadoop("webhdfs://peacefs", tmp_path_factory.mktemp("java"), hadoop_settings) as hadoop:
+        with running_hadoop(stock_gateway, "webhdfs://peacefs", hadoop_settings) as hadoop:
             yield hadoop
 
 

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark.java_gateway")
 py4j_protocol = pytest.importorskip("py4j.protocol")
 
-from support.stock_hadoop import Hadoop, running_hadoop  # noqa: E402
+from support.stock_hadoop import Hadoop, running_gateway, running_hadoop  # noqa: E402
 
 from peacefs.client.control.token_administration import TokenAdministration  # noqa: E402
 from peacefs.client.filesystem import PeaceFileSystem  # noqa: E402
@@ -44,17 +45,20 @@ def trust(truststore: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def hadoop(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
+def hadoop(cluster: LocalCluster, stock_gateway: Any) -> Iterator[Hadoop]:
     assert cluster.truststore is not None
-    java = tmp_path_factory.mktemp("java")
-    with running_hadoop(cluster.webhdfs_uri, java, trust(cluster.truststore)) as hadoop:
+    with running_hadoop(stock_gateway, cluster.webhdfs_uri, trust(cluster.truststore)) as hadoop:
         yield hadoop
 
 
 @pytest.mark.parametrize("size", [0, 1, 100_000, 3 * MIB, 70 * MIB], ids=str)
-def test_swebhdfs_client_reads_what_it_has_written(hadoop, cluster, size):
+def test_swebhdfs_client_reads_what_it_has_written(hadoop, cluster, size, tmp_path):
     data = random.Random(size).randbytes(size)
-    hadoop.write(f"/cycle/{size}", data)
+    if size <= 3 * MIB:
+        hadoop.write(f"/cycle/{size}", data)
+    else:
+        (tmp_path / "data").write_bytes(data)
+        hadoop.write_from(f"/cycle/{size}", tmp_path / "data")
     with PeaceFileSystem(cluster.http_address, ca_file=cluster.ca_file) as files:
         assert files.read(f"/cycle/{size}") == data
     if size <= 3 * MIB:
@@ -148,7 +152,10 @@ class TestTokens:
         # Spark gives these to the JVMs of its driver and its executors.
         monkeypatch.setenv("JDK_JAVA_OPTIONS", table["spark.driver.defaultJavaOptions"])
         data = random.Random(5).randbytes(3 * MIB)
-        with running_hadoop(asking.webhdfs_uri, tmp_path, trust(asking.truststore) | shown) as hadoop:
+        with (
+            running_gateway(tmp_path) as gateway,
+            running_hadoop(gateway, asking.webhdfs_uri, trust(asking.truststore) | shown) as hadoop,
+        ):
             hadoop.write("/user/etl/data", data)
             assert hadoop.read("/user/etl/data") == data
             assert hadoop.fs.getFileStatus(hadoop.path("/user/etl/data")).getOwner() == "etl"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -36,12 +37,12 @@ Shell = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")
-def hadoop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
-    directory, java = tmp_path_factory.mktemp("cluster"), tmp_path_factory.mktemp("java")
+def hadoop(stock_gateway: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
+    directory = tmp_path_factory.mktemp("cluster")
     options = ("--trash-minutes", "60")
     with (
         LocalCluster(directory, datanodes=3, port=0, coordinator_options=options) as cluster,
-        running_hadoop(cluster.webhdfs_uri, java, {"fs.defaultFS": cluster.webhdfs_uri}) as hadoop,
+        running_hadoop(stock_gateway, cluster.webhdfs_uri, {"fs.defaultFS": cluster.webhdfs_uri}) as hadoop,
     ):
         yield hadoop
 

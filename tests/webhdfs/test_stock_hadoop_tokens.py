@@ -13,15 +13,14 @@ from typing import Any
 
 import pytest
 
-pyspark_gateway = pytest.importorskip("pyspark.java_gateway")
 py4j_protocol = pytest.importorskip("py4j.protocol")
-java_gateway = pytest.importorskip("py4j.java_gateway")
+
+from support.stock_hadoop import exceptions_of_hadoop  # noqa: E402
 
 from peacefs.client.control.token_administration import TokenAdministration  # noqa: E402
 from peacefs.client.filesystem import PeaceFileSystem  # noqa: E402
 from peacefs.client.local_cluster.cluster import LocalCluster  # noqa: E402
 from peacefs.protocol.limits import granted_token_min_s  # noqa: E402
-from peacefs.spark_connector.java import find_java, java_environment  # noqa: E402
 from peacefs.spark_connector.session import Credential, OAuth2Client, credential_settings  # noqa: E402
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
@@ -44,17 +43,9 @@ def administration(cluster: LocalCluster) -> Iterator[TokenAdministration]:
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in java_environment(find_java(), tmp_path_factory.mktemp("java")).items():
-            patch.setenv(name, value)
-        # A Spark session of an earlier test has py4j ask its own JVM about our JVM's exceptions.
-        patch.setattr(java_gateway, "get_return_value", py4j_protocol.get_return_value)
-        gateway = pyspark_gateway.launch_gateway()
-        yield gateway
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(20)
+def gateway(stock_gateway: Any) -> Iterator[Any]:
+    with exceptions_of_hadoop():
+        yield stock_gateway
 
 
 class Client:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from click.testing import Result
@@ -16,6 +17,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Peacefs = Callable[..., Result]
+
+#: Each command closes the standard output that it is given.
+_COMMANDS = """
+import os, sys
+from peacefs.start import main
+
+for root in sys.argv[1:]:
+    sys.argv[1:] = ["checkpoint", "rehearse", root]
+    sys.stdout = os.fdopen(os.dup(1), "w")
+    status = 0
+    try:
+        main()
+    except SystemExit as ended:
+        status = ended.code
+    for stream in (1, 2):
+        os.write(stream, f"ended with status {status}\\n".encode())
+"""
+_ENDED = re.compile(r"ended with status (\d+)\n")
 
 
 def test_rehearsal_says_what_it_can_before_spark_is_started(
@@ -55,23 +74,35 @@ def test_state_that_spark_cannot_load_is_told_in_one_line_with_the_cause(
     counts = lines.groupBy("value").count().writeStream.format("noop").outputMode("update")
     counts.option("checkpointLocation", f"file://{root}").trigger(availableNow=True).start().awaitTermination()
 
-    loaded = _rehearsed(root)
-    assert (loaded.returncode, loaded.stderr) == (0, "")
-    assert loaded.stdout.splitlines()[-1] == f"{root}: Spark loads the state of batch 1: 7 rows"
-
-    changelog = root / "state/0/1/2.changelog"
+    harmed = tmp_path / "harmed"
+    shutil.copytree(root, harmed)
+    changelog = harmed / "state/0/1/2.changelog"
     whole = changelog.read_bytes()
     for beside in changelog.parent.glob(".2.changelog*.crc"):
         beside.unlink()
     changelog.write_bytes(whole[: len(whole) // 2])
-    failed = _rehearsed(root)
-    assert (failed.returncode, failed.stdout) == (1, "")
-    (line,) = failed.stderr.splitlines()
-    assert f"{root}: Spark cannot load the state of operator 0 in batch 1: " in line
+
+    loaded, failed = _rehearsed(root, harmed)
+    assert (loaded.status, loaded.error) == (0, "")
+    assert loaded.output.splitlines()[-1] == f"{root}: Spark loads the state of batch 1: 7 rows"
+    assert (failed.status, failed.output) == (1, "")
+    (line,) = failed.error.splitlines()
+    assert f"{harmed}: Spark cannot load the state of operator 0 in batch 1: " in line
     assert line.endswith("; `peacefs checkpoint verify` names the file and the last good batch")
     assert "EOFException" in line and "org.apache.spark" not in line and ".scala" not in line
 
 
-def _rehearsed(root: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "peacefs", "checkpoint", "rehearse", f"file://{root}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=os.environ)
+class Ended(NamedTuple):
+    """A command that has ended, and what it wrote."""
+
+    status: int
+    output: str
+    error: str
+
+
+def _rehearsed(*roots: Path) -> list[Ended]:
+    """Run the command for each root, one after the other, in a process that starts a JVM once."""
+    command = [sys.executable, "-P", "-c", _COMMANDS, *(f"file://{root}" for root in roots)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=True)
+    output, error = (_ENDED.split(each) for each in (done.stdout, done.stderr))
+    return [Ended(int(output[at + 1]), output[at], error[at]) for at in range(0, 2 * len(roots), 2)]

@@ -15,11 +15,19 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from support import verdict_page
 from support.checkpoint_ordeal import HARMS, Ordeal, SparkProcess, applies, kinds, matters
+from support.restarted_query import QueryRunner
+from support.state_maintenance import maintenance_settled_anew
 from support.verdict_page import QUERIES, Case, Cells, knows, read_page
+
+from peacefs.spark_connector.session import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -54,12 +62,14 @@ def hold(ordeal: Ordeal, case: Case) -> str:
 
 
 @pytest.fixture(scope="module")
-def ordeal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ordeal]:
-    """In a session of its own: how often snapshots of state are made is settled with a session's first query."""
-    directory = tmp_path_factory.mktemp("verdicts")
-    spark = SparkProcess(sys.executable, directory)
-    yield Ordeal(spark, "rocksdb", directory / "rocksdb")
-    spark.close()
+def ordeal(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ordeal]:
+    """In a session with nothing that the connector sets, and snapshots of state as often as its queries ask."""
+    stock = spark.newSession()
+    for setting in settings("127.0.0.1:9870"):
+        if setting.key.startswith("spark.sql."):
+            stock.conf.unset(setting.key)
+    with maintenance_settled_anew(spark):
+        yield Ordeal(QueryRunner(stock), "rocksdb", tmp_path_factory.mktemp("verdicts") / "rocksdb")
 
 
 @pytest.mark.timeout(300)

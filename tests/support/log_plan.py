@@ -1,0 +1,18 @@
+"""The plan of a program that is killed while it writes a stream log, `log_dataflow` or `log_query`."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class LogPlan(msgspec.Struct, frozen=True):
+    """Addresses of logs; `directory` is for what the program keeps here."""
+
+    coordinator: str
+    user: str
+    directory: str
+    source: str
+    target: str
+    checkpoint: str
+    #: A dataflow whose source stops in the middle, until it is killed.
+    holds: bool = False

@@ -1,0 +1,29 @@
+"""Stand for the Python that a JVM has started: `python -IS worker_stub.py SOCKET ARGUMENTS...`.
+
+It has `prepared_workers` fork what the arguments ask for, with its pipes, variables and directory, and stays as
+long as that. It imports next to nothing.
+"""
+
+import json
+import os
+import socket
+import sys
+
+
+def main(path: str, words: list[str]) -> None:
+    if words[:1] != ["-m"]:
+        os.execv(sys.executable, [sys.executable, *words])
+    umask = os.umask(0)
+    request = {"words": words, "environment": dict(os.environ), "umask": umask}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(path)
+        socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
+        # Its pipes are another's now.
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        connection.recv(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
