@@ -37,7 +37,8 @@ RUN /opt/peacefs/bin/pip install --no-cache-dir --no-build-isolation --no-deps .
  && /opt/peacefs/bin/pip uninstall --yes setuptools wheel pip
 
 FROM python:3.12-slim AS base
-RUN useradd --uid 1000 --create-home peacefs \
+RUN python -m pip uninstall --yes pip \
+ && useradd --uid 1000 --create-home peacefs \
  && install --directory --owner peacefs --group peacefs --mode 0700 /data
 COPY deploy/container/health.py /usr/local/bin/peacefs-health
 ENV PATH=/opt/peacefs/bin:$PATH

@@ -81,6 +81,7 @@ EXAMPLES = (
     Example("GET /v1/checkpoints/batches", {"path": "/checkpoints/logins", **_AS_USER}),
     Example("GET /v1/checkpoints/verify", {"path": "/checkpoints/logins", **_AS_USER}),
     Example("GET /v1/checkpoints/reports", {"path": "/checkpoints/logins", **_AS_USER}),
+    Example("GET /v1/checkpoints/ancestry", {"path": "/checkpoints", **_AS_USER}),
     Example("GET /v1/checkpoints/units", {"path": "/", **_AS_USER}),
     Example("POST /v1/queries", body={"name": "logins", "command": ["count"], **_AS_USER}),
     Example("GET /v1/queries"),
