@@ -6,12 +6,10 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,6 +17,7 @@ from typing import Any, Self
 import httpx
 
 from peacefs.client.local_cluster.etcd_process import find_etcd
+from peacefs.client.local_cluster.reserved_ports import ReservedPorts
 from peacefs.protocol.messages import Replica
 from peacefs.protocol.secret import read_secrets
 
@@ -124,7 +123,8 @@ class FailoverCluster:
         if binary is None:
             raise SystemExit("etcd is not here: `apt-get install etcd-server`, or run `make setup` again")
         self.directory = directory
-        ports = _free_ports(2 * members + 4)
+        self._reserved = ReservedPorts(_HOST)
+        ports = [self._reserved.take() for _ in range(2 * members + 4)]
         pairs = [(ports[2 * at], ports[2 * at + 1]) for at in range(members)]
         cluster = ",".join(f"m{at}=http://{_HOST}:{pair[1]}" for at, pair in enumerate(pairs))
         self.members = [EtcdMember(binary, directory, f"m{at}", pair, cluster) for at, pair in enumerate(pairs)]
@@ -198,6 +198,7 @@ class FailoverCluster:
             linked.link.stop()
         for process in (*self.coordinators, *self.datanodes, *self.members):
             process.kill()
+        self._reserved.release()
 
     # -- what it is like -------------------------------------------------------------------------------
 
@@ -273,11 +274,3 @@ def _until(condition: Callable[[], bool], what: str) -> None:
         if time.monotonic() > give_up_s:
             raise SystemExit(f"this has not come about: {what}")
         time.sleep(0.1)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((_HOST, 0))
-        return [each.getsockname()[1] for each in sockets]

@@ -7,7 +7,6 @@ left when its own process ends, even by SIGKILL (`member_process` says how).
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from peacefs.protocol.limits import (
 from .directory import ClusterDirectory
 from .etcd_process import find_etcd
 from .member_process import LocalMember, MemberReady
+from .reserved_ports import ReservedPorts
 
 _HOST = "127.0.0.1"
 _CERTIFICATES = "certificates"
@@ -68,6 +68,7 @@ class LocalCluster:
         self._node_port = node_port
         self._claimed: ClusterDirectory | None = None
         self._parent_pipe: tuple[int, int] | None = None
+        self._reserved = ReservedPorts(_HOST)
         self._coordinator: LocalMember | None = None
         self.datanodes: list[LocalMember] = []
 
@@ -220,6 +221,7 @@ class LocalCluster:
             for end in self._parent_pipe:
                 os.close(end)
             self._parent_pipe = None
+        self._reserved.release()
         if self._claimed is not None:
             self._claimed.release()
             self._claimed = None
@@ -262,8 +264,9 @@ class LocalCluster:
 
     def _etcd_arguments(self, before: MemberReady | None) -> Sequence[str]:
         assert self._claimed is not None
-        # etcd takes no port that is free; it is told one.
-        port, peer_port = (before.http_port, before.node_port) if before else _free_ports()
+        port, peer_port = (
+            (before.http_port, before.node_port) if before else (self._reserved.take(), self._reserved.take())
+        )
         return [f"--dir={self._claimed.member('etcd')}", f"--port={port}", f"--peer-port={peer_port}"]
 
     def _journal_options(self) -> list[str]:
@@ -277,8 +280,8 @@ class LocalCluster:
             "coordinator",
             f"--dir={self._claimed.member('standby')}",
             f"--host={_HOST}",
-            f"--port={before.http_port if before else 0}",
-            f"--node-port={before.node_port if before else 0}",
+            f"--port={before.http_port if before else self._reserved.take()}",
+            f"--node-port={before.node_port if before else self._reserved.take()}",
             f"--secret-file={self.secret_file}",
             *self._tls_options(),
             *self._journal_options(),
@@ -291,8 +294,8 @@ class LocalCluster:
             "coordinator",
             f"--dir={self._claimed.member('coordinator')}",
             f"--host={_HOST}",
-            f"--port={before.http_port if before else self._port}",
-            f"--node-port={before.node_port if before else self._node_port or 0}",
+            f"--port={before.http_port if before else self._port or self._reserved.take()}",
+            f"--node-port={before.node_port if before else self._node_port or self._reserved.take()}",
             *self._tls_options(),
             *self._journal_options(),
             *self._coordinator_options,
@@ -318,7 +321,13 @@ class LocalCluster:
     def _datanode_arguments(self, number: int) -> Callable[[MemberReady | None], Sequence[str]]:
         def arguments(before: MemberReady | None) -> Sequence[str]:
             assert self._claimed is not None
-            first_port = self._datanode_port + 2 * (number - 1) if self._datanode_port else 0
+            if before:
+                port, data_port = before.http_port, before.data_port
+            elif self._datanode_port:
+                port = self._datanode_port + 2 * (number - 1)
+                data_port = port + 1
+            else:
+                port, data_port = self._reserved.take(), self._reserved.take()
             return [
                 "datanode",
                 f"--dir={self._claimed.member(f'datanode-{number}')}",
@@ -328,16 +337,8 @@ class LocalCluster:
                 f"--rack=/rack-{2 - number % 2}",
                 f"--host={_HOST}",
                 *self._tls_options(),
-                f"--port={before.http_port if before else first_port}",
-                f"--data-port={before.data_port if before else first_port and first_port + 1}",
+                f"--port={port}",
+                f"--data-port={data_port}",
             ]
 
         return arguments
-
-
-def _free_ports() -> tuple[int, int]:
-    """Return two ports that nobody listens on at this moment."""
-    with socket.socket() as one, socket.socket() as other:
-        one.bind((_HOST, 0))
-        other.bind((_HOST, 0))
-        return one.getsockname()[1], other.getsockname()[1]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,13 @@ from support.killable_process import KillableProcess
 from support.waiting import wait_until
 
 from peacefs.client.local_cluster.etcd_process import find_etcd
+from peacefs.client.local_cluster.reserved_ports import ReservedPorts
 from peacefs.coordinator.journal.etcd import EtcdJournal
 from peacefs.coordinator.journal.etcd_gateway import EtcdAccess
 from peacefs.protocol.service.tls import TlsFiles
+
+# Services come back with the ports that they had.
+_PORTS = ReservedPorts("127.0.0.1")
 
 
 def etcd_binary() -> str:
@@ -191,12 +194,8 @@ def etcd_members(
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on at this moment, no two of them the same."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Return ports of loopback that nobody else gets while this process lives, no two of them the same."""
+    return [_PORTS.take() for _ in range(count)]
 
 
 def _environment() -> dict[str, str]:
