@@ -14,11 +14,9 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,16 +29,17 @@ from peacefs.client.control.api import CoordinatorApi, user_of
 from peacefs.client.control.http import CoordinatorHttp
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import QueryFailed, StartupError
-from peacefs.protocol.private_files import DIRECTORY_MODE
 from peacefs.spark_connector.demo.input import DemoInput, choose_input
 from peacefs.spark_connector.demo.scratch import scratch_environment
+from peacefs.spark_connector.demo.screen import DemoScreen
 from peacefs.spark_connector.demo.staging import watermark_delay_s
+from peacefs.spark_connector.demo.work_directory import work_directory
 from peacefs.spark_connector.java import JavaRuntime, find_java, java_environment
 
 from . import news
 from .measures import Report, checkpoints, differences, latencies
 from .query import WINDOWS
-from .screen import Screen, print_report
+from .report import print_report
 
 _DRIVER = "peacefs.spark_connector.dataflow_demo.driver"
 _CHECKPOINTS = "/dataflow/failed-logins"
@@ -74,8 +73,9 @@ def run_demo(options: Options) -> int:
     if options.lines < 1000 or options.lines_per_s < 100:
         raise StartupError("the demo needs 1,000 lines or more, at 100 lines a second or more")
     java = find_java()
-    screen = Screen(console, options.lines)
-    with _workplace(options) as directory, screen.shown():
+    screen = DemoScreen(console, "lines", total=options.lines, subject_width=10)
+    work = work_directory(options.directory, keep=options.keep, prefix="peacefs-dataflow-")
+    with work as directory, screen.shown():
         report = _DataflowDemo(options, directory, choose_input(options.input, directory), java, screen).run()
         if options.keep:
             screen.step("kept", str(directory))
@@ -84,23 +84,6 @@ def run_demo(options: Options) -> int:
     else:
         print_report(console, report)
     return 0 if report.equal else 1
-
-
-@contextlib.contextmanager
-def _workplace(options: Options) -> Iterator[Path]:
-    """An empty directory, gone afterwards unless it is to be kept."""
-    if options.directory is None:
-        directory = Path(tempfile.mkdtemp(prefix="peacefs-dataflow-"))
-    else:
-        directory = options.directory.expanduser().absolute()
-        directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        if any(directory.iterdir()):
-            raise StartupError(f"{directory} is not empty: name another directory")
-    try:
-        yield directory
-    finally:
-        if not options.keep:
-            shutil.rmtree(directory, ignore_errors=True)
 
 
 @dataclass
@@ -124,7 +107,7 @@ class _Seen:
 
 class _DataflowDemo:
     def __init__(
-        self, options: Options, directory: Path, log: DemoInput, java: JavaRuntime, screen: Screen
+        self, options: Options, directory: Path, log: DemoInput, java: JavaRuntime, screen: DemoScreen
     ) -> None:
         self._options, self._directory, self._log = options, directory, log
         self._java, self._screen = java, screen
@@ -161,7 +144,7 @@ class _DataflowDemo:
                 seen.begun = said
                 step("query", f"units on executors {', '.join(map(str, said.executors.values()))}")
             case news.Progress(_, lines):
-                self._screen.lines(lines)
+                self._screen.done(lines)
                 self._kill_when_due(lines, cluster)
             case news.Lost(at_s, node) if seen.killed_s and not seen.detected_s:
                 seen.detected_s = at_s
@@ -178,7 +161,7 @@ class _DataflowDemo:
                     step("", f"rows come again {(said.at_s - seen.killed_s) * 1000:.0f} ms after the kill")
             case news.RunDone(_, lines, rows):
                 seen.done = said
-                self._screen.lines(lines)
+                self._screen.done(lines)
                 step("done", f"{len(rows):,} rows; Spark counts all lines at once")
             case news.BatchRows():
                 seen.batch = said

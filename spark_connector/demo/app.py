@@ -11,13 +11,9 @@ Everything runs on this machine, in one directory, and nothing of it is left run
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +24,6 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import QueryFailed, StartupError
 from peacefs.protocol.limits import demo_repair_longest_s, demo_repair_timeout_s
-from peacefs.protocol.private_files import DIRECTORY_MODE
 from peacefs.spark_connector.checkpoints.batches import Checkpoint
 from peacefs.spark_connector.java import JavaRuntime, find_java, java_environment
 from peacefs.spark_connector.query_progress import read_progress, spread
@@ -37,15 +32,11 @@ from .input import DemoInput, choose_input
 from .query_plan import QueryPlan, QueryResult
 from .query_process import QueryProcess
 from .query_supervisor import QuerySupervisor
-from .report import (
-    DemoReport,
-    DemoScreen,
-    differences,
-    new_console,
-    print_report,
-)
+from .report import DemoReport, differences, new_console, print_report
 from .scratch import scratch_environment
+from .screen import DemoScreen
 from .staging import read_lines, stage, watermark_delay_s
+from .work_directory import work_directory
 
 _QUERY_MODULE = "peacefs.spark_connector.demo.failed_logins"
 _CHECKPOINT = "/demo/checkpoint"
@@ -88,8 +79,9 @@ def run_demo(options: DemoOptions) -> int:
     if importlib.util.find_spec("pyspark") is None:
         raise StartupError("the demo needs Spark: pip install 'peacefs[spark]'")
     java = find_java()
-    screen = DemoScreen(console)
-    with _work_directory(options) as directory, screen.shown():
+    screen = DemoScreen(console, "batches", subject_width=8)
+    work = work_directory(options.directory, keep=options.keep, prefix="peacefs-demo-")
+    with work as directory, screen.shown():
         report = _Demo(options, directory, choose_input(options.input, directory), java, screen).run()
         if options.keep:
             screen.step("kept", str(directory))
@@ -98,26 +90,6 @@ def run_demo(options: DemoOptions) -> int:
     else:
         print_report(console, report)
     return 0 if report.equal else 1
-
-
-@contextlib.contextmanager
-def _work_directory(options: DemoOptions) -> Iterator[Path]:
-    """An empty directory, gone afterwards unless it is to be kept."""
-    if options.directory is None:
-        directory = Path(tempfile.mkdtemp(prefix="peacefs-demo-"))
-    else:
-        directory = options.directory.expanduser().absolute()
-        try:
-            directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-            if any(directory.iterdir()):
-                raise StartupError(f"{directory} is not empty: name another directory")
-        except OSError as error:
-            raise StartupError(f"cannot use {directory}: {error.strerror}") from None
-    try:
-        yield directory
-    finally:
-        if not options.keep:
-            shutil.rmtree(directory, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +147,7 @@ class _Demo:
         with QuerySupervisor(
             start=lambda: self._start_query(plan),
             checkpoint=checkpoint,
-            observe=lambda committed: self._screen.batches(committed, batches),
+            observe=lambda committed: self._screen.done(committed, batches),
             said=lambda what: step("", what),
         ) as query:
             try:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from peacefs.spark_connector.query_progress import Spread
 
@@ -84,35 +82,3 @@ def _lines(report: DemoReport) -> Iterator[tuple[str, str]]:
 
 def _times(spread: Spread | None) -> str:
     return "not reported" if spread is None else f"median {spread.median:.0f} ms, p95 {spread.p95:.0f} ms"
-
-
-class DemoScreen:
-    """Steps as lines, and beneath them a bar of the batches that are committed."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-        )
-        self._batches = self._bar.add_task("batches", total=None)
-
-    @contextlib.contextmanager
-    def shown(self) -> Iterator[None]:
-        with self._bar:
-            yield
-
-    def step(self, subject: str, what: str) -> None:
-        """One line; an empty subject goes on with the one before."""
-        self._console.print(f"{subject:8} {what}", soft_wrap=True)
-
-    def detail(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self._console.print(f"    {line}", style="dim", no_wrap=True, overflow="ellipsis")
-
-    def batches(self, done: int, expected: int) -> None:
-        self._bar.update(self._batches, completed=done, total=max(done, expected))

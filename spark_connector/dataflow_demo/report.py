@@ -1,42 +1,14 @@
-"""Show the demo: steps, a bar of the lines that were offered, and a table at the end."""
+"""Print what the demo found: a table, and the verdict under it."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from peacefs.spark_connector.demo.verdict import print_table, print_verdict
 
 from .measures import Latency, Report
-
-
-class Screen:
-    def __init__(self, console: Console, lines: int) -> None:
-        self._console = console
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-        )
-        self._lines = self._bar.add_task("lines", total=lines)
-
-    @contextlib.contextmanager
-    def shown(self) -> Iterator[None]:
-        with self._bar:
-            yield
-
-    def step(self, subject: str, what: str) -> None:
-        """One line; an empty subject goes on with the one before."""
-        self._console.print(f"{subject:10} {what}", soft_wrap=True)
-
-    def lines(self, done: int) -> None:
-        self._bar.update(self._lines, completed=done)
 
 
 def print_report(console: Console, report: Report) -> None:
