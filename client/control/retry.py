@@ -68,7 +68,7 @@ class RetryPolicy:
                 fault = loss.fault
             except PeacefsError as refusal:
                 self.has_been_answered = True
-                if not refusal.retriable:
+                if not refusal.retriable or (coordinators == 1 and isinstance(refusal, Standby)):
                     raise
                 fault = refusal
                 elsewhere = is_not_leading(refusal)

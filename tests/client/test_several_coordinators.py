@@ -176,6 +176,18 @@ def test_search_for_a_leader_is_bounded(ask: Callable[[Cluster], object], state:
 
 
 @either_way
+def test_standby_whose_address_alone_is_known_is_asked_once_and_says_who_leads(
+    ask: Callable[[Cluster], object],
+) -> None:
+    cluster = Cluster(a=until(1.0, LEADS, STANDBY))
+    ask(cluster)
+    cluster.now_s = 1.0
+    with pytest.raises(Standby, match="b leads"):
+        ask(cluster)
+    assert (cluster.order(), cluster.now_s) == ("aa", 1.0)
+
+
+@either_way
 @pytest.mark.parametrize("refusal", [Overloaded("busy"), FileNotFound("/a does not exist")])
 def test_refusal_of_the_leader_itself_is_taken_to_nobody_else(
     ask: Callable[[Cluster], object], refusal: PeacefsError

@@ -17,6 +17,7 @@ from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.local_cluster.member_process import PEACEFS
 
+_ANSWER_S, _ANSWER_MAX_S = 3.0, 30.0
 _AGAIN = ("StandbyException", "RetriableException", "SafeModeException")
 
 
@@ -112,12 +113,12 @@ class FailoverCluster:
         assert isinstance(datanodes, list)
         return sum(1 for each in datanodes if each["state"] == "alive")
 
-    def _try(self, at: int, method: str, path: str, **asked: str) -> httpx.Response:
+    def _try(self, at: int, method: str, path: str, timeout_s: float = 30, **asked: str) -> httpx.Response:
         return httpx.request(
             method,
             f"http://{self.http[at]}/webhdfs/v1{path}",
             params={"user.name": "ann", **asked},
-            timeout=30,
+            timeout=timeout_s,
             trust_env=False,
             verify=False,
         )
@@ -137,13 +138,20 @@ class FailoverCluster:
     # -- a client that knows all addresses ---------------------------------------------------------------
 
     def ask(self, method: str, path: str, **asked: str) -> httpx.Response:
-        """Ask one coordinator after the other, until one has an answer of its own."""
+        """Ask one coordinator after the other, until one has an answer of its own.
+
+        One that is frozen does not answer: a client that waits for it no longer than this finds the next leader
+        soon. Who finds none, on a busy machine, is more patient each time.
+        """
         give_up_s = time.monotonic() + PATIENCE_S
-        problem = ""
+        problem, timeout_s = "", _ANSWER_S
         while time.monotonic() < give_up_s:
             for at in range(len(self.coordinators)):
                 try:
-                    answer = self._try(at, method, path, **asked)
+                    answer = self._try(at, method, path, timeout_s, **asked)
+                except httpx.TimeoutException as error:
+                    problem, timeout_s = repr(error), min(2 * timeout_s, _ANSWER_MAX_S)
+                    continue
                 except httpx.TransportError as error:
                     problem = repr(error)
                     continue
