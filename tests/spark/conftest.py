@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,14 +17,21 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def worker_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Yield what PYSPARK_PYTHON may name, of this session and of drivers that tests start."""
+    with prepared_python(tmp_path_factory.mktemp("python")) as prepared:
+        yield prepared.path
+
+
+@pytest.fixture(scope="session")
+def spark(worker_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
-    with prepared_python(tmp_path_factory.mktemp("python")) as python, pytest.MonkeyPatch.context() as environment:
+    with pytest.MonkeyPatch.context() as environment:
         for name, value in java_environment(find_java(), tmp_path_factory.mktemp("java")).items():
             environment.setenv(name, value)
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        environment.setenv("PYSPARK_PYTHON", str(python.path))
+        environment.setenv("PYSPARK_PYTHON", str(worker_python))
         session = (
             configure(SparkSession.builder, "127.0.0.1:9870")
             .master("local[2]")

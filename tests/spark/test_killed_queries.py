@@ -47,7 +47,7 @@ def rounds() -> Iterator[tuple[int, tuple[str, ...]]]:
     ("seed", "queries"), list(rounds()), ids=lambda value: value if isinstance(value, int) else "-".join(value)
 )
 def test_queries_that_are_killed_put_out_what_a_batch_gives(
-    seed: int, queries: tuple[str, ...], tmp_path: Path
+    seed: int, queries: tuple[str, ...], tmp_path: Path, worker_python: Path
 ) -> None:
     rng = random.Random(f"{seed} {' '.join(queries)}")
     logs = log_events.available()
@@ -61,7 +61,7 @@ def test_queries_that_are_killed_put_out_what_a_batch_gives(
         LocalCluster(tmp_path / "cluster", 4, port=0) as cluster,
         PeaceFileSystem(cluster.http_address) as files,
     ):
-        ordeal = Ordeal(cluster, files, tmp_path, rng)
+        ordeal = Ordeal(cluster, files, tmp_path, worker_python, rng)
         print(f"seed {seed}")
         try:
             outcomes = ordeal.run(events, parts, list(queries), strikes(rng, kills, others))

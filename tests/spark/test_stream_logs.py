@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 _TESTS = Path(__file__).parent.parent
-_PATH = (str(_TESTS), str(_TESTS / "support" / "worker_daemons"))
 _PATIENCE_S = 400.0
 _LOOK_S = 0.3
 
@@ -234,8 +233,9 @@ def test_guide_copies_a_stream_log_through_spark(spark: SparkSession, tmp_path: 
 class Programs:
     """A dataflow that writes the log `one`, and a Spark query from it to the log `other`."""
 
-    def __init__(self, cluster: LocalCluster, directory: Path) -> None:
+    def __init__(self, cluster: LocalCluster, directory: Path, worker_python: Path) -> None:
         self.coordinator, self._directory = cluster.http_address, directory
+        self._worker_python = worker_python
         authority = cluster.http_address.removeprefix("http://")
         self.one, self.other = (f"webhdfs://{authority}/logs/{name}" for name in ("one", "other"))
         self._checkpoint = f"webhdfs://{authority}/checkpoints/query"
@@ -253,9 +253,9 @@ class Programs:
             **java_environment(find_java(), self._directory / "java"),
             **scratch_environment(self._directory / "scratch"),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": str(self._worker_python),
             "HADOOP_USER_NAME": user,
-            "PYTHONPATH": os.pathsep.join(filter(None, [*_PATH, os.environ.get("PYTHONPATH")])),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(_TESTS), os.environ.get("PYTHONPATH")])),
         }
         return QueryProcess(f"support.log_{role}", plan, self._directory / f"{role}.log", variables)
 
@@ -286,10 +286,10 @@ class Programs:
 
 
 @pytest.fixture
-def programs(tmp_path: Path) -> Iterator[Programs]:
+def programs(tmp_path: Path, worker_python: Path) -> Iterator[Programs]:
     (tmp_path / "scratch").mkdir()
     with LocalCluster(tmp_path / "cluster", datanodes=3, port=0) as cluster:
-        yield Programs(cluster, tmp_path)
+        yield Programs(cluster, tmp_path, worker_python)
 
 
 @pytest.mark.cluster

@@ -115,8 +115,9 @@ PREPARED["spark worker"] = (
 #: The programs that a fork may run besides `peacefs`, with their role: modules, and scripts by their name.
 MODULES = {"peacefs.dataflow.hosts.node_process": "node", "peacefs.dataflow.hosts.ring_node": "node"}
 SCRIPTS = {"guide.py": "tracer", "tracer.py": "tracer"}
-# A program of the tests that runs nodes, which are forked from it (`prepared_starts.forks_of_this_process`).
-MODULES["support.resumed_query"] = "node"
+#: Programs of the tests that run nodes, which are forked from them (`prepared_starts.forks_of_this_process`).
+OF_TESTS = ("support.log_dataflow", "support.resumed_query")
+MODULES |= dict.fromkeys(OF_TESTS, "node")
 REQUEST_BYTES_MAX = 1 << 17
 DESCRIPTORS_MAX = 64
 READY = b"ready"
@@ -233,6 +234,8 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> Program:
     resource.setrlimit(resource.RLIMIT_NOFILE, tuple(request["files_max"]))
     os.environ.clear()
     os.environ.update(request["environment"])
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [path for path in named if path and path not in sys.path]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _open_standard_streams()
     return Program(*request["program"])

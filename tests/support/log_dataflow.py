@@ -24,6 +24,7 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.service.lifeline import when_parent_dies
 
+from . import prepared_starts
 from .dataflows import SCHEMA, input_rows
 from .log_plan import LogPlan
 from .long_runs import often
@@ -62,5 +63,6 @@ def run_dataflow(plan: LogPlan) -> None:
 
 
 if __name__ == "__main__":
-    when_parent_dies(0, lambda: os._exit(1))
-    run_dataflow(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=LogPlan))
+    with prepared_starts.forks_of_this_process():
+        when_parent_dies(0, lambda: os._exit(1))
+        run_dataflow(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=LogPlan))

@@ -79,6 +79,8 @@ class PreparedPython:
                     connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
                 )[0]
                 pid = self._fork(json.loads(data), str(Path(f"/proc/{stub}/cwd").readlink()), descriptors)
+            except FileNotFoundError:
+                return  # it was killed before anything was forked for it
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)

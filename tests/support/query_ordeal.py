@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,8 +66,16 @@ def strikes(rng: random.Random, drivers: int, others: int) -> list[Strike]:
 class Ordeal:
     """One round. At most one datanode is out at any time."""
 
-    def __init__(self, cluster: LocalCluster, files: PeaceFileSystem, directory: Path, rng: random.Random) -> None:
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        files: PeaceFileSystem,
+        directory: Path,
+        worker_python: Path,
+        rng: random.Random,
+    ) -> None:
         self._cluster = cluster
+        self._worker_python = worker_python
         self._files = files
         self._directory = directory
         self._rng = rng
@@ -135,7 +142,7 @@ class Ordeal:
             **java_environment(find_java(), self._directory / "java"),
             **scratch_environment(self._directory / "scratch"),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": str(self._worker_python),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(_TESTS), os.environ.get("PYTHONPATH")])),
         }
         return QueryProcess("support.query_driver", plan, self._directory / "driver.log", variables)
