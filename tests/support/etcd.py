@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import ssl
 import subprocess
@@ -23,6 +24,7 @@ from peacefs.protocol.service.tls import TlsFiles
 
 # Services come back with the ports that they had.
 _PORTS = ReservedPorts("127.0.0.1")
+atexit.register(_PORTS.release)
 
 
 def etcd_binary() -> str:
