@@ -108,7 +108,8 @@ def _options(
     if traces is not None and context.invoked_subcommand not in _SERVICES:
         from peacefs.client.requests import trace_requests
 
-        trace_requests(traces)
+        # Whoever runs commands in a process of its own traces those alone that are told to.
+        context.call_on_close(trace_requests(traces))
     # For whatever the command starts, too.
     if token_file is not None:
         os.environ["PEACEFS_TOKEN_FILE"] = str(token_file.absolute())

@@ -18,6 +18,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.requests import request, trace_requests
 from peacefs.command import application
 from peacefs.commands.trace_drawing import DrawnSpan, read_spans
+from peacefs.protocol.runtime import tracing
 
 pytest.importorskip("opentelemetry.sdk", reason="traces are an extra: install peacefs[tracing]")
 pytestmark = pytest.mark.cluster
@@ -94,6 +95,7 @@ def test_trace_shows_one_write_through_the_pipeline_and_which_hop_was_slow(tmp_p
     assert drawn.output.startswith("request one-slow-write: ") and f"datanode {slow}: WriteChunk" in drawn.output
     slowest = CliRunner().invoke(application, ["trace", str(traces)])
     assert slowest.output == drawn.output
+    assert not tracing.is_tracing(), "a command traces itself alone, not what its process does afterwards"
 
 
 def test_trace_of_a_stock_client_goes_on_at_the_gateway(tmp_path: Path, traces: Path) -> None:
