@@ -13,6 +13,7 @@ _ALL = (
     "read_stream",
     "io_service",
     "small_files",
+    "native_hop",
     "small_reads",
     "metadata_ops",
     "clients",
