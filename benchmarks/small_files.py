@@ -34,7 +34,7 @@ _WRITERS = (1, 2, 4, 8, 16)
 def main(*, quick: bool = False, tls: bool = False) -> None:
     files_a_writer, rounds = (20, 1) if quick else (250, 3)
     rows = []
-    fronts = {"WebHDFS": _over_webhdfs, "our client": _over_client}
+    fronts = {"WebHDFS": _over_webhdfs, "our client": over_client}
     with tempfile.TemporaryDirectory() as directory, clusters(Path(directory), 4, tls=tls) as running:
         for writers in _WRITERS:
             runs: dict[str, list[dict[str, float]]] = {f"{front}{way}": [] for front in fronts for way in running}
@@ -42,7 +42,7 @@ def main(*, quick: bool = False, tls: bool = False) -> None:
                 for front, maker in fronts.items():
                     for way, cluster in running.items():
                         path = f"/{front}/{writers}/{turn}"
-                        runs[front + way].append(_run(cluster, maker, writers, files_a_writer, path))
+                        runs[front + way].append(write_files(cluster, maker, writers, files_a_writer, path))
             for front, measured in runs.items():
                 middle = sorted(measured, key=lambda run: run["files/s"])[rounds // 2]
                 rows.append({"front": front, "writers": writers, **middle})
@@ -50,13 +50,14 @@ def main(*, quick: bool = False, tls: bool = False) -> None:
     show("small_files", title, with_ratio(rows, "files/s", ("front", "writers")) if tls else rows)
 
 
-def _run(
+def write_files(
     cluster: LocalCluster,
     maker: Callable[[LocalCluster], Write],
     writers: int,
     files_a_writer: int,
     directory: str,
 ) -> dict[str, float]:
+    """Have writers write files into a directory; return the rate, latencies, and what a file cost whom."""
     latencies: list[float] = []
     before, cpu_before = _counters(cluster), cluster_cpu_s(cluster, "writers")
     started = threading.Barrier(writers + 1)
@@ -117,7 +118,7 @@ def _over_webhdfs(cluster: LocalCluster) -> Write:
     return write
 
 
-def _over_client(cluster: LocalCluster) -> Write:
+def over_client(cluster: LocalCluster) -> Write:
     files = PeaceFileSystem(cluster.http_address, ca_file=cluster.ca_file)
     return lambda path: files.write(path, _DATA, replication=3)
 

@@ -5,8 +5,8 @@
  * A writer sends a frame as long as an opening of ours with 1 KiB, and sends the next when it has been acknowledged. A
  * hop reads every byte of a frame three times, which stands for the token, the seal and the checksums; forwards it;
  * appends what all frames of one look at its connections bring with one call, and syncs it once; and acknowledges when
- * it has synced and the next hop has acknowledged. There are no tokens, no index, no limits, no deadlines, no errors
- * that are anybody's but the whole program's.
+ * it has synced and the next hop has acknowledged. There are no tokens, no index, no limits and no deadlines; any error
+ * ends the program.
  *
  *     bare_hops WRITERS SECONDS DIRECTORY
  *
@@ -102,7 +102,6 @@ static void hop(int listening, const struct sockaddr_in *next, int writers, int 
         int count = epoll_wait(poll, events, 2 * WRITERS_MAX, -1);
         for (int k = 0; k < count; k++) {
             struct chunk *chunk = &chunks[events[k].data.u32 / 2];
-            if (chunk->upstream < 0) continue; /* its writer has gone */
             if (events[k].data.u32 % 2) {
                 ssize_t got = recv(chunk->onward, chunk->receipts + chunk->acknowledged, awaited - chunk->acknowledged, 0);
                 require(got > 0, "the next hop");
@@ -114,7 +113,7 @@ static void hop(int listening, const struct sockaddr_in *next, int writers, int 
             }
             ssize_t got = recv(chunk->upstream, chunk->frame + chunk->received, FRAME_BYTES - chunk->received, 0);
             if (got <= 0) {
-                close(chunk->upstream), chunk->upstream = -1, open_connections--;
+                close(chunk->upstream), open_connections--;
                 if (after) epoll_ctl(poll, EPOLL_CTL_DEL, chunk->onward, NULL), close(chunk->onward);
                 continue;
             }
@@ -137,7 +136,6 @@ static void hop(int listening, const struct sockaddr_in *next, int writers, int 
         }
         for (int k = 0; k < done_count; k++) {
             struct chunk *chunk = &chunks[done[k]];
-            if (chunk->upstream < 0) continue;
             chunk->is_stored = chunk->is_acknowledged = 0;
             size_t length = awaited + RECEIPT_BYTES;
             require(send(chunk->upstream, chunk->receipts, length, 0) == (ssize_t)length, "acknowledge");
@@ -172,21 +170,28 @@ int main(int count, char **words) {
     struct timespec begun;
     clock_gettime(CLOCK_MONOTONIC, &begun);
     for (int i = 0; i < writers; i++) require(send(sockets[i], frame, FRAME_BYTES, 0) == FRAME_BYTES, "send");
-    while (seconds_since(&begun) < seconds) {
+    for (int under_way = writers; under_way;) {
         struct epoll_event events[WRITERS_MAX];
-        int found = epoll_wait(poll, events, WRITERS_MAX, 1000);
+        int found = epoll_wait(poll, events, WRITERS_MAX, -1);
         for (int k = 0; k < found; k++) {
             uint32_t i = events[k].data.u32;
             ssize_t got = recv(sockets[i], receipts, sizeof receipts - received[i], 0);
             require(got > 0, "the head");
             if ((received[i] += (size_t)got) < sizeof receipts) continue;
             received[i] = 0, acknowledged++;
-            require(send(sockets[i], frame, FRAME_BYTES, 0) == FRAME_BYTES, "send");
+            /* Nothing is under way when the writers hang up. */
+            if (seconds_since(&begun) < seconds)
+                require(send(sockets[i], frame, FRAME_BYTES, 0) == FRAME_BYTES, "send");
+            else
+                under_way--;
         }
     }
     double taken = seconds_since(&begun);
     for (int i = 0; i < writers; i++) close(sockets[i]);
-    for (int i = 0; i < HOPS; i++) wait(NULL);
+    for (int i = 0; i < HOPS; i++) {
+        int status;
+        require(wait(&status) > 0 && !status, "a hop failed");
+    }
     struct rusage used;
     getrusage(RUSAGE_CHILDREN, &used);
     double cpu = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +

@@ -108,7 +108,7 @@ def _options(
     if traces is not None and context.invoked_subcommand not in _SERVICES:
         from peacefs.client.requests import trace_requests
 
-        # Whoever runs commands in a process of its own traces those alone that are told to.
+        # A program that runs a command within its own process is not traced when the command is over.
         context.call_on_close(trace_requests(traces))
     # For whatever the command starts, too.
     if token_file is not None:

@@ -68,7 +68,7 @@ class RetryPolicy:
                 fault = loss.fault
             except PeacefsError as refusal:
                 self.has_been_answered = True
-                # A standby says so only while the leader takes connections: of one address no other can be asked.
+                # A standby refuses only while a leader takes connections; of one address no other can be asked.
                 is_astray = coordinators == 1 and isinstance(refusal, Standby)
                 if is_astray or not refusal.retriable:
                     raise
