@@ -255,7 +255,7 @@ def _table(address: str, checkpoint_root: str) -> list[Setting]:
         ),
         Setting(
             _STATE_STORE + "maintenanceInterval",
-            "10s",
+            "5s",
             "2.0.0",
             "as often, not once a minute, snapshots are uploaded and old versions deleted: a restart opens each "
             "change log since the last snapshot, twice, one after another",
