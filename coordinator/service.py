@@ -198,8 +198,21 @@ class Coordinator:
     async def serve(self, reload: Callable[[], None]) -> None:
         """Until a signal, or the parent's death; `reload` at each SIGHUP.
 
-        Raises SystemExit when its own work has failed.
+        Raises StartupError when it cannot begin, SystemExit when its own work has failed.
         """
+        try:
+            await self._serve(reload)
+        finally:
+            if self._audit is not None:
+                self._audit.close()
+            # Also after a start that failed: the writer thread must not outlive the metadata.
+            self._commits.close()
+            self._reader.close()
+        log.info("stopped")
+        if self._tasks.has_failed:
+            raise SystemExit(_EXIT_AFTER_FAILED_WORK)
+
+    async def _serve(self, reload: Callable[[], None]) -> None:
         options = self._options
         stop = self._stop = stop_event(options.parent_fd)
         when_told_to_reload(reload)
@@ -244,13 +257,6 @@ class Coordinator:
             self._tls.stop_watch()
         local_socket.close()
         await self._tasks.stop()
-        if self._audit is not None:
-            self._audit.close()
-        self._commits.close()
-        self._reader.close()
-        log.info("stopped")
-        if self._tasks.has_failed:
-            raise SystemExit(_EXIT_AFTER_FAILED_WORK)
 
     def _background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """The tasks of every coordinator, and those that belong to a process with a loop, files and tokens."""

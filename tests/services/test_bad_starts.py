@@ -25,6 +25,16 @@ from peacefs.protocol.service.trial_certificates import TrialAuthority
 
 pytestmark = pytest.mark.cluster
 _TIMEOUT_S = 180
+#: Runs a command, and tells which threads are left by it.
+_THREADS_AFTERWARDS = """
+import sys, threading
+from peacefs.start import main
+try:
+    main()
+except SystemExit as ended:
+    assert ended.code == 1
+print([thread.name for thread in threading.enumerate()], file=sys.stderr)
+"""
 
 
 def peacefs(*arguments: str) -> list[str]:
@@ -94,6 +104,19 @@ class TestCoordinator:
             assert f"port {port}" in said and "in use" in said
             said = complaint("coordinator", f"--dir={tmp_path / 'c'}", "--port=0", f"--node-port={port}")
             assert f"port {port}" in said and "in use" in said
+
+    def test_port_in_use_ends_the_writer_of_metadata_before_they_are_closed(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            arguments = ["coordinator", f"--dir={tmp_path / 'c'}", "--port=0", f"--node-port={port}"]
+            done = subprocess.run(
+                [sys.executable, "-P", "-c", _THREADS_AFTERWARDS, *arguments],
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_S,
+            )
+        assert f"port {port}" in done.stderr and "Traceback" not in done.stderr
+        assert done.stderr.splitlines()[-1] == "['MainThread']"
 
     def test_an_address_for_others_without_a_secret(self, tmp_path: Path) -> None:
         said = complaint("coordinator", f"--dir={tmp_path / 'c'}", "--host=0.0.0.0", "--port=0", "--node-port=0")
