@@ -17,14 +17,14 @@ import pyarrow as pa
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.core.messages import Ack, Data, Subscribed
+from peacefs.dataflow.core.messages import Ack, Data, Subscribe, Subscribed, Subscription
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.output_buffer import RowStage
 from peacefs.dataflow.core.unit import HAUnit
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.logs.segments import MemorySegments, SegmentAppend, SegmentStore
-from peacefs.dataflow.model.batches import Batch, Position
+from peacefs.dataflow.model.batches import OLDEST, Batch, Position
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
@@ -127,6 +127,10 @@ class DrivenUnit:
         self._input = self.unit.inputs["sales"]
         self._subscription = self._subscribe()
         (self._output,) = self.unit.outputs.values()
+        self._consumer = network.consumers[self._output.stream][0]
+        # Without a consumer that is connected, Amnesia drops what is made for it.
+        connection = Subscription(self._consumer, 1, 1)
+        self._output.subscribe("sink", Subscribe(self._output.stream, connection, incarnation, OLDEST, 1 << 60))
         self._capture: tuple[StateCapture, RunningCheckpoint] | None = None
         self._captures = 0
         self._committed_s = 0.0
@@ -181,13 +185,12 @@ class DrivenUnit:
 
     def _take(self) -> None:
         produced = self._output.buffer.produced
-        self._fresh = [batch for batch in self._output.buffer.held() if batch.last > self._acked]
+        self._fresh = [sent.batch for _, sent in self._output.due() if isinstance(sent, Data)]
         self.totals.results += produced - self._acked
         self._acked = produced
         if self._fresh:
-            consumer = self._network.consumers[self._output.stream][0]
             position = Position(self._output.lineage, produced)
-            self._output.ack(Ack(self._output.stream, consumer, 1, RowStage.SAFE, position))
+            self._output.ack(Ack(self._output.stream, self._consumer, 1, RowStage.SAFE, position))
 
     def _note_responses(self, now: float) -> None:
         for batch in self._fresh:
