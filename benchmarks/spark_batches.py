@@ -49,7 +49,7 @@ _SMALL: tuple[Kind, ...] = (
     ("HDFS-backed", 8, 1),
 )
 # No new round of turns is begun after this.
-_SECONDS_MAX = 150.0
+_SECONDS_MAX = 300.0
 _STATE_MEBIBYTES = 64
 _KEY_BYTES = 4096
 _CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"

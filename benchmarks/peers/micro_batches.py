@@ -16,7 +16,7 @@ _KINDS = (("RocksDB", 8, 1), ("HDFS-backed", 8, 1))
 
 def compare_batches(directory: Path, systems: Sequence[System], *, quick: bool) -> None:
     """Show the medians of batches, and of starts up to the first commit. HDFS syncs names alone here."""
-    counted, turn = (2, 2) if quick else (24, 6)
+    counted, turn = (2, 2) if quick else (48, 6)
     places = {each.name: f"{each.hadoop_uri}/batches" for each in systems if each.hadoop_uri}
     places["file://"] = f"file://{directory}/batches"
     (coordinator,) = (urlsplit(each.hadoop_uri).netloc for each in systems if each.name == WEBHDFS)
