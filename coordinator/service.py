@@ -178,6 +178,8 @@ class Coordinator:
                 unreferenced_kept_s=options.unreferenced_kept_s,
             ),
         )
+        if self._who is not None:
+            self._who.tokens.book.on_trust = parts.datanodes.tell_trust
         self._links = links
         me = Identity(metadata.cluster_id, "coordinator", "coordinator", signer)
         self._nodes = NodeServer(me, parts.datanodes, links, calls)

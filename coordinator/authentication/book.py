@@ -6,7 +6,7 @@ Whatever changes what is trusted is told to the coordinator's own verifier at on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from peacefs.coordinator.metadata.group_commit import Commit
@@ -32,6 +32,8 @@ class CredentialBook:
     def __init__(self, recorded: TokenRecords, commit: Commit, verifier: Verifier) -> None:
         self._commit = commit
         self.verifier = verifier
+        #: Called whenever `trust` has become another object.
+        self.on_trust: Callable[[], None] = lambda: None
         self.keys: dict[int, KeyRecord] = {}
         self.issued: dict[str, IssuedToken] = {}
         self.revoked: dict[str, RevokedToken] = {}
@@ -124,3 +126,4 @@ class CredentialBook:
         if trust != self.trust:
             self.trust = trust
             self.verifier.trust(trust)
+            self.on_trust()

@@ -228,6 +228,16 @@ class DatanodeService:
             log.info("datanode %s is being stopped: nobody is led to it any more", link.name)
         if message.streams is not None and self._leadership.leads:
             self._core.scheduling.registered(self._at.monotonic(), link.name, message.streams)
+        self._acknowledge(link, tag)
+
+    def tell_trust(self) -> None:
+        """Tell datanodes at once what callers are verified with now: a token may reach them before a heartbeat."""
+        if self._leadership.leads:
+            for link in list(self._sessions):
+                if self._links.speaks_for_datanode(link):
+                    self._acknowledge(link, 0)
+
+    def _acknowledge(self, link: DatanodeLink, tag: int) -> None:
         session, trust = self._sessions[link], self._trust()
         changed, session.trust = None if trust is session.trust else trust, trust
         leads = self._leadership.leads

@@ -26,6 +26,7 @@ from peacefs.protocol.messages import (
     Replica,
     ReportAgain,
     ReportChunks,
+    Trust,
 )
 
 _CHUNK = 77
@@ -225,3 +226,24 @@ def test_datanode_that_comes_during_the_load_reports_when_all_chunks_are_known()
         assert coordinator.port.waiting == 0
 
     tell(story, loaded=False)
+
+
+def test_new_keys_are_told_to_all_datanodes_before_their_next_heartbeat() -> None:
+    """A token that was signed with a new key comes to a datanode at once, and was refused for up to a second."""
+
+    async def story(coordinator: Coordinator) -> None:
+        first, second = await coordinator.datanode(), await coordinator.datanode("dn-2")
+        stranger = await coordinator.datanode("dn-3")
+        await first.register("f")
+        await second.register("s")
+        new = Trust(is_required=True, revoked=["stolen"])
+        coordinator.port.trust(new)
+        for each in (first, second):
+            told = (await each.receive()).message
+            assert isinstance(told, HeartbeatAck) and told.trust == new
+        first.say(Heartbeat(USAGE))
+        told = (await first.receive()).message
+        assert isinstance(told, HeartbeatAck) and told.trust is None, "it has been told already"
+        assert isinstance(await stranger.register("t"), Registered)
+
+    tell(story)

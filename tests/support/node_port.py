@@ -19,6 +19,7 @@ from peacefs.coordinator.rpc.server import NodeServer, RunningCalls
 from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.handshake import Identity
+from peacefs.protocol.messages import Trust
 
 
 class _FirstEpoch:
@@ -39,7 +40,10 @@ class NodePort:
         context = context_in_memory(core, self._links, clock)
         files = Files(context)
         supervising = SupervisionService(context, files.fencing, str)
-        self._service = DatanodeService(context, self._links, files, supervising, _FirstEpoch(), spawn=calls.spawn)
+        self._trust = Trust()
+        self._service = DatanodeService(
+            context, self._links, files, supervising, _FirstEpoch(), spawn=calls.spawn, trust=lambda: self._trust
+        )
         me = Identity("c", "coordinator", "coordinator", SIGNER)
         self._server = NodeServer(me, self._service, self._links, calls, clock)
         self.credentials = files.credentials
@@ -51,6 +55,11 @@ class NodePort:
     def waiting(self) -> int:
         """Return how many links have datanodes that wait to be registered."""
         return self._service.waiting
+
+    def trust(self, trust: Trust) -> None:
+        """Have callers verified with other keys."""
+        self._trust = trust
+        self._service.tell_trust()
 
     def hang_up(self, node: str) -> None:
         self._links.hang_up(node)
