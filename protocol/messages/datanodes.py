@@ -135,7 +135,8 @@ class Heartbeat(Message, frozen=True):
 class HeartbeatAck(Message, frozen=True):
     """Says that the coordinator is there, what its clock shows, and the number of its last durable commit.
 
-    `trust` is there when it has changed. Also sent at once, unasked, by a coordinator that begins to lead.
+    `trust` is there when it has changed. Also sent at once, unasked, when it changes and by a coordinator that
+    begins to lead.
     """
 
     epoch: int

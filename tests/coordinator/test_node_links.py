@@ -229,7 +229,7 @@ def test_datanode_that_comes_during_the_load_reports_when_all_chunks_are_known()
 
 
 def test_new_keys_are_told_to_all_datanodes_before_their_next_heartbeat() -> None:
-    """A token that was signed with a new key comes to a datanode at once, and was refused for up to a second."""
+    """A token that is signed with a new key may reach a datanode before its next heartbeat does."""
 
     async def story(coordinator: Coordinator) -> None:
         first, second = await coordinator.datanode(), await coordinator.datanode("dn-2")

@@ -133,8 +133,8 @@ def test_client_fetches_another_token_before_one_ends(gateway, cluster, administ
     while time.monotonic() < due_s + 0.5:
         assert client.read("/user/etl/short") == b"1"
     # An administrator ends all tokens so far, of which the client does not know: it is refused until it fetches
-    # its next one, which it does before the one that it has would have ended by itself. Each datanode learns of
-    # the new key within a second or two.
+    # its next one, which it does before the one that it has would have ended by itself. A busy
+    # datanode learns of the new key a moment later.
     administration.rotate_keys(end_all=True)
     found: list[bytes] = []
 

@@ -385,7 +385,7 @@ def _connect_writer(path: Path, *, is_journaled: bool = False) -> sqlite3.Connec
 
 @functools.cache
 def _empty_store() -> sqlite3.Connection:
-    """Make the tables once: a simulation makes stores by the hundred, and the migrations take 3 ms each time."""
+    """Make the tables once for all stores in memory: a simulation makes stores by the hundred."""
     template = _connect(":memory:")
     migrate(template)
     return template
