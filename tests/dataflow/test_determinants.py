@@ -5,7 +5,6 @@ A run is played for some steps; PEACEFS_STEPS=all plays all of them, PEACEFS_STE
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from functools import cache
@@ -15,7 +14,7 @@ import pytest
 from simulation.seeds import seeds
 from support.determined_samples import ALIGNED, ARBITRARY, determined_rows
 from support.judged_networks import digits
-from support.steps import steps
+from support.steps import steps, stride
 
 from peacefs.dataflow.hosts.failures import CutLink, Failure, Hang, Kill
 from peacefs.dataflow.hosts.outcome import Outcome
@@ -28,7 +27,7 @@ from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 
-_EVERY_STEP = int(os.environ.get("PEACEFS_STEPS", "55").replace("all", "1"))
+_EVERY_STEP = stride(55)
 _NODES = ["node-1", "node-2", "node-3", "node-4"]
 #: Techniques whose units begin again on any node, so that several may die.
 ANYWHERE: dict[str, Callable[[], Technique]] = {

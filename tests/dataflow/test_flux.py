@@ -7,7 +7,6 @@ seeds.
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import re
 from collections.abc import Callable, MutableMapping
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pytest
 from simulation.seeds import seeds
 from support.dataflows import SAMPLES, SCHEMA, input_rows, passed
-from support.steps import steps
+from support.steps import steps, stride
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
@@ -38,7 +37,7 @@ from peacefs.dataflow.techniques.flux import Flux
 from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed
 
 _NODES = ("node-1", "node-2", "node-3", "node-4")
-_EVERY_STEP = int(os.environ.get("PEACEFS_STEPS", "240").replace("all", "1"))
+_EVERY_STEP = stride(240)
 #: Buffers of a few rows, so that whoever is behind holds up all others.
 _SMALL = Bounds(credit_bytes=400, buffer_bytes_max=1000)
 

@@ -1,17 +1,26 @@
 """Choose the steps of a seeded run before which something fails.
 
 A run for each step takes minutes, so that a test plays some of them by default, of several nodes at steps of their
-own. PEACEFS_STEPS=all plays all of them, for each node, and PEACEFS_STEPS=n every nth.
+own, and half as many again with PEACEFS_LONG=1. PEACEFS_STEPS=all plays all of them, for each node, and
+PEACEFS_STEPS=n every nth.
 """
 
 from __future__ import annotations
 
 import os
 
+from support.long_runs import often
+
 
 def steps(count: int, *, every: int, begin: int = 0, offset: int = 0) -> range:
-    """Return one step of so many from `begin` up to `count`; the environment may say another number."""
-    wanted = os.environ.get("PEACEFS_STEPS", str(every))
-    if wanted == "all":
+    """Return one step of every so many from `begin` up to `count`; the environment may say another number."""
+    if os.environ.get("PEACEFS_STEPS") == "all":
         return range(begin, count)
-    return range(begin + offset % int(wanted), count, int(wanted))
+    wanted = stride(every)
+    return range(begin + offset % wanted, count, wanted)
+
+
+def stride(every: int) -> int:
+    """Return how far apart failures are, `every` so many steps in a long run; the environment may say how many."""
+    wanted = os.environ.get("PEACEFS_STEPS", str(often(every * 3 // 2, every)))
+    return 1 if wanted == "all" else int(wanted)
