@@ -523,6 +523,10 @@ gateway_kept_file_s: Final = 10.0
 # little that all are still in a cache.
 gateway_local_pieces_max: Final = 8
 gateway_local_piece_bytes: Final = 512 * KIB
+# A thread that sends what it has read goes on until it has sent so much, or has waited so long for the client in
+# all. Then it is others' turn.
+direct_turn_bytes: Final = 8 * MIB
+direct_wait_s: Final = 0.02
 # A request waits so long for one of them, or for memory, before it is told to try again.
 gateway_queue_timeout_s: Final = 60.0
 # A datanode that is stopped tells its coordinators, which lead nobody there any more, and waits for those who were

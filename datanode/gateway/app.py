@@ -44,6 +44,7 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.runtime.tracing import is_tracing, observed_here, spanning
+from peacefs.protocol.service.body_socket import body_socket
 from peacefs.protocol.service.client_shares import client_of
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
 from peacefs.protocol.tokens import ChunkRead, FileAppend, FileRead, FileWrite, Signer
@@ -282,7 +283,7 @@ class Gateway:
         known = self._layout(read_token, chunks) if chunks else None
         pieces = await begin(wanted, known, self._local_large_reads, run, self._signer, self._wall_clock)
         try:
-            await send_pieces(wanted, pieces, run, receive, send)
+            await send_pieces(wanted, pieces, run, receive, send, body_socket(scope))
         finally:
             await pieces.close()
 

@@ -1,8 +1,9 @@
-"""One file, or a range of it, on its way to an HTTP client: fetched on threads, sent by the event loop.
+"""One file, or a range of it, on its way to an HTTP client: fetched on threads, sent by them or by the event loop.
 
-What its first piece holds whole is sent at once. Of what is longer, one piece waits for the client while the next
-is fetched; no more is held. What cannot be fetched ends the connection before its announced length: a short body
-never looks whole.
+What its first piece holds whole is sent at once. Of what is longer, a thread sends what it fetches for as long as
+the client takes it, and leaves the rest of a piece to the loop, which waits. Over TLS the loop sends all: one
+piece waits for the client while the next is fetched; no more is held. What cannot be fetched ends the connection
+before its announced length: a short body never looks whole.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from peacefs.client.transfer.file_reader import FileReader
 from peacefs.protocol.asgi import Receive, Send, client_watch
 from peacefs.protocol.errors import ChunkUnavailable, PathError, PeacefsError
 from peacefs.protocol.messages import GetLayout, Layout
 from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.service.body_socket import BodySocket, Turn
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.webhdfs.answers import octet_headers
 from peacefs.protocol.webhdfs.redirects import ReadFile
@@ -55,7 +58,7 @@ class Pieces:
         self._local_chunk: LocalChunk | None = None
         self._own_end = offset
         self._reader: FileReader | None = None
-        self._fetching: asyncio.Future[bytes | None] | None = None
+        self._fetching: asyncio.Future[Any] | None = None
 
     @property
     def unread(self) -> int:
@@ -70,7 +73,7 @@ class Pieces:
             self._renewal.check()
         piece: Piece | None = None
         if self._reader is None and (piece := await self._next_own()) is None:
-            self._reader = FileReader(self._token, self._layout, self._at, self.unread)
+            self._read_elsewhere()
         if self._reader is not None:
             self._fetching = self._run(_next_piece(self._reader))
             piece = await asyncio.shield(self._fetching)
@@ -78,10 +81,35 @@ class Pieces:
             self._at += len(piece)
         return piece
 
+    async def send(self, turn: Turn) -> None:
+        """Have a thread send bytes that are verified; `turn` says how many, and what the client did not take yet.
+
+        Raises what keeps them from being read.
+        """
+        if self._renewal is not None:
+            self._renewal.check()
+        if self._reader is None:
+            local_chunk = self._own_chunk()
+            is_here = local_chunk is not None and await local_chunk.send(turn)
+            self._at += turn.taken
+            if not is_here:
+                self._read_elsewhere()
+            return
+        self._fetching = self._run(_send_next(self._reader, turn))
+        await asyncio.shield(self._fetching)
+        self._at += turn.taken
+
     async def _next_own(self) -> Piece | None:
+        local_chunk = self._own_chunk()
+        return None if local_chunk is None else await local_chunk.next_piece()
+
+    def _own_chunk(self) -> LocalChunk | None:
         if self._at == self._own_end:
             self._local_chunk = self._local_chunk_at()
-        return None if self._local_chunk is None else await self._local_chunk.next_piece()
+        return self._local_chunk
+
+    def _read_elsewhere(self) -> None:
+        self._reader = FileReader(self._token, self._layout, self._at, self.unread)
 
     def _local_chunk_at(self) -> LocalChunk | None:
         """Return the range wanted of the reader's current chunk, if it is here."""
@@ -127,8 +155,13 @@ async def send_whole(send: Send, data: Piece) -> None:
     await send({"type": "http.response.body", "body": data})
 
 
-async def send_pieces(wanted: ReadFile, pieces: Pieces, run: Run, receive: Receive, send: Send) -> None:
-    """The whole answer. Raises what keeps its first piece from being read; later it is too late to say so."""
+async def send_pieces(
+    wanted: ReadFile, pieces: Pieces, run: Run, receive: Receive, send: Send, client: BodySocket | None
+) -> None:
+    """The whole answer; threads send it where there is a socket to the `client`.
+
+    Raises what keeps its first piece from being read; later it is too late to say so.
+    """
     length = pieces.unread
     try:
         first = await pieces.next()
@@ -142,7 +175,10 @@ async def send_pieces(wanted: ReadFile, pieces: Pieces, run: Run, receive: Recei
     try:
         async with client_watch(receive) as hung_up:
             await send({"type": "http.response.start", "status": 200, "headers": octet_headers(length)})
-            await _send_rest(first, pieces, send, hung_up)
+            if client is None:
+                await _send_rest(first, pieces, send, hung_up)
+            else:
+                await _send_from_threads(first, pieces, send, client, hung_up)
     except PeacefsError as fault:
         log.warning("%r broke off while it was read: %s", wanted.path, fault)
 
@@ -160,6 +196,37 @@ async def _send_rest(piece: Piece | None, pieces: Pieces, send: Send, hung_up: a
         if hung_up.done():
             return
     await send({"type": "http.response.body", "body": piece})
+
+
+async def _send_from_threads(
+    piece: Piece | None, pieces: Pieces, send: Send, client: BodySocket, hung_up: asyncio.Task[None]
+) -> None:
+    try:
+        while pieces.unread:
+            await send({"type": "http.response.body", "body": piece or b"", "more_body": True})
+            turn = await client.turn()
+            if turn is None:
+                return
+            try:
+                await pieces.send(turn)
+            finally:
+                client.account(turn.end())
+            if turn.is_client_gone:
+                client.abort()
+                await asyncio.wait([hung_up])
+                return
+            piece = turn.rest
+        await send({"type": "http.response.body", "body": piece or b""})
+    finally:
+        client.close()
+
+
+def _send_next(reader: FileReader, turn: Turn) -> fx.Steps[None]:
+    """Keeps a copy of what the client does not take: the reader uses its buffer again."""
+    while (piece := (yield from reader.next_piece())) is not None and turn.send(piece):
+        pass
+    if turn.rest is not None:
+        turn.rest = memoryview(bytes(turn.rest))
 
 
 def _next_piece(reader: FileReader) -> fx.Steps[bytes | None]:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
@@ -25,6 +26,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.service.body_socket import Turn
 
 
 class LocalLargeReads:
@@ -50,13 +52,11 @@ class LocalLargeReads:
         if not self._server.has(chunk.chunk) or self._under_way >= gateway_downloads_max:
             return None
         request = ReadChunk(chunk.token, chunk.chunk, chunk.version, offset, length)
-        return LocalChunk(self._server, request, self._run, self._timeout_s)
+        return LocalChunk(self._server, request, self._driver, self._run, self._timeout_s)
 
-    def _run(self, steps: fx.Steps[Any]) -> asyncio.Future[Any]:
+    def _run(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         self._under_way += 1
-        running = asyncio.get_running_loop().run_in_executor(
-            self._threads, copy_context().run, self._driver.run, steps
-        )
+        running = asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, work)
         running.add_done_callback(self._ended)
         return running
 
@@ -67,36 +67,68 @@ class LocalLargeReads:
 
 
 class LocalChunk:
-    """A range of one chunk, read from this datanode's disk. Belongs to the event loop; one piece at a time.
+    """A range of one chunk, read from this datanode's disk. Belongs to the event loop.
 
-    After a piece that is None it is only good for `close`.
+    One call at a time; after a piece that is None, or a turn that it gave up, it is only good for `close`.
     """
 
     def __init__(
         self,
         server: ChunkServer,
         request: ReadChunk,
-        run: Callable[[fx.Steps[Any]], asyncio.Future[Any]],
+        driver: ThreadDriver,
+        run: Callable[[Callable[[], Any]], asyncio.Future[Any]],
         timeout_s: float,
     ) -> None:
         self._server = server
         self._request = request
+        self._driver = driver
         self._run = run
         self._timeout_s = timeout_s
         self._plan: ReadPlan | None = None
-        self._reading: asyncio.Future[memoryview] | None = None
+        self._unread = request.length
+        self._reading: asyncio.Future[Any] | None = None
         self._is_over = False
 
     async def next_piece(self) -> memoryview | None:
         """The next bytes, verified; None where they are not to be had here, or not in time."""
-        self._reading = reading = self._run(self._read())
+        self._reading = reading = self._run(self._read)
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await asyncio.shield(reading)
         except (TimeoutError, PeacefsError):
             return None
 
-    def _read(self) -> fx.Steps[memoryview]:
+    async def send(self, turn: Turn) -> bool:
+        """Have a thread send pieces, verified, until the turn or the range is over.
+
+        Returns False where the next bytes are not to be had here, or not in time; the turn has then ended.
+        """
+        self._reading = sending = self._run(partial(self._send, turn))
+        before = -1
+        while turn.sent != before:
+            before = turn.sent
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    await asyncio.shield(sending)
+                    return True
+            except TimeoutError:
+                continue
+            except PeacefsError:
+                break
+        turn.end()
+        return False
+
+    def _send(self, turn: Turn) -> None:
+        while self._unread and turn.send(self._read()):
+            pass
+
+    def _read(self) -> memoryview:
+        piece: memoryview = self._driver.run(self._next_piece())
+        self._unread -= len(piece)
+        return piece
+
+    def _next_piece(self) -> fx.Steps[memoryview]:
         if self._is_over:
             raise BadRequest("nobody waits for this piece any more")
         if self._plan is None:
@@ -109,6 +141,6 @@ class LocalChunk:
         if self._reading is not None:
             self._reading.add_done_callback(self._let_go)
 
-    def _let_go(self, reading: asyncio.Future[memoryview]) -> None:
+    def _let_go(self, reading: asyncio.Future[Any]) -> None:
         if self._plan is not None and self._plan.at < self._plan.end:
-            self._run(self._server.close(self._plan))
+            self._run(partial(self._driver.run, self._server.close(self._plan)))

@@ -42,6 +42,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.runtime.trace_context import TRACE_HEADER, TraceContext, continued, serving
 from peacefs.protocol.webhdfs.answers import error_answer
 
+from .body_socket import offer_socket
 from .client_shares import client_of
 from .http_crowd import HttpCrowd
 from .metrics import http_requests
@@ -231,6 +232,7 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_headers_complete()
         self.cycle.default_headers = [*self.cycle.default_headers, (TRACE_HEADER, trace.id.encode())]
         if self.scope["method"] != "HEAD":
+            offer_socket(self.scope, self.transport, self.cycle)  # type: ignore[arg-type]
             self.cycle.transport = HeadWithBody(self.transport)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:

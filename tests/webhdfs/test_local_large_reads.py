@@ -24,6 +24,7 @@ from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import gateway_downloads_max, gateway_local_piece_bytes, gateway_local_pieces_max
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
 from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.service.body_socket import Turn
 from peacefs.protocol.webhdfs.redirects import ReadFile
 
 from .conftest import DataSide, NameSide
@@ -141,7 +142,7 @@ def test_a_large_file_that_lies_here_is_read_without_a_data_connection(data, pat
 
 
 @pytest.mark.evidence("client-stops-reading")
-def test_a_client_that_stops_reading_holds_three_pieces_at_most():
+def test_a_client_that_stops_reading_over_tls_holds_three_pieces_at_most():
     """One is with the transport, one waits for it, and one is read."""
     given, taken = [], []
     room = asyncio.Semaphore(0)
@@ -169,7 +170,7 @@ def test_a_client_that_stops_reading_holds_three_pieces_at_most():
 
     async def stalled() -> None:
         wanted, pieces = ReadFile("/large/endless", "token", 0, None), cast(Pieces, Endless())
-        sending = asyncio.ensure_future(send_pieces(wanted, pieces, cast(Any, None), receive, send))
+        sending = asyncio.ensure_future(send_pieces(wanted, pieces, cast(Any, None), receive, send, None))
         assert await settled() == (2, 0)
         for _ in range(10):
             room.release()
@@ -272,6 +273,54 @@ class HungDisk:
         self.asked += 1
         yield from fx.wait(self.released, timeout_s=60.0)
         raise ChunkNotFound("it hung, and gives nothing")
+
+
+class LateDisk:
+    """A chunk server whose disk gives one piece, and the next when it is released."""
+
+    def __init__(self) -> None:
+        self.released = fx.Ticket()
+        self.given: list[bytes] = []
+
+    def has(self, chunk: ChunkId) -> bool:
+        return True
+
+    def open(self, request: ReadChunk) -> fx.Steps[ReadPlan]:
+        yield from fx.now()
+        return ReadPlan(request.chunk, request.version, request.length, b"", 0, 0, b"", None)
+
+    def read_piece(self, plan: ReadPlan, request: ReadChunk, bytes_max: int) -> fx.Steps[memoryview]:
+        if self.given:
+            yield from fx.wait(self.released, timeout_s=60.0)
+        self.given.append(b"early" if not self.given else b"late")
+        return memoryview(self.given[-1])
+
+
+@pytest.mark.evidence("disk-hangs")
+def test_a_piece_that_comes_too_late_is_not_sent(data):
+    disk, threads_before = LateDisk(), set(threading.enumerate())
+
+    async def read() -> None:
+        own = LocalLargeReads(cast(ChunkServer, disk), data.driver, timeout_s=0.05)
+        near, far = socket.socketpair()
+        try:
+            chunk = own.open(ChunkLayout(7, 1, 1 << 20, "token", []), 0, 1 << 20)
+            assert chunk is not None
+            turn = Turn(near)
+            assert not await chunk.send(turn), "the rest is to be read elsewhere"
+            assert (turn.sent, turn.rest) == (5, None)
+        finally:
+            disk.released.fire()
+            own.close()
+        late = [each for each in set(threading.enumerate()) - threads_before if each.name.startswith("gateway")]
+        for thread in late:
+            await asyncio.to_thread(thread.join)
+        assert disk.given == [b"early", b"late"], "the disk has answered"
+        near.close()
+        assert far.makefile("rb").read() == b"early"
+        far.close()
+
+    asyncio.run(read())
 
 
 @pytest.mark.evidence("disk-hangs")
