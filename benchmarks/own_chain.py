@@ -144,9 +144,9 @@ def _serve(name: str, directory: Path, sync: bool, end: Connection) -> None:
     store = ChunkStore(str(directory), 0, available_bytes=lambda: 1 << 50, rng=random.Random(name))
     driver.run(store.recover())
     changes = ReplicaChanges()
-    requests = DataRequests(
-        PipelineHop(name, _SIGNER, store, changes, StreamsUnderWay(name)), ChunkServer(_SIGNER, store, changes)
-    )
+    streams = StreamsUnderWay(name)
+    hop = PipelineHop(name, _SIGNER, store, changes, streams, clock=time.monotonic, wall_clock=time.time)
+    requests = DataRequests(hop, ChunkServer(_SIGNER, store, changes))
     server = DataServer("127.0.0.1", 0, me, driver, requests)
     server.start()
     end.send(server.address)

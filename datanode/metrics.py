@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Histogram
 
-from peacefs.protocol.service.metrics import DeprecatedName, fsyncs, registry
+from peacefs.protocol.service.metrics import DeprecatedName, QuickCounter, fsyncs, registry
 
 registry.register(fsyncs)
 
-chunks_written = Counter("peacefs_chunks_written", "Chunks sealed", registry=registry)
-bytes_written = Counter("peacefs_written_bytes", "Bytes of sealed chunks", registry=registry)
-chunks_forwarded = Counter("peacefs_chunks_forwarded", "Chunks that a successor acknowledged", registry=registry)
-bytes_forwarded = Counter("peacefs_forwarded_bytes", "Bytes of these", registry=registry)
+chunks_written = QuickCounter("peacefs_chunks_written", "Chunks sealed")
+bytes_written = QuickCounter("peacefs_written_bytes", "Bytes of sealed chunks")
+chunks_forwarded = QuickCounter("peacefs_chunks_forwarded", "Chunks that a successor acknowledged")
+bytes_forwarded = QuickCounter("peacefs_forwarded_bytes", "Bytes of these")
 reads_served = Counter("peacefs_chunk_reads", "Requests to read a chunk that were begun", registry=registry)
 descriptors_shared = Counter(
     "peacefs_descriptors_shared", "Replicas whose open file was given to a reader on this host", registry=registry

@@ -262,6 +262,8 @@ class Datanode:
                 self._changes,
                 self._streams,
                 self._samples,
+                clock=time.monotonic,
+                wall_clock=self._clock.now_s,
             ),
             self._chunk_server,
         )

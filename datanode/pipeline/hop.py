@@ -14,6 +14,7 @@ Every hop verifies what it stores and compares its successor's acknowledgement w
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 from peacefs.client.transfer.next_hop import NextHop, link_timeout_s
@@ -56,7 +57,8 @@ class _Place(NamedTuple):
 class _Stopwatch:
     """Split one chunk's time into steps. Each look at the clock ends one step and begins the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self.looked_s = 0.0
         #: Spent by this node's disk, and in waiting for the next hop.
         self.disk_s = 0.0
@@ -64,9 +66,9 @@ class _Stopwatch:
         #: When the last packet had gone onward.
         self.forwarded_s = 0.0
 
-    def lap(self) -> fx.Steps[float]:
-        """Seconds since the last look."""
-        before_s, self.looked_s = self.looked_s, (yield from fx.now())
+    def lap(self) -> float:
+        """Look, and return the seconds since the last look."""
+        before_s, self.looked_s = self.looked_s, self._clock()
         return self.looked_s - before_s
 
 
@@ -82,8 +84,16 @@ class PipelineHop:
         streams: StreamsUnderWay,
         samples: LatencySamples | None = None,
         *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
+        """Clocks are called, not asked for by effects: a hop looks at one between all steps of a chunk.
+
+        `clock` gives monotonic seconds, `wall_clock` those since 1970, which tokens expire by.
+        """
+        self._clock = clock
+        self._wall_clock = wall_clock
         self._node = node
         self._streams = streams
         self._signer = signer
@@ -99,12 +109,12 @@ class PipelineHop:
         another hop failed stays: the same replica may have been acknowledged to somebody, and what nobody
         refers to is reclaimed by the coordinator.
         """
-        token = self._token((yield from fx.wall_clock()), opening)
+        token = self._token(self._wall_clock(), opening)
         if not token.grant:
             yield from self._receive(upstream, opening, data, ActiveStream(token, 0.0))
             return
         is_head = token.pipeline[0].node == self._node
-        stream = self._streams.begin(token, (yield from fx.now()))
+        stream = self._streams.begin(token, self._clock())
         try:
             length = yield from self._receive(upstream, opening, data, stream)
         except PeacefsError:
@@ -120,7 +130,7 @@ class PipelineHop:
         self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, stream: ActiveStream
     ) -> fx.Steps[int]:
         """The chunk's length, once it is acknowledged."""
-        place, watch = self._place(stream.token), _Stopwatch()
+        place, watch = self._place(stream.token), _Stopwatch(self._clock)
         # Nothing but the token says whom to connect to: this node proves to a stranger that it knows the secret.
         onward = NextHop(place.route, place.link_timeout_s) if place.route else None
         try:
@@ -176,19 +186,19 @@ class PipelineHop:
         try:
             if onward is not None:
                 yield from onward.connect()
-            yield from watch.lap()
+            watch.lap()
             if onward is not None:
                 yield from onward.open(
                     opening.token, opening.chunk, opening.version, sums, data, last=opening.last
                 )
-                watch.onward_s += yield from watch.lap()
+                watch.onward_s += watch.lap()
             if not opening.last:
                 yield from self._store.write(staged, sums, data)
-                watch.disk_s += yield from watch.lap()
+                watch.disk_s += watch.lap()
                 sums, data = yield from self._take_packets(upstream, staged, len(data), onward, watch, stream)
             watch.forwarded_s = watch.looked_s
             sealed = yield from self._store.seal(staged, sums, data)
-            seal_s = yield from watch.lap()
+            seal_s = watch.lap()
         except PeacefsError:
             yield from self._store.discard(staged)
             raise
@@ -217,7 +227,7 @@ class PipelineHop:
         while True:
             stream.waits(watch.looked_s)
             packet, data, *_ = yield from fx.receive(upstream, timeout_s=self._hop_timeout_s)
-            yield from watch.lap()
+            watch.lap()
             stream.receives(watch.looked_s, length + len(data))
             if not isinstance(packet, Packet):
                 raise ProtocolViolation(f"{type(packet).__name__} in the middle of a chunk")
@@ -228,13 +238,13 @@ class PipelineHop:
                 raise BadRequest(f"a chunk is at most {chunk_bytes_max} bytes long")
             if onward is not None:
                 yield from onward.send(packet, data)
-                watch.onward_s += yield from watch.lap()
+                watch.onward_s += watch.lap()
             if packet.last:
                 return packet.sums, data
             # A writer whose source is slow sends empty packets, so that it is not taken for dead.
             if len(data):
                 yield from self._store.write(staged, packet.sums, data)
-                watch.disk_s += yield from watch.lap()
+                watch.disk_s += watch.lap()
 
     def _compare(
         self, opening: WriteChunk, sealed: Sealed, onward: NextHop, place: _Place, watch: _Stopwatch
@@ -246,7 +256,7 @@ class PipelineHop:
         receipts = yield from onward.acknowledgement(
             opening.chunk, opening.version, sealed.length, sealed.checksum, timeout_s=timeout_s
         )
-        watch.onward_s += yield from watch.lap()
+        watch.onward_s += watch.lap()
         yield from onward.release()
         metrics.chunks_forwarded.inc()
         metrics.bytes_forwarded.inc(sealed.length)

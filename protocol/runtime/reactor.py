@@ -27,6 +27,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any, Final
 
@@ -97,6 +98,8 @@ class Reactor:
         self._driver = driver
         self._workers = ThreadPoolExecutor(workers_max, thread_name_prefix=f"{name}-worker")
         self._thread = self._new_thread(name)
+        #: The identity of that thread once it runs.
+        self._here: int | None = None
         self._watch = threading.Thread(target=self._keep_watch, name=f"{name}-watch", daemon=True)
         self._epoll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -137,7 +140,7 @@ class Reactor:
         What the participant raises is handed to `ended`.
         """
         run = _RunningParticipant(steps, ended)
-        self._resume(run, lambda: next(steps))
+        self._resume(run, partial(next, steps))
 
     def begin(self, steps: fx.Steps[None], ended: Callable[[Exception | None], None]) -> None:
         """The same on the reactor's thread, in the context of the caller's request."""
@@ -158,15 +161,20 @@ class Reactor:
 
     # -- going on ----------------------------------------------------------------------------------
 
-    def _go_on(self, run: _RunningParticipant, effect: fx.Effect) -> None:
-        """Performs `effect`, and all that follow until the run has to wait."""
-        self._resume(run, lambda: effect)
-
     def _resume(self, run: _RunningParticipant, step: Callable[[], fx.Effect]) -> None:
+        """Have the run take a step, and go on with the effect that it wants."""
+        self._go_on(run, None, step)
+
+    def _go_on(
+        self, run: _RunningParticipant, effect: fx.Effect | None, step: Callable[[], fx.Effect] | None = None
+    ) -> None:
+        """Performs `effect`, or that of `step`, and all that follow until the run has to wait."""
         steps, performers = run.steps, self._performers
         switch_to(run.context if run.request is None else run.request.context)
         try:
-            effect = step()
+            if step is not None:
+                effect = step()
+            assert effect is not None
             while True:
                 perform: _Performer = performers.get(type(effect), self._by_worker)
                 try:
@@ -191,12 +199,12 @@ class Reactor:
     def _time_out(self, run: _RunningParticipant, effect: fx.Effect) -> None:
         if not isinstance(effect, fx.Receive | fx.Send):
             result = effect.ticket.fired if isinstance(effect, fx.Wait) else None
-            self._resume(run, lambda: run.steps.send(result))
+            self._resume(run, partial(run.steps.send, result))
             return
         did = "said" if isinstance(effect, fx.Receive) else "took"
         fault = PeerTimeout(f"{effect.connection.peer} {did} nothing for {effect.timeout_s:g} s")
         run.unsent = None
-        self._resume(run, lambda: run.steps.throw(fault))
+        self._resume(run, partial(run.steps.throw, fault))
 
     # -- effects -----------------------------------------------------------------------------------
 
@@ -236,7 +244,7 @@ class Reactor:
 
     def _is_here(self) -> bool:
         """Return whether this is the reactor's thread, which must not block."""
-        return threading.get_ident() == self._thread.ident
+        return threading.get_ident() == self._here
 
     def _connect(self, run: _RunningParticipant, effect: fx.Connect) -> Any:
         kept = self._driver.pool.kept(effect.address, effect.name)
@@ -370,6 +378,10 @@ class Reactor:
         return threading.Thread(target=self._serve, name=name, daemon=True)
 
     def _serve(self) -> None:
+        with self._lock:
+            if threading.current_thread() is not self._thread:
+                return
+            self._here = threading.get_ident()
         while not self._stopping.is_set():
             with self._lock:
                 if not self._is_here():
@@ -398,7 +410,7 @@ class Reactor:
 
     def _woken(self, run: _RunningParticipant, effect: fx.Effect) -> Callable[[], None]:
         run.waits = False
-        return lambda: self._go_on(run, effect)
+        return partial(self._go_on, run, effect)
 
     def _next_overdue(self, now_s: float) -> Callable[[], None] | None:
         while self._timers and self._timers[0][0] <= now_s:
@@ -422,7 +434,7 @@ class Reactor:
         if isinstance(effect, fx.Receive | fx.Send):
             assert isinstance(effect.connection, SocketConnection)
             self._armed.pop(effect.connection.fileno(), None)
-        return lambda: self._time_out(run, effect)
+        return partial(self._time_out, run, effect)
 
     def _keep_watch(self) -> None:
         """Has another thread take over from one that does not come back, from the disk most likely."""
@@ -431,7 +443,7 @@ class Reactor:
                 is_stuck = time.monotonic() - self._busy_since_s > reactor_stuck_s
                 if is_stuck:
                     self._busy_since_s, self._disk_s = inf, reactor_stuck_s
-                    self._thread = self._new_thread(self._thread.name)
+                    self._thread, self._here = self._new_thread(self._thread.name), None
             if is_stuck:
                 log.warning(
                     "a thread has not come back for %g s, from the disk most likely: going on without it",
@@ -450,6 +462,6 @@ class Reactor:
         timeout_s = None if self._sleeps_until_s == inf else max(0.0, self._sleeps_until_s - time.monotonic())
         found = self._epoll.poll(0.0 if self._fired or self._yielded else timeout_s)
         self._is_asleep = False
-        self._ready.extend(descriptor for descriptor, _events in found)
+        self._ready.extend([descriptor for descriptor, _events in found])
         for _ in range(len(self._yielded)):
             self._fired.append(self._yielded.popleft())

@@ -71,14 +71,10 @@ class SealedSource:
             given += count
         return given
 
-    def _wanted(self) -> int | None:
-        """The length of the next record's data, if its beginning is here."""
-        return record_length(self._raw, self._at) if self._end - self._at >= LENGTH_BYTES else None
-
     def _verify(self) -> bool:
         """Return whether a whole record was here; `_opened` is its content."""
-        length = self._wanted()
-        if length is None or self._end - self._at < length + RECORD_BYTES_OVER:
+        here = self._end - self._at
+        if here < LENGTH_BYTES or here < (length := record_length(self._raw, self._at)) + RECORD_BYTES_OVER:
             return False
         begin = self._at + LENGTH_BYTES
         end = begin + length
@@ -90,7 +86,7 @@ class SealedSource:
     def _receive(self, flags: int) -> int:
         """More of what has not been verified yet. 0 at the end."""
         kept = self._end - self._at
-        length = self._wanted()
+        length = record_length(self._raw, self._at) if kept >= LENGTH_BYTES else None
         needed = _BUFFER_BYTES if length is None else max(_BUFFER_BYTES, length + RECORD_BYTES_OVER)
         if needed != len(self._raw):
             larger = memoryview(bytearray(needed))
@@ -109,9 +105,8 @@ class SealedSource:
 
     def _lay(self, view: memoryview) -> int:
         """Receives the data of a large record that fits in `view` there; 0 if it is not so."""
-        length = self._wanted()
         here = self._end - self._at - LENGTH_BYTES
-        if length is None or not here < length <= len(view):
+        if here < 0 or not here < (length := record_length(self._raw, self._at)) <= len(view):
             return 0
         begin = self._at + LENGTH_BYTES
         view[:here] = self._raw[begin : self._end]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from math import inf
+from threading import Lock
 
 from prometheus_client import (
     CollectorRegistry,
@@ -30,8 +31,44 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 # Memory, CPU seconds and open files, under the names that all exporters use.
 ProcessCollector(registry=registry)
 
+
+class CountElsewhere(Collector):
+    """A counter that somebody else keeps, looked at whenever it is asked for. Once a process for each name."""
+
+    def __init__(self, name: str, meaning: str, value: Callable[[], float]) -> None:
+        self._name = name
+        self._meaning = meaning
+        self._value = value
+
+    def publish(self) -> None:
+        registry.register(self)
+
+    def describe(self) -> list[Metric]:
+        return [CounterMetricFamily(self._name, self._meaning)]
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(self._name, self._meaning, value=self._value())
+
+
+class QuickCounter(CountElsewhere):
+    """A counter without labels for what every small chunk does: one call, where the library's own takes four.
+
+    Thread-safe. Once a process for each name.
+    """
+
+    def __init__(self, name: str, meaning: str) -> None:
+        super().__init__(name, meaning, lambda: self._count)
+        self._lock = Lock()
+        self._count = 0
+        self.publish()
+
+    def inc(self, amount: int = 1) -> None:
+        with self._lock:
+            self._count += amount
+
+
 http_requests = Counter("peacefs_http_requests", "HTTP requests whose head has arrived", registry=registry)
-frames_sent = Counter("peacefs_frames_sent", "Frames sent to other services and to clients", registry=registry)
+frames_sent = QuickCounter("peacefs_frames_sent", "Frames sent to other services and to clients")
 
 tls_days_left = Gauge(
     "peacefs_tls_certificate_days_left",
@@ -55,24 +92,6 @@ fsyncs = Counter("peacefs_fsyncs", "fsyncs of files and directories", ["of"], re
 fsyncs_of_files, fsyncs_of_directories = fsyncs.labels("file"), fsyncs.labels("directory")
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-
-
-class CountElsewhere(Collector):
-    """A counter that somebody else keeps, looked at whenever it is asked for. Once a process for each name."""
-
-    def __init__(self, name: str, meaning: str, value: Callable[[], float]) -> None:
-        self._name = name
-        self._meaning = meaning
-        self._value = value
-
-    def publish(self) -> None:
-        registry.register(self)
-
-    def describe(self) -> list[Metric]:
-        return [CounterMetricFamily(self._name, self._meaning)]
-
-    def collect(self) -> Iterator[Metric]:
-        yield CounterMetricFamily(self._name, self._meaning, value=self._value())
 
 
 class DeprecatedName(Collector):

@@ -86,6 +86,8 @@ class Node:
             self.changes,
             StreamsUnderWay(name),
             self.samples,
+            clock=time.monotonic,
+            wall_clock=time.time,
             hop_timeout_s=hop_timeout_s,
         )
         server = ChunkServer(signer, self.store, self.changes, reader_timeout_s=hop_timeout_s)

@@ -129,7 +129,15 @@ class SimulatedDatanode:
         self.store = WatchedDisks(disks, node.disk, Random(world.random.random()), changes)
         self.streams = StreamsUnderWay(node.name)
         hop = PipelineHop(
-            node.name, SIGNER, self.store, changes, self.streams, samples, hop_timeout_s=HOP_TIMEOUT_S
+            node.name,
+            SIGNER,
+            self.store,
+            changes,
+            self.streams,
+            samples,
+            clock=lambda: world.now_s,
+            wall_clock=clock.now_s,
+            hop_timeout_s=HOP_TIMEOUT_S,
         )
         server = ChunkServer(SIGNER, self.store, changes, reader_timeout_s=HOP_TIMEOUT_S)
         requests = self._requests = DataRequests(hop, server)

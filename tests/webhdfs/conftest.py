@@ -311,7 +311,15 @@ class DataSide:
         )
         self.driver.run(self.store.recover())
         self.changes = ReplicaChanges()
-        hop = PipelineHop(self.node, self.signer, self.store, self.changes, StreamsUnderWay(self.node))
+        hop = PipelineHop(
+            self.node,
+            self.signer,
+            self.store,
+            self.changes,
+            StreamsUnderWay(self.node),
+            clock=time.monotonic,
+            wall_clock=time.time,
+        )
         chunks = ChunkServer(self.signer, self.store, self.changes)
         requests = DataRequests(hop, chunks)
         self.server = DataServer("127.0.0.1", 0, me, self.driver, requests)
