@@ -10,6 +10,7 @@ from .report import head_line
 _ALL = (
     "idle",
     "write_stream",
+    "copies",
     "read_stream",
     "io_service",
     "small_files",
