@@ -7,18 +7,19 @@ and three processes and a writer that share the cores and their caches.
 
 Pages for a file come from memory that is free. In a virtual machine the first use of such memory may cost far more
 than the copy, because the host has to find it first: so the copy has three rows, into memory as it is found, into
-that of a file just removed, and into pages that the file has already.
+that of a file just removed, and into pages that the file has already. Beside them stand the same writes around the
+page cache (`peacefs datanode --write-around-cache`), of one file and of the whole chain.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import resource
 import socket
 import statistics
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,35 +37,54 @@ def main(*, quick: bool = False) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         first = _spent(lambda: _write_file(directory / "first", mebibytes), mebibytes)
-        link, sums, recycled, again, chain, chain_s = ([] for _ in range(6))
+        link, sums, recycled, again, direct = ([] for _ in range(5))
+        through, around = _Chain(around_cache=False), _Chain(around_cache=True)
         for _ in range(rounds):
             link.append(_spent(lambda: _cross_link(mebibytes), mebibytes))
             sums.append(_spent(lambda: _sum_up(mebibytes), mebibytes))
             (directory / "first").unlink()
             recycled.append(_spent(lambda: _write_file(directory / "first", mebibytes), mebibytes))
             again.append(_spent(lambda: _write_file(directory / "first", mebibytes), mebibytes))
-            began_s = time.perf_counter()
-            chain.append(_spent(lambda: own_chain.run(mebibytes * _MIB, _REPLICAS, directory), mebibytes))
-            chain_s.append(time.perf_counter() - began_s)
+            direct.append(_spent(lambda: _write_file(directory / "direct", mebibytes, os.O_DIRECT), mebibytes))
+            (directory / "direct").unlink()
+            for chain in (through, around):
+                chain.measure(directory, mebibytes)
     rows = [
         _row("a link: sent and received", statistics.median(link), _REPLICAS),
         _row("checksums of 64 KiB blocks", statistics.median(sums), _REPLICAS + 1),
         _row("copied into a file, memory as it was found", first, _REPLICAS),
         _row("... memory of a file just removed", statistics.median(recycled), _REPLICAS),
         _row("... pages that the file has already", statistics.median(again), _REPLICAS),
-        _row("writer and three datanodes", statistics.median(chain), 1),
+        _row("... around the page cache", statistics.median(direct), _REPLICAS),
+        _row("writer and three datanodes", statistics.median(through.spent_ms), 1, through),
+        _row("... around the page cache", statistics.median(around.spent_ms), 1, around),
     ]
-    rate = mebibytes / statistics.median(chain_s)
-    title = f"{mebibytes} MiB, the median of {rounds} rounds; the chain wrote {rate:.0f} MiB/s, fsync included"
-    show("copies", title, rows)
+    show("copies", f"{mebibytes} MiB, fsync included, the median of {rounds} rounds", rows)
 
 
-def _row(step: str, each_ms: float, times: int) -> dict[str, object]:
+class _Chain:
+    """A writer and three datanodes, measured round by round."""
+
+    def __init__(self, *, around_cache: bool) -> None:
+        self._around_cache = around_cache
+        self.spent_ms: list[float] = []
+        self.rates: list[float] = []
+
+    def measure(self, directory: Path, mebibytes: int) -> None:
+        def run() -> None:
+            took_s = own_chain.run(mebibytes * _MIB, _REPLICAS, directory, around_cache=self._around_cache)
+            self.rates.append(mebibytes / took_s)
+
+        self.spent_ms.append(_spent(run, mebibytes))
+
+
+def _row(step: str, each_ms: float, times: int, chain: _Chain | None = None) -> dict[str, object]:
     return {
         "step": step,
         "processor time, ms a MiB": round(each_ms, 3),
         "times": times,
         "in all": round(each_ms * times, 3),
+        "MiB/s": "" if chain is None else f"{statistics.median(chain.rates):.0f}",
     }
 
 
@@ -105,9 +125,11 @@ def _sum_up(mebibytes: int) -> None:
         block_checksums(piece)
 
 
-def _write_file(path: Path, mebibytes: int) -> None:
-    piece = os.urandom(packet_bytes)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+def _write_file(path: Path, mebibytes: int, flags: int = 0) -> None:
+    # O_DIRECT wants aligned memory.
+    piece = mmap.mmap(-1, packet_bytes)
+    piece.write(os.urandom(packet_bytes))
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600)
     try:
         for at in range(0, mebibytes * _MIB, packet_bytes):
             os.pwrite(descriptor, piece, at)

@@ -45,10 +45,12 @@ _SIGNER = Signer(b"benchmark")
 _CLUSTER = "benchmark"
 
 
-def run(total_bytes: int, replicas: int, directory: Path, *, sync: bool = True) -> float:
+def run(
+    total_bytes: int, replicas: int, directory: Path, *, sync: bool = True, around_cache: bool = False
+) -> float:
     """Seconds from the first byte to the last chunk acknowledged by every node; as `bare_chain.run`."""
     piece = os.urandom(packet_bytes)
-    with _pipeline(replicas, directory, sync) as pipeline, _client() as (driver, allocations):
+    with _pipeline(replicas, directory, sync, around_cache) as pipeline, _client() as (driver, allocations):
         started = time.monotonic()
         left = total_bytes
         while left:
@@ -109,7 +111,7 @@ def _no_coordinator(message: Message, timeout_s: float) -> Message:
 
 
 @contextlib.contextmanager
-def _pipeline(replicas: int, directory: Path, sync: bool) -> Iterator[list[Hop]]:
+def _pipeline(replicas: int, directory: Path, sync: bool, around_cache: bool = False) -> Iterator[list[Hop]]:
     """Runs the datanodes and gives them as a pipeline."""
     context = multiprocessing.get_context("spawn")
     root = Path(tempfile.mkdtemp(dir=directory))
@@ -119,7 +121,9 @@ def _pipeline(replicas: int, directory: Path, sync: bool) -> Iterator[list[Hop]]
         for number in range(replicas):
             ours, theirs = context.Pipe()
             name = f"n{number}"
-            node = context.Process(target=_serve, args=(name, root / name, sync, theirs), daemon=True)
+            node = context.Process(
+                target=_serve, args=(name, root / name, sync, around_cache, theirs), daemon=True
+            )
             node.start()
             nodes.append(node)
             ends.append(ours)
@@ -134,13 +138,13 @@ def _pipeline(replicas: int, directory: Path, sync: bool) -> Iterator[list[Hop]]
         shutil.rmtree(root)
 
 
-def _serve(name: str, directory: Path, sync: bool, end: Connection) -> None:
+def _serve(name: str, directory: Path, sync: bool, around_cache: bool, end: Connection) -> None:
     """A datanode's data path until the other end of the pipe closes."""
     sys.setswitchinterval(thread_switch_interval_s)
     directory.mkdir()
     me = Identity(_CLUSTER, "datanode", name, _SIGNER)
     pool = ConnectionPool(me)
-    driver = ThreadDriver(pool, _no_coordinator, sync_to_disk=sync)
+    driver = ThreadDriver(pool, _no_coordinator, sync_to_disk=sync, write_around_cache=around_cache)
     store = ChunkStore(str(directory), 0, available_bytes=lambda: 1 << 50, rng=random.Random(name))
     driver.run(store.recover())
     changes = ReplicaChanges()
@@ -165,11 +169,14 @@ def main() -> None:
     parser.add_argument("--small-chunk-bytes", type=int, default=1024)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--directory", type=Path, help="where the nodes write; by default a temporary directory")
+    parser.add_argument("--around-cache", action="store_true", help="write large chunks around the page cache")
     parser.add_argument("--no-sync", action="store_true", help="leave out fdatasync")
     options = parser.parse_args()
     directory, sync = options.directory or Path(tempfile.gettempdir()), not options.no_sync
     if options.mebibytes:
-        seconds = run(options.mebibytes * MIB, options.replicas, directory, sync=sync)
+        seconds = run(
+            options.mebibytes * MIB, options.replicas, directory, sync=sync, around_cache=options.around_cache
+        )
         print(f"{options.mebibytes / seconds:.0f} MiB/s ({seconds:.2f} s, {options.replicas} replicas)")
     if options.small_chunks:
         seconds = run_small(

@@ -41,6 +41,8 @@ class DatanodeOptions:
     scrub_period_s: float = scrub_period_s
     scrub_bytes_per_second: float = scrub_bytes_per_second
     copy_bytes_per_second: float = copy_bytes_per_second
+    #: True if large chunks are to leave the page cache to others.
+    write_around_cache: bool = False
     #: The directories of chunks, a disk each; none for `directory` itself.
     data_directories: tuple[Path, ...] = ()
     #: The other coordinators of the cluster, one of which leads.

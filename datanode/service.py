@@ -250,7 +250,12 @@ class Datanode:
         )
         self._clock = ClusterClock()
         self._verifier = Verifier(directory.cluster)
-        self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
+        self._driver = ThreadDriver(
+            self._pool,
+            self._link.call,
+            write_around_cache=options.write_around_cache,
+            wall_clock=self._clock.now_s,
+        )
         self._store = self._disks(claimed)
         self._is_paced = pace is not None
         self._chunk_server = ChunkServer(signer, self._store, self._changes)

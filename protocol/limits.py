@@ -523,6 +523,8 @@ gateway_kept_file_s: Final = 10.0
 # little that all are still in a cache.
 gateway_local_pieces_max: Final = 8
 gateway_local_piece_bytes: Final = 512 * KIB
+# A large chunk that is written around the page cache goes to the disk in pieces of so much.
+direct_write_bytes: Final = 512 * KIB
 # A thread that sends what it has read goes on until it has sent so much, or has waited so long for the client in
 # all. Then it is others' turn.
 direct_turn_bytes: Final = 8 * MIB

@@ -62,7 +62,7 @@ class LargeChunks:
 
     def stage(self, chunk: ChunkId, version: Version) -> fx.Steps[StagedFile]:
         path = f"{self._paths.staging}/{chunk:016x}-{version:016x}.{next(self._serials)}"
-        return StagedFile(path, (yield from fx.open_file(path, create=True)))
+        return StagedFile(path, (yield from fx.open_file(path, create=True, written_once=True)))
 
     def publish(self, staged: StagedFile, chunk: ChunkId, place: IndexedPlace, sums: bytes) -> fx.Steps[None]:
         """Makes a staged file, whose data is complete, durable under its final name.

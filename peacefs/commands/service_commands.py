@@ -333,6 +333,14 @@ def datanode(
             help="Bytes a second that it may send as copies for repair.",
         ),
     ] = copy_bytes_per_second,
+    write_around_cache: Annotated[
+        bool,
+        typer.Option(
+            "--write-around-cache",
+            envvar="PEACEFS_WRITE_AROUND_CACHE",
+            help="Write large chunks with O_DIRECT: memory stays others', and reads come from the disk.",
+        ),
+    ] = False,
     secret_file: SecretFile = None,
     data_directories: Annotated[
         list[Path] | None,
@@ -374,6 +382,7 @@ def datanode(
             scrub_period_s=scrub_days * _DAY_S,
             scrub_bytes_per_second=scrub_rate,
             copy_bytes_per_second=copy_rate,
+            write_around_cache=write_around_cache,
             data_directories=tuple(data_directories or ()),
             tls=tls_files_of(tls_certificate, tls_key, tls_ca),
             no_tls=no_tls,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
+import mmap
 import os
 from collections.abc import Sequence
 
 from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.limits import direct_write_bytes
 
 from . import effects as fx
 
@@ -33,17 +36,85 @@ class DiskFile(fx.File):
         self.descriptor = descriptor
         self.end = os.fstat(descriptor).st_size
 
+    def append(self, buffers: Sequence[Bytes]) -> None:
+        """All of it at the end of the file, however little the kernel takes at once. Raises OSError."""
+        pending = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
+        while pending:
+            written = os.pwritev(self.descriptor, pending, self.end)
+            self.end += written
+            while pending and written >= len(pending[0]):
+                written -= len(pending.pop(0))
+            if written:
+                pending[0] = pending[0][written:]
 
-def write_all(file: DiskFile, buffers: Sequence[Bytes]) -> None:
-    """All of it at the end of the file, however little the kernel takes at once. Raises OSError."""
-    pending = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
-    while pending:
-        written = os.pwritev(file.descriptor, pending, file.end)
-        file.end += written
-        while pending and written >= len(pending[0]):
-            written -= len(pending.pop(0))
-        if written:
-            pending[0] = pending[0][written:]
+    def begin_writeback(self) -> None:
+        """Has the kernel begin to write the file, where it can be told to; a fault will show again at the sync."""
+        if _sync_file_range is not None:
+            _sync_file_range(self.descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
+
+    def sync(self) -> None:
+        """Make what was appended durable. Raises OSError."""
+        os.fdatasync(self.descriptor)
+
+
+class DirectFile(DiskFile):
+    """A new file that is appended to around the page cache (O_DIRECT), from memory that is aligned as that wants.
+
+    What fills no whole piece waits here until the sync, so that only the file's last page is cached.
+    """
+
+    __slots__ = ("_direct", "_filled", "_piece", "_written")
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self._direct = True
+        self._piece = memoryview(mmap.mmap(-1, direct_write_bytes))
+        #: The bytes of the piece that are not in the file yet, which is so long.
+        self._filled = 0
+        self._written = self.end
+
+    def append(self, buffers: Sequence[Bytes]) -> None:
+        for buffer in buffers:
+            view = memoryview(buffer).cast("B")
+            while view:
+                count = min(len(view), len(self._piece) - self._filled)
+                self._piece[self._filled : self._filled + count] = view[:count]
+                view = view[count:]
+                self._filled += count
+                self.end += count
+                if self._filled == len(self._piece):
+                    self._write(self._piece)
+                    self._filled = 0
+
+    def begin_writeback(self) -> None:
+        """What was written is on its way already."""
+
+    def sync(self) -> None:
+        whole = self._filled // mmap.PAGESIZE * mmap.PAGESIZE
+        self._write(self._piece[:whole])
+        if whole < self._filled:
+            self._use_cache()
+            self._write(self._piece[whole : self._filled])
+        self._filled = 0
+        super().sync()
+
+    def _write(self, data: memoryview) -> None:
+        while data:
+            try:
+                written = os.pwrite(self.descriptor, data, self._written)
+            except OSError as error:
+                # Some file systems take O_DIRECT at the open and no such write, or want larger pieces.
+                if error.errno != errno.EINVAL or not self._direct:
+                    raise
+                self._use_cache()
+                continue
+            data = data[written:]
+            self._written += written
+
+    def _use_cache(self) -> None:
+        flags = fcntl.fcntl(self.descriptor, fcntl.F_GETFL)
+        fcntl.fcntl(self.descriptor, fcntl.F_SETFL, flags & ~os.O_DIRECT)
+        self._direct = False
 
 
 def read_from_memory(file: DiskFile, target: bytearray | memoryview, offset: int) -> int:
@@ -89,9 +160,3 @@ def list_directory(path: str) -> list[tuple[str, int]]:
             )
             for entry in entries
         )
-
-
-def start_writeback(file: DiskFile) -> None:
-    """Has the kernel begin to write the file, where it can be told to; a fault will show again at the sync."""
-    if _sync_file_range is not None:
-        _sync_file_range(file.descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)

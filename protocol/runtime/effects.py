@@ -139,6 +139,8 @@ class Call(Effect):
 class OpenLocalFile(Effect):
     path: str
     create: bool
+    #: It is appended to, synced once, and closed.
+    written_once: bool = False
 
 
 @dataclass(slots=True)
@@ -353,9 +355,12 @@ def call(message: Message, answer: type[M], *, timeout_s: float = control_call_t
     return reply
 
 
-def open_file(path: str, *, create: bool = False) -> Steps[File]:
-    """Opens for reading and appending; `create` makes a new empty one, replacing what was there."""
-    return (yield OpenLocalFile(path, create))  # type: ignore[no-any-return]
+def open_file(path: str, *, create: bool = False, written_once: bool = False) -> Steps[File]:
+    """Opens for reading and appending; `create` makes a new empty one, replacing what was there.
+
+    A file that is `written_once` is only appended to, synced, and closed: nothing of it is read before.
+    """
+    return (yield OpenLocalFile(path, create, written_once))  # type: ignore[no-any-return]
 
 
 def append(file: File, *buffers: Bytes) -> Steps[None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import threading
 import time
@@ -24,16 +25,16 @@ from . import effects as fx
 from .bounded_reads import BoundedReads
 from .connection_pool import ConnectionPool
 from .disk_files import (
+    DirectFile,
     DiskFile,
     list_directory,
-    start_writeback,
     sync_directory,
-    write_all,
 )
 from .trace_context import stamped
 from .tracing import is_tracing, observed_here
 
 T = TypeVar("T")
+log = logging.getLogger("peacefs.disk")
 
 
 def _wait(ticket: fx.Ticket, timeout_s: float) -> bool:
@@ -57,7 +58,8 @@ class ThreadDriver:
 
     `call_coordinator` sends a control message (with a timeout in seconds) and gives the reply, each in its own
     way: a datanode over its framed connection, a client over REST.
-    `sync_to_disk` is False only in benchmarks that measure what fsync costs.
+    `sync_to_disk` is False only in benchmarks that measure what fsync costs. With `write_around_cache` files that
+    are written once do not enter the page cache, where the file system can do that.
     """
 
     def __init__(
@@ -66,9 +68,13 @@ class ThreadDriver:
         call_coordinator: Callable[[Message, float], Message],
         *,
         sync_to_disk: bool = True,
+        write_around_cache: bool = False,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._sync_to_disk = sync_to_disk
+        # What is never synced would never be written.
+        self._write_around_cache = write_around_cache and sync_to_disk
+        self._said_no_direct = False
         self.pool = pool
         self.wall_clock = wall_clock
         self._bounded_reads = BoundedReads()
@@ -84,7 +90,7 @@ class ThreadDriver:
             fx.Close: lambda e: pool.close(e.connection),
             fx.Call: lambda e: call_coordinator(stamped(e.message), e.timeout_s),
             fx.OpenLocalFile: self._open_file,
-            fx.AppendToFile: lambda e: write_all(e.file, e.buffers),
+            fx.AppendToFile: lambda e: e.file.append(e.buffers),
             fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
             fx.ReadInto: lambda e: self._bounded_reads.read_into(e.file, e.target, e.offset, e.timeout_s),
             fx.ReadAhead: lambda e: self._bounded_reads.read_ahead(e.file, e.offset, e.length),
@@ -137,6 +143,10 @@ class ThreadDriver:
 
     def _open_file(self, effect: fx.OpenLocalFile) -> DiskFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if effect.create else 0)
+        if effect.written_once and self._write_around_cache:
+            direct = self._open_direct(effect.path, flags)
+            if direct is not None:
+                return direct
         try:
             return DiskFile(os.open(effect.path, flags, FILE_MODE))
         except OSError as error:
@@ -145,16 +155,28 @@ class ThreadDriver:
                 raise
             return DiskFile(os.open(effect.path, os.O_RDONLY | os.O_CLOEXEC))
 
+    def _open_direct(self, path: str, flags: int) -> DirectFile | None:
+        """None where the file system has no O_DIRECT, which is said once."""
+        try:
+            return DirectFile(os.open(path, flags | os.O_DIRECT, FILE_MODE))
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+        if not self._said_no_direct:
+            self._said_no_direct = True
+            log.warning("%s: this file system has no O_DIRECT; its chunks go through the page cache", path)
+        return None
+
     def _start_writeback(self, effect: fx.StartWriteback) -> None:
         assert isinstance(effect.file, DiskFile)
         if self._sync_to_disk:
-            start_writeback(effect.file)
+            effect.file.begin_writeback()
 
     def _sync(self, effect: fx.Sync) -> None:
         assert isinstance(effect.file, DiskFile)
         if self._sync_to_disk:
             fsyncs_of_files.inc()
-            os.fdatasync(effect.file.descriptor)
+            effect.file.sync()
 
     def sync_directory(self, path: str) -> None:
         if self._sync_to_disk:
