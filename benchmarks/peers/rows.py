@@ -48,6 +48,7 @@ def measure(
     group: str, systems: Sequence[System], *, seconds: float, rounds: int, mebibytes: int, names: int
 ) -> list[Measured]:
     """Have the systems take turns, step by step, and return what was measured."""
+    systems = [system for system in systems if group == LARGE or not system.only_large]
     for system in systems:
         if not system.only_stores:
             for work in _preparation(group, names):

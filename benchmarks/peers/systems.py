@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,11 +19,13 @@ from .seaweedfs import NoWeed, SeaweedClient, find_weed, running_seaweedfs
 
 OURS = "peacefs, our client"
 WEBHDFS = "peacefs, WebHDFS"
+AROUND_CACHE = "peacefs, around the page cache"
 HDFS = "HDFS"
 HDFS_SYNC = "HDFS, sync"
 SEAWEEDFS = "SeaweedFS"
 DATANODES = 3
 
+_AROUND_CACHE_VARIABLE = "PEACEFS_WRITE_AROUND_CACHE"
 _BOTH, _NAMES, _DATA, _NOTHING = "data and names", "names", "data", "nothing"
 
 
@@ -36,8 +39,9 @@ class System:
     servers: Sequence[int]
     synced_names: str
     synced_data: str
-    #: It differs from another in nothing but how it stores data.
+    #: It differs from another in nothing but how it stores data, or large files.
     only_stores: bool = False
+    only_large: bool = False
     #: The place where Spark may keep a checkpoint in it, if it may.
     hadoop_uri: str = ""
 
@@ -60,6 +64,7 @@ def running_systems(directory: Path) -> Iterator[tuple[list[System], list[Missin
     missing: list[Missing] = []
     with ExitStack() as stack:
         systems += _peacefs(directory, stack)
+        systems.append(_peacefs_around_cache(directory, stack))
         try:
             systems += _hdfs(directory, stack)
         except NoHadoop as why:
@@ -79,6 +84,17 @@ def _peacefs(directory: Path, stack: ExitStack) -> Iterator[System]:
     for name, client, top in ((OURS, OurClient, "/frames"), (WEBHDFS, WebHdfsClient, "/http")):
         load = stack.enter_context(PythonLoad(partial(client, cluster.http_address), top))
         yield System(name, load, servers, _BOTH, _BOTH, hadoop_uri=cluster.webhdfs_uri if name == WEBHDFS else "")
+
+
+def _peacefs_around_cache(directory: Path, stack: ExitStack) -> System:
+    os.environ[_AROUND_CACHE_VARIABLE] = "1"
+    try:
+        cluster = stack.enter_context(LocalCluster(directory / "around-cache", datanodes=DATANODES, port=0))
+    finally:
+        del os.environ[_AROUND_CACHE_VARIABLE]
+    load = stack.enter_context(PythonLoad(partial(OurClient, cluster.http_address)))
+    servers = [member.pid for member in cluster.members]
+    return System(AROUND_CACHE, load, servers, _BOTH, _BOTH, only_large=True)
 
 
 def _hdfs(directory: Path, stack: ExitStack) -> Iterator[System]:
