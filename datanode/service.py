@@ -28,6 +28,7 @@ from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
     gateway_cut_off_s,
     gateway_drain_s,
+    kept_files_max,
     order_threads,
     reregister_backoff_max_s,
     thread_switch_interval_s,
@@ -254,6 +255,7 @@ class Datanode:
             self._pool,
             self._link.call,
             write_around_cache=options.write_around_cache,
+            files_kept_max=kept_files_max,
             wall_clock=self._clock.now_s,
         )
         self._store = self._disks(claimed)

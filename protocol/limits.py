@@ -517,8 +517,8 @@ gateway_local_reads_max: Final = 4
 gateway_local_read_timeout_s: Final = 1.0
 # The segments that are read are kept open for so long, and so many of them; what one that is removed takes of the
 # disk is free that much later.
-gateway_kept_files_max: Final = 64
-gateway_kept_file_s: Final = 10.0
+kept_files_max: Final = 64
+kept_file_s: Final = 10.0
 # And for pieces of large chunks that lie there. Of a file one piece is being sent, one waits, one is read: so
 # little that all are still in a cache.
 gateway_local_pieces_max: Final = 8

@@ -198,7 +198,7 @@ class Segments:
             segment = self._segments.get(place.segment)
         if segment is None:
             raise FileNotFoundError
-        file = yield from fx.open_file(segment.path)
+        file = yield from fx.open_file(segment.path, may_be_kept=True)
         size = record_bytes(place.length)
         raw = yield from closing(file, fx.read_at(file, place.offset, size))
         record = unpack_record(raw, 0, segment.salt)

@@ -141,6 +141,8 @@ class OpenLocalFile(Effect):
     create: bool
     #: It is appended to, synced once, and closed.
     written_once: bool = False
+    #: It is only read, by one after the other: it may stay open for the next.
+    may_be_kept: bool = False
 
 
 @dataclass(slots=True)
@@ -355,12 +357,15 @@ def call(message: Message, answer: type[M], *, timeout_s: float = control_call_t
     return reply
 
 
-def open_file(path: str, *, create: bool = False, written_once: bool = False) -> Steps[File]:
+def open_file(
+    path: str, *, create: bool = False, written_once: bool = False, may_be_kept: bool = False
+) -> Steps[File]:
     """Opens for reading and appending; `create` makes a new empty one, replacing what was there.
 
-    A file that is `written_once` is only appended to, synced, and closed: nothing of it is read before.
+    A file that is `written_once` is only appended to, synced, and closed: nothing of it is read before. One that
+    `may_be_kept` is only read, and may stay open for the next who reads it, for a while also without its name.
     """
-    return (yield OpenLocalFile(path, create, written_once))  # type: ignore[no-any-return]
+    return (yield OpenLocalFile(path, create, written_once, may_be_kept))  # type: ignore[no-any-return]
 
 
 def append(file: File, *buffers: Bytes) -> Steps[None]:

@@ -7,7 +7,8 @@ wait; what would hold the others up (much data, a connection to be made, a slow 
 A disk that has been quick lately is written to on the reactor's thread: all that came meanwhile is then the next
 batch. To a slow one a worker appends, and syncs it; the reactor's thread goes on with what came of it. Should the
 reactor's thread not come back, another takes the reactor over, and the one that hangs is a worker. Whose peer
-sends faster than it is served goes on when the others have had their turn.
+sends faster than it is served goes on when the others have had their turn. Of a file that is kept open the thread
+itself reads what is in the kernel's memory.
 
 A run goes on on one thread at a time, or it waits; the lock is held when it changes between the two. Whoever moves
 much data keeps its worker, with blocking calls and large buffers, until its request is over. Knows sockets and the
@@ -36,6 +37,7 @@ from peacefs.protocol.limits import begun_frame_timeout_s, quick_disk_s, reactor
 
 from . import effects as fx
 from .connections import SocketConnection
+from .disk_files import DiskFile, read_from_memory
 from .served_request import ServedRequest
 from .thread_driver import ThreadDriver
 from .trace_context import TraceContext, current, stamped, switch_to
@@ -124,6 +126,9 @@ class Reactor:
             fx.Receive: self._receive_or_begin,
             fx.Wait: self._wait,
             fx.Sleep: self._sleep,
+            fx.OpenLocalFile: self._open_file,
+            fx.ReadAt: self._read_at,
+            fx.CloseFile: self._close_file,
             _Begun: _at_once(lambda effect: None),
             _Synced: self._synced,
             **dict.fromkeys((fx.AppendToFile, fx.Sync), self._on_disk),
@@ -215,6 +220,23 @@ class Reactor:
             return self._driver.perform(effect)
         self._workers.submit(self._go_on, run, effect)
         return _LATER
+
+    def _open_file(self, run: _RunningParticipant, effect: fx.OpenLocalFile) -> Any:
+        kept = self._driver.kept_files.open(effect.path) if effect.may_be_kept and self._is_here() else None
+        return kept if kept is not None else self._by_worker(run, effect)
+
+    def _read_at(self, run: _RunningParticipant, effect: fx.ReadAt) -> Any:
+        """Whoever reads little of a kept file that is in memory keeps the reactor's thread."""
+        assert isinstance(effect.file, DiskFile)
+        if self._is_here() and self._driver.kept_files.is_kept(effect.file):
+            data = bytearray(effect.length)
+            if read_from_memory(effect.file, data, effect.offset) == effect.length:
+                return bytes(data)
+        return self._by_worker(run, effect)
+
+    def _close_file(self, run: _RunningParticipant, effect: fx.CloseFile) -> Any:
+        assert isinstance(effect.file, DiskFile)
+        return None if self._driver.kept_files.release(effect.file) else self._by_worker(run, effect)
 
     def _on_disk(self, run: _RunningParticipant, effect: fx.Effect) -> Any:
         if self._is_here() and (run.keeps_worker or self._disk_s > quick_disk_s):
@@ -437,8 +459,12 @@ class Reactor:
         return partial(self._time_out, run, effect)
 
     def _keep_watch(self) -> None:
-        """Has another thread take over from one that does not come back, from the disk most likely."""
+        """Has another thread take over from one that does not come back, from the disk most likely.
+
+        Closes files that have been kept for long, too.
+        """
         while not self._stopping.wait(reactor_stuck_s / 2):
+            self._driver.kept_files.forget_old()
             with self._lock:
                 is_stuck = time.monotonic() - self._busy_since_s > reactor_stuck_s
                 if is_stuck:

@@ -30,6 +30,7 @@ from .disk_files import (
     list_directory,
     sync_directory,
 )
+from .kept_files import KeptFiles
 from .trace_context import stamped
 from .tracing import is_tracing, observed_here
 
@@ -59,7 +60,8 @@ class ThreadDriver:
     `call_coordinator` sends a control message (with a timeout in seconds) and gives the reply, each in its own
     way: a datanode over its framed connection, a client over REST.
     `sync_to_disk` is False only in benchmarks that measure what fsync costs. With `write_around_cache` files that
-    are written once do not enter the page cache, where the file system can do that.
+    are written once do not enter the page cache, where the file system can do that. At most `files_kept_max` files
+    that may be kept stay open for the next reader.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class ThreadDriver:
         *,
         sync_to_disk: bool = True,
         write_around_cache: bool = False,
+        files_kept_max: int = 0,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._sync_to_disk = sync_to_disk
@@ -78,6 +81,7 @@ class ThreadDriver:
         self.pool = pool
         self.wall_clock = wall_clock
         self._bounded_reads = BoundedReads()
+        self.kept_files = KeptFiles(files_max=files_kept_max)
         self._perform: dict[type[fx.Effect], Callable[[Any], Any]] = {
             fx.Connect: lambda e: pool.connect(e.address, e.name),
             fx.Send: lambda e: e.connection.send(stamped(e.message), e.payload, e.timeout_s),
@@ -98,7 +102,7 @@ class ThreadDriver:
             fx.Sync: self._sync,
             fx.DropCached: self._drop_cached,
             fx.TruncateFile: self._truncate,
-            fx.CloseFile: lambda e: os.close(e.file.descriptor),
+            fx.CloseFile: self._close_file,
             fx.RenameFile: lambda e: os.replace(e.source, e.target),  # noqa: PTH105
             fx.SyncDirectory: lambda e: self.sync_directory(e.path),
             fx.Remove: lambda e: Path(e.path).unlink(missing_ok=True),
@@ -113,6 +117,7 @@ class ThreadDriver:
     def close(self) -> None:
         """No participant runs any more."""
         self._bounded_reads.close()
+        self.kept_files.close()
 
     def run(self, steps: fx.Steps[T]) -> T:
         """Runs a participant to its end; what it raises comes out here."""
@@ -147,6 +152,8 @@ class ThreadDriver:
             direct = self._open_direct(effect.path, flags)
             if direct is not None:
                 return direct
+        if effect.may_be_kept:
+            return self._open_kept(effect.path)
         try:
             return DiskFile(os.open(effect.path, flags, FILE_MODE))
         except OSError as error:
@@ -154,6 +161,18 @@ class ThreadDriver:
             if error.errno != errno.EROFS or effect.create:
                 raise
             return DiskFile(os.open(effect.path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _open_kept(self, path: str) -> DiskFile:
+        file = self.kept_files.open(path)
+        if file is None:
+            file = DiskFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            self.kept_files.keep(path, file)
+        return file
+
+    def _close_file(self, effect: fx.CloseFile) -> None:
+        assert isinstance(effect.file, DiskFile)
+        if not self.kept_files.release(effect.file):
+            os.close(effect.file.descriptor)
 
     def _open_direct(self, path: str, flags: int) -> DirectFile | None:
         """None where the file system has no O_DIRECT, which is said once."""

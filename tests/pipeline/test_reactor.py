@@ -52,7 +52,8 @@ class Outcome:
 
 @pytest.fixture
 def driver():
-    return ThreadDriver(ConnectionPool(Identity("", "client", "test", None)), lambda message, timeout_s: message)
+    pool = ConnectionPool(Identity("", "client", "test", None))
+    return ThreadDriver(pool, lambda message, timeout_s: message, files_kept_max=4)
 
 
 @pytest.fixture
@@ -267,6 +268,34 @@ def test_much_data_is_moved_by_a_worker_until_the_next_request(begin, pair, driv
     theirs.sendall(framed(b"the next"))
     assert outcome.wait().fault is None
     assert on[0] == on[1] and "worker" in on[0] and on[2] == "test-reactor"
+
+
+def test_file_that_is_kept_and_in_memory_is_read_without_a_worker(begin, driver, tmp_path):
+    path = tmp_path / "segment"
+    path.write_bytes(b"abcdef")
+    on = []
+
+    def read(length):
+        file = yield from fx.open_file(str(path), may_be_kept=True)
+        data = yield from fx.read_at(file, 1, length)
+        on.append(threading.current_thread().name)
+        yield from fx.close_file(file)
+        return data
+
+    def on_the_reactor():
+        yield from fx.sleep(0.001)
+        return (yield from read(3))
+
+    outcomes = [begin(on_the_reactor()).wait() for _ in range(2)]
+    assert [(outcome.result, outcome.fault) for outcome in outcomes] == [(b"bcd", None)] * 2
+    assert "worker" in on[0], "to open it may take long"
+    assert on[1] == "test-reactor"
+    beyond = begin(read(100)).wait()
+    assert (beyond.result, beyond.fault) == (b"bcdef", None)
+    path.unlink()
+    assert begin(read(3)).wait().result == b"bcd", "it is open still"
+    driver.kept_files.close()
+    assert isinstance(begin(read(3)).wait().fault, FileNotFoundError)
 
 
 def test_silence_ends_at_the_deadline_and_a_drip_does_not_move_it(begin, pair):

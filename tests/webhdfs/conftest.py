@@ -305,7 +305,7 @@ class DataSide:
     def __post_init__(self) -> None:
         me = Identity("test", "datanode", self.node, self.signer)
         self.pool = ConnectionPool(me)
-        self.driver = ThreadDriver(self.pool, self.names.call, sync_to_disk=False)
+        self.driver = ThreadDriver(self.pool, self.names.call, sync_to_disk=False, files_kept_max=4)
         self.store = ChunkStore(
             str(self.directory), reserved_bytes=0, available_bytes=lambda: 100 * GIB, rng=random.Random(1)
         )

@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from support.waiting import wait_until
 
 from peacefs.datanode.gateway.local_small_reads import LocalSmallReads
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.protocol.errors import PeerUnreachable
-from peacefs.protocol.limits import gateway_kept_files_max, gateway_local_reads_max, small_chunk_bytes_max
+from peacefs.protocol.limits import gateway_local_reads_max, small_chunk_bytes_max
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
 from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.page_cache_driver import PageCacheDriver, WouldWait
 from peacefs.protocol.tokens import FileRead
 from peacefs.protocol.webhdfs.redirects import ReadFile, parse_redirected
 
@@ -132,6 +130,7 @@ def test_small_read_from_memory_needs_no_thread_whatever_is_appended_beside_it(d
     async def read() -> None:
         with local_small_reads(data) as own:
             turns = threads_of(own, data)
+            data.driver.kept_files.close()
             first, *others = contents
             assert await own.read(*wanted_of(data, first)) == contents[first]
             assert len(turns) == 1, "the segment had to be opened"
@@ -181,6 +180,7 @@ def test_kept_file_that_rots_is_reported_and_never_handed_out(data, path):
     async def read() -> None:
         with local_small_reads(data) as own:
             turns = threads_of(own, data)
+            data.driver.kept_files.close()
             assert await own.read(*wanted_of(data, path)) == b"before " + mark + b" after"
             (segment,) = (
                 each for each in data.directory.rglob("*") if each.is_file() and mark in each.read_bytes()
@@ -207,40 +207,23 @@ def kept_open(data: Any) -> int:
     return count
 
 
-def test_a_segment_is_not_kept_open_for_long_nor_after_the_end(data, path):
-    data.write(path, b"x")
+def test_a_segment_stays_open_for_the_next_read_by_whichever_way(data, path):
+    data.driver.kept_files.close()
     before = kept_open(data)
+    data.write(path, b"x")
+    written = kept_open(data)
 
     async def read(own: LocalSmallReads) -> None:
-        assert await own.read(*wanted_of(data, path)) == b"x"
-        assert kept_open(data) == before + 1
+        for _ in range(3):
+            assert await own.read(*wanted_of(data, path)) == b"x"
+        assert kept_open(data) == written + 1
 
-    async def read_and_wait(own: LocalSmallReads) -> None:
-        await read(own)
-        await asyncio.to_thread(wait_until, lambda: kept_open(data) == before, "the segment is closed")
-        await read(own)
-
-    with local_small_reads(data, kept_s=0.2) as own:
-        asyncio.run(read_and_wait(own))
-    assert kept_open(data) == before
     with local_small_reads(data) as own:
         asyncio.run(read(own))
-    assert kept_open(data) == before
-
-
-def test_no_more_files_are_kept_open_than_there_may_be(data, tmp_path):
-    driver = PageCacheDriver(time.time, files_max=gateway_kept_files_max)
-    for number in range(gateway_kept_files_max):
-        file = tmp_path / str(number)
-        file.write_bytes(b"x")
-        assert driver.keep(str(file), data.driver.run(fx.open_file(str(file))))
-    one_more = data.driver.run(fx.open_file(str(file)))
-    assert not driver.keep("another", one_more)
-    assert not driver.keep(str(file), one_more), "nor one of them twice"
-    driver.close()
-    os.close(one_more.descriptor)
-    with pytest.raises(WouldWait):
-        driver.run(fx.open_file(str(file)))
+    assert data.read(path).body == b"x"
+    assert kept_open(data) == written + 1
+    data.driver.kept_files.close()
+    assert kept_open(data) == written >= before
 
 
 class HungDisk:
