@@ -12,12 +12,12 @@ chunks_written = QuickCounter("peacefs_chunks_written", "Chunks sealed")
 bytes_written = QuickCounter("peacefs_written_bytes", "Bytes of sealed chunks")
 chunks_forwarded = QuickCounter("peacefs_chunks_forwarded", "Chunks that a successor acknowledged")
 bytes_forwarded = QuickCounter("peacefs_forwarded_bytes", "Bytes of these")
-reads_served = Counter("peacefs_chunk_reads", "Requests to read a chunk that were begun", registry=registry)
+reads_served = QuickCounter("peacefs_chunk_reads", "Requests to read a chunk that were begun")
 descriptors_shared = Counter(
     "peacefs_descriptors_shared", "Replicas whose open file was given to a reader on this host", registry=registry
 )
 DeprecatedName("peacefs_chunks_lent", descriptors_shared).publish()
-bytes_read = Counter("peacefs_read_bytes", "Bytes sent to readers of chunks", registry=registry)
+bytes_read = QuickCounter("peacefs_read_bytes", "Bytes sent to readers of chunks")
 local_small_reads = Counter(
     "peacefs_local_small_reads", "Small files that the gateway read here, or tried to", ["by"], registry=registry
 )
