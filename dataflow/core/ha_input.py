@@ -86,13 +86,15 @@ class HAInput:
         `sends_unasked`: it has taken over, and sends to those that read the stream before. `of_pair`: the stream
         can be read from two that are equals, of which neither is the later one.
         """
-        if self.ended or (producer_incarnation < self._latest_producer and not of_pair):
+        same = self._asked_producer == producer_incarnation
+        if self.ended or (same and self._connected):
+            return None
+        if producer_incarnation < self._latest_producer and not of_pair:
             # A producer that has taken over may be heard of before it is known where it is.
             return None
-        same = self._asked_producer == producer_incarnation
         # Each attempt takes the place of the one before: of a slow producer the answer would never count.
         patience_s = retry_s * 2 ** min(self._unanswered, _PATIENCE_DOUBLED_MAX)
-        if same and (self._connected or now_s - self._asked_s < patience_s):
+        if same and now_s - self._asked_s < patience_s:
             return None
         self._unanswered = self._unanswered + 1 if same else 0
         self._waits = sends_unasked and 0 < self._latest_producer < producer_incarnation

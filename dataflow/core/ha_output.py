@@ -79,13 +79,12 @@ class HAOutput:
     def emit(self, rows: pa.RecordBatch) -> None:
         """Number rows, and keep them for consumers. Raises OperatorFailed for a row that cannot be sent."""
         assert not self.ended
-        for piece in pieces(self.stream, rows):
+        for piece in pieces(self.stream, Batch(self.buffer.produced + 1, rows)):
             self._emit(piece)
 
-    def _emit(self, rows: pa.RecordBatch) -> None:
-        batch = Batch(self.buffer.produced + 1, rows)
+    def _emit(self, batch: Batch) -> None:
         if self._log is not None and self._logs_all:
-            self._log.append(batch.first, rows)
+            self._log.append(batch.first, batch.rows)
         if self._drops_for_absent:
             for destination in self._destinations:
                 if destination in self._incarnations and destination not in self._connections:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from peacefs.dataflow.model.batches import pieces
+from peacefs.dataflow.model.batches import Batch, pieces
 from peacefs.dataflow.model.reasons import reason_of
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.protocol import limits
@@ -138,11 +138,11 @@ class HostedRun(ABC):
                 if batch is None:
                     return
                 for first in range(0, batch.num_rows, limits.dataflow_batch_rows_max):
-                    for piece in pieces(source, batch.slice(first, limits.dataflow_batch_rows_max)):
+                    for piece in pieces(source, Batch(1, batch.slice(first, limits.dataflow_batch_rows_max))):
                         while not has_room():
                             self._room.clear()
                             await self._room.wait()
-                        yield piece
+                        yield piece.rows
         finally:
             asked.close()
 

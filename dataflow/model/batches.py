@@ -65,18 +65,19 @@ class Batch:
         return self.between(number + 1, self.last)
 
 
-def pieces(stream: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def pieces(stream: str, batch: Batch) -> Iterator[Batch]:
     """Yield rows in batches that can be sent. Raises OperatorFailed for a row that cannot."""
-    if rows.nbytes <= dataflow_batch_bytes_max:
-        yield rows
-    elif rows.num_rows > 1:
-        half = rows.num_rows // 2
-        yield from pieces(stream, rows.slice(0, half))
-        yield from pieces(stream, rows.slice(half))
-    elif rows.nbytes <= dataflow_row_bytes_max:
-        yield rows
+    if batch.bytes <= dataflow_batch_bytes_max:
+        yield batch
+    elif batch.first < batch.last:
+        half = batch.rows.num_rows // 2
+        for part in (batch.between(batch.first, batch.first + half - 1), batch.after(batch.first + half - 1)):
+            assert part is not None
+            yield from pieces(stream, part)
+    elif batch.bytes <= dataflow_row_bytes_max:
+        yield batch
     else:
         raise OperatorFailed(
-            f"a row of {stream!r} has {rows.nbytes:,} bytes, and {dataflow_row_bytes_max:,} can be sent: cut it "
+            f"a row of {stream!r} has {batch.bytes:,} bytes, and {dataflow_row_bytes_max:,} can be sent: cut it "
             "into several, or give the name of a file"
         )

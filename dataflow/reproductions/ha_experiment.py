@@ -38,7 +38,6 @@ _NODES = 7
 _TICK_S = 0.005
 #: Placement, subscriptions and the rows that waited for them are over by then.
 _BEGUN_S = 0.2
-_COUNTED_S_MIN = 0.5
 _BOUNDS = Bounds(page_bytes=8192, state_bytes_max=256 * MIB)
 _SCHEMA = pa.schema([("at", TIME), ("value", pa.int64())])
 
@@ -55,6 +54,8 @@ class Setup(HAParameters):
     advance: int = 10
     filter_s: float = HA_FILTER_S
     detection_s: float = 0.25
+    #: Bytes are counted for so long at least.
+    counted_s: float = 0.5
 
     @property
     def sources(self) -> int:
@@ -163,7 +164,7 @@ def _run(setup: Setup, technique: Technique, seed: int) -> tuple[float, float, f
     counted_from_s = _BEGUN_S + setup.operators * setup.window / setup.rate + 2 * setup.interval_s
     # The failure is anywhere in an interval, and in an advance of a window.
     chance = random.Random(seed)
-    counted_s = max(_COUNTED_S_MIN, 4 * setup.interval_s) + chance.uniform(0, 0.2)
+    counted_s = max(setup.counted_s, 4 * setup.interval_s) + chance.uniform(0, 0.2)
     seconds = counted_from_s + counted_s + setup.detection_s + 1.0
     rows = dict(_input(setup, int(seconds * setup.rate)))
     run = SeededRun(
