@@ -107,7 +107,7 @@ def test_table_two_is_what_failures_do(line: Line, network: OperatorClass, seed:
     units = ["first", "second", "third"] if promised is PRECISE else ["second"]
     victims = [node for unit, node in sorted(expected.primaries) if unit in units]
     assert len(victims) == len(units)
-    kills = kills_of(victims, expected.steps)
+    kills = kills_of(victims, expected.steps, every=30 if promised is PRECISE else 15)
     print(f"seed {seed}, {len(kills)} runs of {expected.steps} steps, with {kills[0]} to {kills[-1]}")
     seen: dict[Recovery, Kill] = {}
     for kill in kills:
@@ -130,9 +130,9 @@ def play(judged: JudgedNetwork, line: Line, seed: int, *failures: Kill) -> Outco
     ).run()
 
 
-def kills_of(nodes: list[str], count: int) -> list[Kill]:
+def kills_of(nodes: list[str], count: int, *, every: int) -> list[Kill]:
     """Return a kill of each node before each step, or, of some of the steps, of the nodes in turn."""
-    chosen = steps(count, every=30)
+    chosen = steps(count, every=every)
     if chosen.step == 1:
         return [Kill(step, node) for step in chosen for node in nodes]
     return [Kill(step, nodes[at % len(nodes)]) for at, step in enumerate(chosen)]

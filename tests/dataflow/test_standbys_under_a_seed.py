@@ -108,7 +108,7 @@ def test_standby_without_precision_gives_the_row_of_the_table(
     (node,) = [node for unit, node in expected.primaries if unit == sample_of(network).unit]
     seen = {
         verdict(network, expected, play(network, technique(precise=False), Kill(step, node)))
-        for step in steps(expected.steps, every=20)
+        for step in steps(expected.steps, every=12)
     }
     assert max(seen, key=_WORSE.index) is promised, "nothing that is worse than promised"
 
@@ -174,7 +174,7 @@ def test_second_failure_is_survived_once_a_new_standby_has_a_copy(
 ) -> None:
     """The primary dies, its standby takes over and gets one of its own; then that one is the primary's end."""
     sample = sample_of(network)
-    batches = often(30, 60)
+    batches = often(20, 60)
     rows = sample.rows(1, batches=batches)
 
     def run(*failures: Failure) -> Outcome:
@@ -186,7 +186,7 @@ def test_second_failure_is_survived_once_a_new_standby_has_a_copy(
     once = run(Kill(100, first, back_after_s=0.5))
     second = next(node for unit, node in sorted(once.primaries) if unit == sample.unit and node != first)
     recoveries = []
-    for step in range(expected.steps // 2, expected.steps, expected.steps // often(6, 8)):
+    for step in range(expected.steps // 2, expected.steps, expected.steps // often(4, 8)):
         twice = run(Kill(100, first, back_after_s=0.5), Kill(step, second, back_after_s=0.5))
         union = network is OperatorClass.ARBITRARY
         assert len(twice.rows("out")) == len(expected.rows("out"))

@@ -1,7 +1,7 @@
 """Choose the steps of a seeded run before which something fails.
 
 A run for each step takes minutes, so that a test plays some of them by default, of several nodes at steps of their
-own, and half as many again with PEACEFS_LONG=1. PEACEFS_STEPS=all plays all of them, for each node, and
+own, and three times as many with PEACEFS_LONG=1. PEACEFS_STEPS=all plays all of them, for each node, and
 PEACEFS_STEPS=n every nth.
 """
 
@@ -22,5 +22,5 @@ def steps(count: int, *, every: int, begin: int = 0, offset: int = 0) -> range:
 
 def stride(every: int) -> int:
     """Return how far apart failures are, `every` so many steps in a long run; the environment may say how many."""
-    wanted = os.environ.get("PEACEFS_STEPS", str(often(every * 3 // 2, every)))
+    wanted = os.environ.get("PEACEFS_STEPS", str(often(every * 3, every)))
     return 1 if wanted == "all" else int(wanted)
