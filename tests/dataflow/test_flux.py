@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from simulation.seeds import seeds
 from support.dataflows import SAMPLES, SCHEMA, input_rows, passed
+from support.long_runs import often
 from support.steps import steps, stride
 
 from peacefs.dataflow import Query
@@ -112,7 +113,7 @@ def _quartets(*failures: Failure) -> Outcome:
     stream = passed(query.source("in", SCHEMA, time="at"))
     stream = passed(stream.partition("value", parts=4, name="first", grain_rows=5))
     stream.partition("key", parts=4, name="second").process(_count).sink("out")
-    rows = {"in": input_rows(1, batches=14, size=2)}
+    rows = {"in": input_rows(1, batches=often(8, 14), size=2)}
     technique = Flux(catch_up_after_s=1000.0, interval_s=0.1)
     return SeededRun(query.network(), technique, rows, seed=1, failures=failures, nodes=4, rows_every_s=0.12).run()
 
@@ -140,7 +141,7 @@ def test_flux_begins_a_catch_up_again_when_its_node_dies() -> None:
     """The standby node dies before the last catch-up is over, and comes back: all halves are there at last."""
     begun = play(Kill(300, "node-3"))
     first, last = begun.caught_up[0][0], begun.caught_up[-1][0]
-    stride = max((last - first + 60) // 4, 1) if _EVERY_STEP > 20 else _EVERY_STEP
+    stride = max((last - first + 60) // often(2, 4), 1) if _EVERY_STEP > 20 else _EVERY_STEP
     again = 0
     for step in range(first - 60, last, stride):
         observed = play(Kill(300, "node-3"), Kill(step, "node-4", back_after_s=0.1))
@@ -302,6 +303,11 @@ _MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], list[Failure]] = {
 }
 
 
+@cache
+def _whole(*failures: Failure) -> Outcome:
+    return play(*failures, small=True)
+
+
 @pytest.mark.parametrize("mutant", _MUTANTS, ids=lambda mutant: mutant.__name__.strip("_"))
 def test_flux_without_a_piece_of_its_protocol_is_found_out(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
@@ -309,7 +315,7 @@ def test_flux_without_a_piece_of_its_protocol_is_found_out(
     """The same runs that are precise with it are not so without it."""
     assert verdict(expected()) is Recovery.PRECISE
     failures = _MUTANTS[mutant]
-    assert verdict(play(*failures, small=True)) is Recovery.PRECISE, "with it"
+    assert verdict(_whole(*failures)) is Recovery.PRECISE, "with it"
     mutant(monkeypatch)
     observed: Outcome | None = None
     with contextlib.suppress(AssertionError, PeacefsError):

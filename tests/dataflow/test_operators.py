@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from simulation.seeds import seeds
+from support.long_runs import often
 from support.unit_states import States
 
 from peacefs.dataflow import Query
@@ -128,7 +129,7 @@ _EVERY: dict[str, Written] = {
 def arrivals_under(chance: random.Random, ports: int) -> Arrivals:
     clocks = [0.0] * ports
     arrivals = []
-    for _ in range(120):
+    for _ in range(often(70, 120)):
         port = chance.randrange(ports)
         clocks[port] += chance.choice([0, 0.5, 1, 1, 2, 15 if chance.random() < 0.05 else 1])
         at = max(clocks[port] - chance.choice([0, 0, 0, 1, 2, 6]), 0)
@@ -255,7 +256,7 @@ def test_resample_is_what_its_definition_says_of_late_rows_nulls_and_wide_number
     chance = random.Random(seed)
     rows: list[Row] = []
     at = 0
-    for _ in range(300):
+    for _ in range(often(150, 300)):
         at += chance.choice([0, 0, 250_000, 1_000_000, 7_000_000])
         late = chance.choice([0, 0, 500_000, 3_000_000])
         value = chance.choice([None, chance.randint(0, 9), chance.choice([-(2**63), 2**63 - 1])])

@@ -25,7 +25,7 @@ def test_packed_map_is_a_dictionary(seed: int, most: int, monkeypatch: pytest.Mo
     state = states.begin()
     held: ValueMap = state.mapping("values")
     model: dict[Any, Any] = {}
-    for _ in range(often(300, 600)):
+    for _ in range(often(160, 600)):
         key: Any = chance.choice([chance.randint(0, 40), f"key {chance.randint(0, 40)}"])
         match chance.randint(0, 9):
             case 0 | 1 | 2:
@@ -59,7 +59,7 @@ def test_packed_map_keeps_values_that_are_longer_than_a_page(seed: int, monkeypa
     state = states.begin()
     held: ValueMap = state.mapping("values")
     model: dict[Any, Any] = {}
-    for _ in range(often(120, 200)):
+    for _ in range(often(80, 200)):
         key: Any = chance.choice([None, b"\xc1", "key", ("a", (1, None)), 1.5])
         match chance.randint(0, 9):
             case 0 | 1 | 2 | 3:

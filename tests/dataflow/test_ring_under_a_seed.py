@@ -46,6 +46,7 @@ from peacefs.dataflow.ring.settings import RingSettings
 from peacefs.dataflow.ring.tokens import RING, Interval
 from peacefs.dataflow.ring.view import RingView
 from tests.simulation.seeds import seeds
+from tests.support.long_runs import often
 from tests.support.ring_runs import BALANCES, batches_of, count, counted, delivered, expected, hashed, ring_of
 
 Case = tuple[int, int, tuple[str, ...]]
@@ -62,10 +63,11 @@ def _sets(sizes: Iterable[int], copies: Iterable[int], *, more: int = 0) -> Iter
 
 
 def _some(cases: Iterator[Case], every: int) -> list[Case]:
-    """Return all cases of small rings, and some of larger ones; all of all where PEACEFS_SEEDS asks for more."""
-    return [
-        case for at, case in enumerate(cases) if at % every == 0 or case[0] < 4 or "PEACEFS_SEEDS" in os.environ
-    ]
+    """Return some cases, more of small rings than of larger ones; all of all where PEACEFS_SEEDS asks for more."""
+    if "PEACEFS_SEEDS" in os.environ:
+        return list(cases)
+    every, of_small = often(2 * every, every), often(2, 1)
+    return [case for at, case in enumerate(cases) if at % (of_small if case[0] < 4 else every) == 0]
 
 
 def _neighbours_died(ring: list[str], dead: Iterable[str], r: int) -> bool:
@@ -287,7 +289,7 @@ def _fail_after_a_cut(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(3))
 def test_ring_makes_up_for_a_broken_link_before_a_failure(seed: int) -> None:
-    for each in range(4):
+    for each in range(often(2, 4)):
         _fail_after_a_cut(seed * 1000 + each)
 
 
@@ -370,7 +372,7 @@ def test_ring_refuses_a_node_that_hung_until_another_took_over() -> None:
 def test_ring_takes_nobody_for_dead_whom_a_busy_node_could_not_hear() -> None:
     """A connection breaks, and who would take over does nothing for longer than a suspect may be silent."""
     batches = batches_of(2, batches=40)
-    for step in range(200, 400, 25):
+    for step in range(200, 400, often(50, 25)):
         paused = [CutLink(step, ("node-1", "node-2")), Hang(step, "node-2", for_s=0.45)]
         settings = RingSettings(r=1, checkpoint_s=0.2, silence_s=1.0, suspect_s=0.3, balances=False)
         outcome = SeededRing(settings, batches, count, DictTable, seed=2, nodes=4, events=paused).run()

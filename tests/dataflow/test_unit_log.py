@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 from support.dataflows import SCHEMA, Row, input_rows
+from support.long_runs import often
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
@@ -129,7 +130,7 @@ def test_log_of_a_unit_that_was_cut_at_any_byte_is_loaded_as_far_as_it_is_whole(
     # Only the last commit's rows of the output may be torn: tuples follow when its rows are there.
     least = 0 if part == "windows" else length
     assert length > 1000
-    for cut in range(least, length + 1, length // 14):
+    for cut in range(least, length + 1, length // often(7, 14)):
         store = _stored(network)
         segments, stream, segment, _ = last_segment(store, part)
         segments.truncate(stream, segment, cut)
@@ -148,7 +149,7 @@ def test_rotten_record_of_a_unit_is_said_and_gives_no_wrong_rows(network: Networ
     expected = played(network, MemoryCheckpoints()).rows()
     said = 0
     _, _, _, length = last_segment(_stored(network), "windows")
-    places = range(0, length, length // 14)
+    places = range(0, length, length // often(7, 14))
     for at in places:
         store = _stored(network)
         segments, stream, segment, _ = last_segment(store, "windows")
@@ -211,7 +212,7 @@ def test_log_of_the_start_before_goes_when_the_next_has_all_windows() -> None:
 def test_extent_is_bounded_by_checks_and_grows_without_them() -> None:
     """A key that comes once holds the extent back: it is checked, or the whole log is read for it."""
     rows = []
-    for at in range(200):
+    for at in range(often(110, 200)):
         keys = ["slow"] if at == 0 else [f"key {at % 5}", f"key {(at + 1) % 5}"]
         times = pa.array([at] * len(keys)).cast(SCHEMA.field("at").type)
         rows.append(pa.record_batch([pa.array(keys), times, pa.array(range(len(keys)))], schema=SCHEMA))
@@ -236,11 +237,11 @@ def test_choice_by_cost_and_benefit_checks_old_windows_when_failures_are_likely(
     def extent(age_s: float, windows: int = 10) -> Extent:
         return Extent(1000, 5000, 10**6, age_s, windows, tuples_saved=100, rows_saved=20_000)
 
-    often, seldom = CostBenefit(failures_per_day=24), CostBenefit(failures_per_day=0.001)
-    assert often.wants_check(extent(10)) and not seldom.wants_check(extent(10))
+    likely, seldom = CostBenefit(failures_per_day=24), CostBenefit(failures_per_day=0.001)
+    assert likely.wants_check(extent(10)) and not seldom.wants_check(extent(10))
     assert seldom.wants_check(extent(1e5))
-    assert not often.wants_check(extent(0.0))
-    assert not often.wants_check(extent(10, windows=0))
+    assert not likely.wants_check(extent(0.0))
+    assert not likely.wants_check(extent(10, windows=0))
     cheap = CostBenefit(failures_per_day=24, check_window_s=1e-9)
     dear = CostBenefit(failures_per_day=24, check_window_s=1.0)
     assert cheap.wants_check(extent(10)) and not dear.wants_check(extent(10))

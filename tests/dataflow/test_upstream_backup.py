@@ -136,7 +136,7 @@ def test_trimming_keeps_no_more_in_a_long_run_than_in_a_short_one(name: str, pre
     """Through three units in a row, from the source to the sink."""
     network = CONVERGING[name]()
     technique = backup(precise=precise)
-    batches = often(120, 200)
+    batches = often(90, 200)
     short, _ = _held(network, batches // 5, technique=technique)
     long, batch = _held(network, batches, technique=backup(precise=precise))
     assert long.held_bytes_max < min(3 * short.held_bytes_max, batches * batch / 4)
