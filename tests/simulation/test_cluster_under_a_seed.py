@@ -39,7 +39,7 @@ from peacefs.protocol.limits import copy_burst_bytes, lease_s
 from peacefs.protocol.runtime import effects as fx
 
 _OPERATIONS = ("write", "write small", "append", "append", "read", "read", "truncate", "delete", "move")
-_OPERATIONS_OF_EACH = often(45, 80)
+_OPERATIONS_OF_EACH = often(36, 80)
 _SIZES = (0, 1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES, 2 * CHUNK_BYTES + 5)
 _SMALL_SIZES = (1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES)
 
@@ -164,7 +164,7 @@ def test_acknowledged_writes_survive_crashes_and_lost_messages(seed: int) -> Non
     cluster = SimulatedCluster(seed, lose=0.004)
     random = Random(seed)
     cluster.until_ready()
-    saboteur = Saboteur(cluster, random, effects_between=300)
+    saboteur = Saboteur(cluster, random, effects_between=often(260, 300))
     model = Model()
     clients = [
         cluster.start(

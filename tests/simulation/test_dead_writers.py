@@ -29,7 +29,7 @@ from peacefs.protocol.runtime import effects as fx
 KEPT_S = 60.0
 #: In quiet: a mark, the time without a word, another mark, and some ticks.
 GONE_S = KEPT_S + 2 * gc_floor_mark_interval_s + 20.0
-_TURNS = often(14, 24)
+_TURNS = often(9, 24)
 SIZES = pytest.mark.parametrize("size", [5000, 300 * 1024, 2 * CHUNK_BYTES + 5], ids=["small", "large", "granted"])
 
 

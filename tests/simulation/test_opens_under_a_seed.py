@@ -22,7 +22,7 @@ from peacefs.protocol.limits import freed_chunks_kept_s, startup_hold_s
 from peacefs.protocol.runtime import effects as fx
 
 #: The number that each writer does.
-_OPERATIONS = often(22, 40)
+_OPERATIONS = often(12, 40)
 
 
 @pytest.mark.parametrize("crashes", [False, True], ids=["calm", "with crashes"])

@@ -23,7 +23,7 @@ from peacefs.protocol.runtime import effects as fx
 
 _ROOT = "/checkpoints/query"
 _RUNS = often(3, 4)
-_OPERATIONS = often(20, 40)
+_OPERATIONS = often(12, 40)
 #: A reader is led to the same place by the path of any run.
 _READS = ("read", "read snapshot", "read copy")
 

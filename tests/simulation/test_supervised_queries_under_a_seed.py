@@ -21,7 +21,7 @@ from peacefs.protocol.runtime import effects as fx
 
 _QUERIES = ("orders", "logins")
 _WITH_STANDBYS = ("logins",)
-_HOSTILE_S = 30.0 * often(6, 10)
+_HOSTILE_S = 30.0 * often(4, 10)
 
 
 def supervise(cluster: SimulatedCluster, name: str) -> None:

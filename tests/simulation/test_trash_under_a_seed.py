@@ -25,9 +25,9 @@ from peacefs.protocol.limits import trash_look_interval_s
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.values.trash import CURRENT_NAME, TRASH_PERMISSION, trash_of
 
-_MINUTES = 4
+_MINUTES = often(2, 4)
 _KEPT_S = 60.0 * _MINUTES
-_FILES = often(12, 25)
+_FILES = often(7, 25)
 #: After each file that is thrown away.
 _LOOKS = 3
 
