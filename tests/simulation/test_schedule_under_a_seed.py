@@ -29,7 +29,7 @@ from peacefs.protocol.runtime import effects as fx
 POLICIES = ("express", "paper", "random", "flow")
 WRITERS = 10
 #: The number that each writer writes.
-FILES = often(1, 3)
+FILES = often(2, 3)
 #: As Spark tries a task again.
 ATTEMPTS = 4
 SLOTS = 2
