@@ -4,7 +4,8 @@ Each JVM with Spark loads, parses and links some 25,000 classes, which takes it 
 first test that needs a JVM makes the archive, while others that need one wait; later runs find it again. It is of
 one Java and one set of jars: a JVM with others leaves it unused. Where Java makes none, tests only take longer.
 
-Run as a program it is what the archive is made of: a session, batches that keep state, and Hadoop's clients.
+Run as a program it is what the archive is made of: a session, batches that keep state, and Hadoop's clients. The
+same JVM compiles `local_files.java`, with the compiler that Spark brings.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
+from typing import Any
 
-from support.java_options import add_options
+from support.java_options import add_local_files, add_options
 
 from peacefs.spark_connector.java import JavaRuntime, find_java, java_environment
 
 #: An unused archive is nothing to talk about on what a test reads.
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _OPTIONS = "SPARK_SUBMIT_OPTS"
+_LOCAL_FILES = Path(__file__).with_name("local_files.java")
 _TRAINING_S = 280
 _JVM_ENDS_S = 120
 #: The classes that WebHDFS takes besides Spark's.
@@ -37,28 +41,31 @@ def share_classes(directory: Path) -> None:
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         archive = directory / f"{_fingerprint(java)}.jsa"
-        tried = archive.with_suffix(".log")
+        tried, classes = archive.with_suffix(".log"), archive.with_suffix(".jar")
         if not tried.exists():
-            for old in [*directory.glob("*.jsa"), *directory.glob("*.log")]:
+            for old in [path for kind in ("jsa", "jar", "log") for path in directory.glob(f"*.{kind}")]:
                 old.unlink()
-            _make(archive, tried, java)
+            _make(archive, classes, tried, java)
     if archive.exists():
         add_options(f"{_SILENT} -XX:SharedArchiveFile={shlex.quote(str(archive))}")
+    if classes.exists():
+        add_local_files(classes)
 
 
 def _fingerprint(java: JavaRuntime) -> str:
-    """Return all that a JVM compares before it uses an archive."""
+    """Return all that a JVM compares before it uses an archive, and what is compiled besides."""
     import pyspark
 
     jars = sorted((Path(pyspark.__file__).parent / "jars").iterdir())
     told = subprocess.run([java.executable, "-version"], capture_output=True, check=True).stderr
     files = [(jar.name, jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars]
-    return hashlib.sha256(repr((str(java.home), told, jars[0].parent, files)).encode()).hexdigest()[:16]
+    compared = (str(java.home), told, jars[0].parent, files, _LOCAL_FILES.read_text())
+    return hashlib.sha256(repr(compared).encode()).hexdigest()[:16]
 
 
-def _make(archive: Path, log: Path, java: JavaRuntime) -> None:
+def _make(archive: Path, classes: Path, log: Path, java: JavaRuntime) -> None:
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
-        unfinished = Path(scratch, "unfinished.jsa")
+        unfinished, compiled = Path(scratch, "unfinished.jsa"), Path(scratch, "compiled.jar")
         environment = {
             **os.environ,
             **java_environment(java, Path(scratch, "java")),
@@ -69,7 +76,7 @@ def _make(archive: Path, log: Path, java: JavaRuntime) -> None:
         environment[_OPTIONS] += f" -XX:ArchiveClassesAtExit={shlex.quote(str(unfinished))}"
         with log.open("w") as output:
             subprocess.run(
-                [sys.executable, "-m", "support.class_archive", scratch],
+                [sys.executable, "-m", "support.class_archive", scratch, str(compiled)],
                 cwd=Path(__file__).parents[2],
                 env=environment | {"PYTHONPATH": os.pathsep.join(("tests", "."))},
                 stdin=subprocess.DEVNULL,
@@ -78,11 +85,12 @@ def _make(archive: Path, log: Path, java: JavaRuntime) -> None:
                 timeout=_TRAINING_S,
                 check=False,
             )
-        if unfinished.exists():
-            unfinished.rename(archive)
+        for made, name in ((compiled, classes), (unfinished, archive)):
+            if made.exists():
+                made.rename(name)
 
 
-def _train(scratch: Path) -> None:
+def _train(scratch: Path, compiled: Path) -> None:
     """Load what tests load, and end in good order: the JVM writes the archive when it ends."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -112,11 +120,23 @@ def _train(scratch: Path) -> None:
     assert gateway is not None
     for name in _HADOOP:
         gateway.jvm.java.lang.Class.forName(name)
+    _compile(gateway.jvm, compiled)
     spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(_JVM_ENDS_S)
 
 
+def _compile(jvm: Any, jar: Path) -> None:
+    """Compile the file system for tests; the jar is whole when it has its name."""
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(_LOCAL_FILES.read_text())
+    unfinished = jar.with_suffix(".unfinished")
+    with zipfile.ZipFile(unfinished, "w") as archive:
+        for name, code in compiler.getBytecodes().items():
+            archive.writestr(f"{name.replace('.', '/')}.class", code)
+    unfinished.rename(jar)
+
+
 if __name__ == "__main__":
-    _train(Path(sys.argv[1]))
+    _train(*map(Path, sys.argv[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from pathlib import Path
 
 #: A JVM of a test runs for seconds: the optimising compiler would take more processor time than it saves, and
 #: Spark's classes need no verification each time. Nor does a second compiler pay, or a small young generation.
@@ -21,7 +22,14 @@ _SPARK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-_VARIABLES = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "PYSPARK_SUBMIT_ARGS")
+#: The variable whose paths Spark's launcher puts behind its own jars, for drivers and executors alike.
+_CLASS_PATH = "SPARK_DIST_CLASSPATH"
+#: The classes of `local_files.java`, as Hadoop finds them.
+_LOCAL_FILES = {
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.local.FilesWithoutProcesses",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.FileContextWithoutProcesses",
+}
+_VARIABLES = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "PYSPARK_SUBMIT_ARGS", _CLASS_PATH)
 
 
 def set_options() -> None:
@@ -35,6 +43,16 @@ def add_options(options: str) -> None:
     """Give further options to those whose options are already set."""
     before = submit_arguments()
     os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {options}".strip()
+    if os.environ.get("PYSPARK_SUBMIT_ARGS") == before:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()
+
+
+def add_local_files(jar: Path) -> None:
+    """Have Hadoop reach files of this machine by the classes in `jar`, wherever Spark starts."""
+    before = submit_arguments()
+    paths = [os.environ[_CLASS_PATH]] if os.environ.get(_CLASS_PATH) else []
+    os.environ[_CLASS_PATH] = os.pathsep.join([*paths, str(jar)])
+    _SPARK.update(_LOCAL_FILES)
     if os.environ.get("PYSPARK_SUBMIT_ARGS") == before:
         os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()
 
