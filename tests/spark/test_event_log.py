@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.java_options import class_path
 from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -123,7 +124,7 @@ def history(
         *shlex.split(environment.get("SPARK_SUBMIT_OPTS", "")),
         "-cp",
         # In the order of Spark's own launcher, for which the archive of classes is.
-        f"{next(jars.glob('slf4j-api-*.jar'))}:{jars}/*",
+        class_path(str(next(jars.glob("slf4j-api-*.jar"))), f"{jars}/*"),
         "org.apache.spark.deploy.history.HistoryServer",
     ]
     server = Started(command, environment, directory / "output")

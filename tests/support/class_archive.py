@@ -4,8 +4,7 @@ Each JVM with Spark loads, parses and links some 25,000 classes, which takes it 
 first test that needs a JVM makes the archive, while others that need one wait; later runs find it again. It is of
 one Java and one set of jars: a JVM with others leaves it unused. Where Java makes none, tests only take longer.
 
-Run as a program it is what the archive is made of: a session, batches that keep state, and Hadoop's clients. The
-same JVM compiles `local_files.java`, with the compiler that Spark brings.
+Run as a program it is what the archive is made of: a session, batches that keep state, and Hadoop's clients.
 """
 
 from __future__ import annotations
@@ -17,18 +16,16 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
-from typing import Any
 
-from support.java_options import add_local_files, add_options
+from support.java_classes import SOURCES
+from support.java_options import add_classes, add_options
 
 from peacefs.spark_connector.java import JavaRuntime, find_java, java_environment
 
 #: An unused archive is nothing to talk about on what a test reads.
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _OPTIONS = "SPARK_SUBMIT_OPTS"
-_LOCAL_FILES = Path(__file__).with_name("local_files.java")
 _TRAINING_S = 280
 _JVM_ENDS_S = 120
 #: The classes that WebHDFS takes besides Spark's.
@@ -41,57 +38,62 @@ def share_classes(directory: Path) -> None:
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         archive = directory / f"{_fingerprint(java)}.jsa"
-        tried, classes = archive.with_suffix(".log"), archive.with_suffix(".jar")
-        if not tried.exists():
+        classes, tried = archive.with_suffix(".jar"), archive.with_suffix(".log")
+        is_tried = tried.exists()
+        if not is_tried:
             for old in [path for kind in ("jsa", "jar", "log") for path in directory.glob(f"*.{kind}")]:
                 old.unlink()
-            _make(archive, classes, tried, java)
+            _run("support.java_classes", classes, tried, java)
+        if classes.exists():
+            add_classes(classes)
+        if not is_tried:
+            _run("support.class_archive", archive, tried, java)
     if archive.exists():
         add_options(f"{_SILENT} -XX:SharedArchiveFile={shlex.quote(str(archive))}")
-    if classes.exists():
-        add_local_files(classes)
 
 
 def _fingerprint(java: JavaRuntime) -> str:
-    """Return all that a JVM compares before it uses an archive, and what is compiled besides."""
+    """Return all that a JVM compares before it uses an archive, and what is compiled for it."""
     import pyspark
 
     jars = sorted((Path(pyspark.__file__).parent / "jars").iterdir())
     told = subprocess.run([java.executable, "-version"], capture_output=True, check=True).stderr
     files = [(jar.name, jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars]
-    compared = (str(java.home), told, jars[0].parent, files, _LOCAL_FILES.read_text())
-    return hashlib.sha256(repr(compared).encode()).hexdigest()[:16]
+    sources = [source.read_text() for source in SOURCES]
+    return hashlib.sha256(repr((str(java.home), told, jars[0].parent, files, sources)).encode()).hexdigest()[:16]
 
 
-def _make(archive: Path, classes: Path, log: Path, java: JavaRuntime) -> None:
-    with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
-        unfinished, compiled = Path(scratch, "unfinished.jsa"), Path(scratch, "compiled.jar")
+def _run(module: str, made: Path, log: Path, java: JavaRuntime) -> None:
+    """Run a program that makes a file in a place of its own, and give it its name if it has."""
+    with tempfile.TemporaryDirectory(dir=made.parent) as scratch:
+        unfinished = Path(scratch, "unfinished")
         environment = {
             **os.environ,
             **java_environment(java, Path(scratch, "java")),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join(("tests", ".")),
             "TMPDIR": scratch,
         }
-        environment[_OPTIONS] += f" -XX:ArchiveClassesAtExit={shlex.quote(str(unfinished))}"
-        with log.open("w") as output:
+        with log.open("a") as output:
             subprocess.run(
-                [sys.executable, "-m", "support.class_archive", scratch, str(compiled)],
+                [sys.executable, "-m", module, str(unfinished)],
                 cwd=Path(__file__).parents[2],
-                env=environment | {"PYTHONPATH": os.pathsep.join(("tests", "."))},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 timeout=_TRAINING_S,
                 check=False,
             )
-        for made, name in ((compiled, classes), (unfinished, archive)):
-            if made.exists():
-                made.rename(name)
+        if unfinished.exists():
+            unfinished.rename(made)
 
 
-def _train(scratch: Path, compiled: Path) -> None:
+def _train(archive: Path) -> None:
     """Load what tests load, and end in good order: the JVM writes the archive when it ends."""
+    os.environ[_OPTIONS] += f" -XX:ArchiveClassesAtExit={shlex.quote(str(archive))}"
+    scratch = archive.parent
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -120,23 +122,11 @@ def _train(scratch: Path, compiled: Path) -> None:
     assert gateway is not None
     for name in _HADOOP:
         gateway.jvm.java.lang.Class.forName(name)
-    _compile(gateway.jvm, compiled)
     spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(_JVM_ENDS_S)
 
 
-def _compile(jvm: Any, jar: Path) -> None:
-    """Compile the file system for tests; the jar is whole when it has its name."""
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.cook(_LOCAL_FILES.read_text())
-    unfinished = jar.with_suffix(".unfinished")
-    with zipfile.ZipFile(unfinished, "w") as archive:
-        for name, code in compiler.getBytecodes().items():
-            archive.writestr(f"{name.replace('.', '/')}.class", code)
-    unfinished.rename(jar)
-
-
 if __name__ == "__main__":
-    _train(*map(Path, sys.argv[1:]))
+    _train(Path(sys.argv[1]))

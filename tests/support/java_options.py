@@ -22,14 +22,13 @@ _SPARK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-#: The variable whose paths Spark's launcher puts behind its own jars, for drivers and executors alike.
-_CLASS_PATH = "SPARK_DIST_CLASSPATH"
-#: The classes of `local_files.java`, as Hadoop finds them.
+#: The settings by which Hadoop finds the classes of `local_files.java`.
 _LOCAL_FILES = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.local.FilesWithoutProcesses",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.FileContextWithoutProcesses",
 }
-_VARIABLES = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "PYSPARK_SUBMIT_ARGS", _CLASS_PATH)
+_BEFORE_SPARK = "spark.driver.extraClassPath"
+_VARIABLES = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "PYSPARK_SUBMIT_ARGS")
 
 
 def set_options() -> None:
@@ -47,14 +46,17 @@ def add_options(options: str) -> None:
         os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()
 
 
-def add_local_files(jar: Path) -> None:
-    """Have Hadoop reach files of this machine by the classes in `jar`, wherever Spark starts."""
+def add_classes(jar: Path) -> None:
+    """Put the classes that `java_classes` has compiled before those of every Spark that is started."""
     before = submit_arguments()
-    paths = [os.environ[_CLASS_PATH]] if os.environ.get(_CLASS_PATH) else []
-    os.environ[_CLASS_PATH] = os.pathsep.join([*paths, str(jar)])
-    _SPARK.update(_LOCAL_FILES)
+    _SPARK.update({_BEFORE_SPARK: str(jar), "spark.executor.extraClassPath": str(jar)} | _LOCAL_FILES)
     if os.environ.get("PYSPARK_SUBMIT_ARGS") == before:
         os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()
+
+
+def class_path(*own: str) -> str:
+    """Return a class path with that before it which JVMs with a Spark have, for one that shares their archive."""
+    return os.pathsep.join(filter(None, (_SPARK.get(_BEFORE_SPARK), *own)))
 
 
 def given_options() -> dict[str, str]:

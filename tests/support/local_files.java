@@ -1,7 +1,7 @@
 // Hadoop's file system of this machine, without a process for each change of a mode and each look at a link.
 //
 // Without its native library, which PySpark does not bring, Hadoop has /bin/chmod and /usr/bin/readlink do that:
-// some hundred times for each query that a test starts. `class_archive` compiles this.
+// a hundred times for each query that a test starts. `java_classes` compiles this.
 
 package org.apache.hadoop.fs.local;
 
