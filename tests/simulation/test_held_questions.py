@@ -16,8 +16,10 @@ from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import Message, Scheduled, StateWriteSet
 from peacefs.protocol.runtime import effects as fx
 
-_WRITERS = 6
+_WRITERS = 10
 _CHUNKS = 5
+#: So many questions have to wait and be answered by a grant, or the story is not about them.
+_HELD_MIN = 6
 #: Whoever was answered sooner was not held; and later than that before its patience ended, not woken.
 _HELD_S = 0.001
 
@@ -68,5 +70,5 @@ def test_held_question_is_answered_by_the_grant_that_it_waits_for(seed: int) -> 
     reader = cluster.client("client-reader")
     for path, data in written.items():
         assert world.run_task(cluster.start(reader, path, read(path)), limit_s=60.0) == data
-    assert held >= _WRITERS, "hardly anybody waited and was woken"
+    assert held >= _HELD_MIN, "hardly anybody waited and was woken"
     print(f"{held} questions were held, {saboteur.crashes} crashes, {world.now_s:.0f} s")
