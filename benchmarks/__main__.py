@@ -58,6 +58,7 @@ _WITH_STATE = ("spark_batches",)
 _WITH_TECHNIQUE = ("recovery_pictures", "recovery")
 _WITH_HOSTS = ("recovery",)
 _WITH_ROWS = ("peers", "failover")
+_WITH_FILE_SIZE = ("peers",)
 
 
 def main() -> None:
@@ -83,6 +84,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, metavar="N", help=f"how often each, of {' and '.join(_WITH_RUNS)}")
     listed = " and ".join(_WITH_ROWS)
     parser.add_argument("--rows", metavar="NAME,...", help=f"some groups of rows, as names,small, of {listed}")
+    measured = " and ".join(_WITH_FILE_SIZE)
+    parser.add_argument("--mebibytes", type=int, metavar="N", help=f"how large a large file is, of {measured}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -100,6 +103,9 @@ def main() -> None:
         runs = {"runs": options.runs} if options.runs is not None and name in _WITH_RUNS else {}
         technique = {"technique": options.technique} if options.technique and name in _WITH_TECHNIQUE else {}
         hosts = {"hosts": options.hosts, "publish": options.publish} if name in _WITH_HOSTS else {}
+        file_size = (
+            {"mebibytes": options.mebibytes} if options.mebibytes is not None and name in _WITH_FILE_SIZE else {}
+        )
         rows = {"rows": options.rows.split(",")} if options.rows and name in _WITH_ROWS else {}
         importlib.import_module(f"benchmarks.{name}").main(
             quick=options.quick,
@@ -114,6 +120,7 @@ def main() -> None:
             **hosts,
             **runs,
             **rows,
+            **file_size,
         )
 
 
