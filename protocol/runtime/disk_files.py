@@ -87,7 +87,7 @@ class DirectFile(DiskFile):
                     self._filled = 0
 
     def begin_writeback(self) -> None:
-        """What was written is on its way already."""
+        """Do nothing: a direct write has reached the disk when it returns."""
 
     def sync(self) -> None:
         whole = self._filled // mmap.PAGESIZE * mmap.PAGESIZE

@@ -75,7 +75,7 @@ class ThreadDriver:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._sync_to_disk = sync_to_disk
-        # What is never synced would never be written.
+        # A rest that no sync asks for would never be written.
         self._write_around_cache = write_around_cache and sync_to_disk
         self._said_no_direct = False
         self.pool = pool
