@@ -205,13 +205,12 @@ async def _send_from_threads(
         while pieces.unread:
             await send({"type": "http.response.body", "body": piece or b"", "more_body": True})
             turn = await client.turn()
-            if turn is None:
-                return
-            try:
-                await pieces.send(turn)
-            finally:
-                client.account(turn.end())
-            if turn.is_client_gone:
+            if turn is not None:
+                try:
+                    await pieces.send(turn)
+                finally:
+                    client.account(turn.end())
+            if turn is None or turn.is_client_gone:
                 client.abort()
                 await asyncio.wait([hung_up])
                 return
