@@ -24,7 +24,7 @@ from peacefs.command import application
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(900)]
 
 _IN_CI = ("joined", "portraits", "windows")
-_EVENTS_IN_CI = 300
+_EVENTS_IN_CI = often(300, 600)
 _GROUPS = (
     _IN_CI,
     ("distinct", "pandas_totals", "filtered", "refiltered"),
