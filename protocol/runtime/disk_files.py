@@ -131,6 +131,12 @@ def read_from_memory(file: DiskFile, target: bytearray | memoryview, offset: int
         return 0
 
 
+def read_whole_from_memory(file: DiskFile, offset: int, length: int) -> bytes | None:
+    """Read a part of a file from the kernel's memory alone; None where that does not have all of it."""
+    data = bytearray(length)
+    return bytes(data) if read_from_memory(file, data, offset) == length else None
+
+
 def sync_directory(path: str) -> None:
     """fsync of a directory: its names are durable then. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -41,7 +41,7 @@ class KeptFiles:
         self._kept_s = kept_s
         self._lock = threading.Lock()
         self._by_path: dict[str, _Kept] = {}
-        #: Those that are in use, forgotten or not.
+        #: The same, and those that are forgotten and still in use.
         self._by_descriptor: dict[int, _Kept] = {}
 
     def open(self, path: str) -> DiskFile | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from . import effects as fx
-from .disk_files import DiskFile, read_from_memory
+from .disk_files import DiskFile, read_whole_from_memory
 from .kept_files import KeptFiles
 
 T = TypeVar("T")
@@ -55,9 +55,9 @@ class PageCacheDriver:
                     return file
             case fx.ReadAt():
                 assert isinstance(effect.file, DiskFile)
-                data = bytearray(effect.length)
-                if read_from_memory(effect.file, data, effect.offset) == effect.length:
-                    return bytes(data)
+                data = read_whole_from_memory(effect.file, effect.offset, effect.length)
+                if data is not None:
+                    return data
             case fx.CloseFile():
                 assert isinstance(effect.file, DiskFile)
                 opened.remove(effect.file)

@@ -37,7 +37,7 @@ from peacefs.protocol.limits import begun_frame_timeout_s, quick_disk_s, reactor
 
 from . import effects as fx
 from .connections import SocketConnection
-from .disk_files import DiskFile, read_from_memory
+from .disk_files import DiskFile, read_whole_from_memory
 from .served_request import ServedRequest
 from .thread_driver import ThreadDriver
 from .trace_context import TraceContext, current, stamped, switch_to
@@ -229,9 +229,9 @@ class Reactor:
         """Whoever reads little of a kept file that is in memory keeps the reactor's thread."""
         assert isinstance(effect.file, DiskFile)
         if self._is_here() and self._driver.kept_files.is_kept(effect.file):
-            data = bytearray(effect.length)
-            if read_from_memory(effect.file, data, effect.offset) == effect.length:
-                return bytes(data)
+            data = read_whole_from_memory(effect.file, effect.offset, effect.length)
+            if data is not None:
+                return data
         return self._by_worker(run, effect)
 
     def _close_file(self, run: _RunningParticipant, effect: fx.CloseFile) -> Any:

@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+from support.waiting import wait_until
 
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation
 from peacefs.protocol.frames import encode
@@ -19,6 +20,7 @@ from peacefs.protocol.messages import Packet
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.connections import SocketConnection
+from peacefs.protocol.runtime.kept_files import KeptFiles
 from peacefs.protocol.runtime.reactor import Reactor
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
@@ -296,6 +298,20 @@ def test_file_that_is_kept_and_in_memory_is_read_without_a_worker(begin, driver,
     assert begin(read(3)).wait().result == b"bcd", "it is open still"
     driver.kept_files.close()
     assert isinstance(begin(read(3)).wait().fault, FileNotFoundError)
+
+
+def test_file_that_has_been_kept_for_long_is_closed_though_nobody_reads(begin, driver, tmp_path):
+    driver.kept_files = KeptFiles(files_max=4, kept_s=0.0)
+    path = tmp_path / "segment"
+    path.write_bytes(b"abcdef")
+
+    def read():
+        file = yield from fx.open_file(str(path), may_be_kept=True)
+        yield from fx.close_file(file)
+        return file
+
+    file = begin(read()).wait().result
+    wait_until(lambda: not driver.kept_files.is_kept(file), "the reactor's watch has it closed")
 
 
 def test_silence_ends_at_the_deadline_and_a_drip_does_not_move_it(begin, pair):
