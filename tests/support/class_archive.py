@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from support.java_classes import SOURCES
+from support import java_classes
 from support.java_options import add_classes, add_options
 
 from peacefs.spark_connector.java import JavaRuntime, find_java, java_environment
@@ -59,7 +59,7 @@ def _fingerprint(java: JavaRuntime) -> str:
     jars = sorted((Path(pyspark.__file__).parent / "jars").iterdir())
     told = subprocess.run([java.executable, "-version"], capture_output=True, check=True).stderr
     files = [(jar.name, jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars]
-    sources = [source.read_text() for source in SOURCES]
+    sources = [source.read_text() for source in (*java_classes.SOURCES, Path(java_classes.__file__))]
     return hashlib.sha256(repr((str(java.home), told, jars[0].parent, files, sources)).encode()).hexdigest()[:16]
 
 

@@ -1,6 +1,9 @@
-"""Classes in Java that tests put before Spark's, compiled with the compiler that Spark brings.
+"""Classes that tests put before Spark's: some in Java of their own, and those of jars that are signed.
 
-Run as a program it compiles them: `python -m support.java_classes JAR`. It takes no more than a Java for Spark.
+An archive of classes takes none of a signed jar, such as that of the compiler which each Spark starts, and Java
+compares each of them with its signature. Copies are not signed.
+
+Run as a program it makes a jar of them, with that compiler: `python -m support.java_classes JAR`.
 """
 
 from __future__ import annotations
@@ -13,19 +16,32 @@ from typing import Any
 SOURCES = [Path(__file__).with_name(f"{name}.java") for name in ("local_files", "session_extensions")]
 
 
-def compile_classes(jar: Path) -> None:
-    """Compile all sources into a jar."""
+def make_jar(path: Path) -> None:
+    """Compile all sources, and copy what is signed."""
+    import pyspark
     from pyspark import java_gateway
 
     gateway: Any = java_gateway.launch_gateway()  # type: ignore[no-untyped-call]
-    with zipfile.ZipFile(jar, "w") as archive:
+    with zipfile.ZipFile(path, "w") as made:
         for source in SOURCES:
             compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
             compiler.cook(source.read_text())
             for name, code in compiler.getBytecodes().items():
-                archive.writestr(f"{name.replace('.', '/')}.class", code)
+                made.writestr(f"{name.replace('.', '/')}.class", code)
+        for jar in sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar")):
+            with zipfile.ZipFile(jar) as theirs:
+                _copy_signed(theirs, made)
     gateway.shutdown()
 
 
+def _copy_signed(jar: zipfile.ZipFile, made: zipfile.ZipFile) -> None:
+    """Copy all but the signatures, if there are any."""
+    names = jar.namelist()
+    if any(name.startswith("META-INF/") and name.endswith(".SF") for name in names):
+        for name in names:
+            if not name.startswith("META-INF/") and not name.endswith("/"):
+                made.writestr(name, jar.read(name))
+
+
 if __name__ == "__main__":
-    compile_classes(Path(sys.argv[1]))
+    make_jar(Path(sys.argv[1]))
