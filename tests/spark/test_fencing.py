@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from support.long_runs import often
@@ -23,6 +24,10 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.command import application
 from peacefs.spark_connector.checkpoints.batches import Checkpoint
 from peacefs.spark_connector.java import find_java, java_environment
+from peacefs.spark_connector.runs import begin_run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
@@ -33,34 +38,25 @@ wait_for = partial(wait_until, timeout_s=BATCH_S)
 
 
 class Drivers:
-    """Processes of one query on one checkpoint, and its input."""
+    """The driver of a query, a process, and its input; the younger driver is that of the tests' own session."""
 
     def __init__(self, cluster: LocalCluster, directory: Path) -> None:
         self.cluster = cluster
-        self._directory = directory
-        self.source, self.output = directory / "in", directory / "out"
+        self.source, self.output, self.log = directory / "in", directory / "out", directory / "older.log"
         self.source.mkdir()
         self.output.mkdir()
         self.words: Counter[str] = Counter()
-        self._java = java_environment(find_java(), directory / "java")
-        self._running: list[subprocess.Popen[bytes]] = []
-
-    def start(self, name: str) -> subprocess.Popen[bytes]:
-        arguments = [f"{self.cluster.webhdfs_uri}{ROOT}", str(self.source), str(self.output)]
-        variables = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **self._java}
-        with self.log(name).open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-P", str(SCRIPT), *arguments],
+        self.checkpoint = f"{cluster.webhdfs_uri}{ROOT}"
+        self._directory = directory
+        variables = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        with self.log.open("wb") as log:
+            self.older = subprocess.Popen(
+                [sys.executable, "-P", str(SCRIPT), self.checkpoint, str(self.source), str(self.output)],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **variables},
+                env={**os.environ, **java_environment(find_java(), directory / "java"), **variables},
                 start_new_session=True,
             )
-        self._running.append(process)
-        return process
-
-    def log(self, name: str) -> Path:
-        return self._directory / f"{name}.log"
 
     def put(self, part: int) -> None:
         words = [f"word-{(part * 7 + row) % 11}" for row in range(50)]
@@ -70,10 +66,9 @@ class Drivers:
         staged.rename(self.source / f"{part}.txt")
 
     def stop(self) -> None:
-        for process in self._running:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.older.pid, signal.SIGKILL)
+        self.older.wait()
 
 
 @pytest.fixture
@@ -85,29 +80,35 @@ def drivers(tmp_path: Path) -> Iterator[Drivers]:
 
 
 @pytest.mark.evidence("two-drivers")
-def test_a_driver_that_another_has_taken_over_from_dies_at_its_next_batch(drivers: Drivers) -> None:
+def test_a_driver_that_another_has_taken_over_from_dies_at_its_next_batch(
+    spark: SparkSession, drivers: Drivers
+) -> None:
+    from support.counting_query import start
+
     with PeaceFileSystem(drivers.cluster.http_address) as files:
         committed = Checkpoint(files, ROOT).committed
         batches = often(1, 2)
         for part in range(batches):
             drivers.put(part)
-        older = drivers.start("older")
         wait_for(
-            lambda: committed() == batches - 1 or older.poll() is not None,
+            lambda: committed() == batches - 1 or drivers.older.poll() is not None,
             f"{batches} batches of the older driver",
         )
-        younger = drivers.start("younger")
-        wait_for(lambda: b"location" in drivers.log("younger").read_bytes(), "the younger driver")
-        last = batches + often(1, 2) - 1
-        for part in range(batches, last + 1):
-            drivers.put(part)
-            wait_for(lambda part=part: committed() == part or younger.poll() is not None, f"batch {part}")
-        wait_for(lambda: older.poll() is not None, "the older driver's end")
-        assert younger.poll() is None, drivers.log("younger").read_text()[-4000:]
-        wait_for((drivers.output / str(last)).exists, "the last result")
-    said = drivers.log("older").read_text()
+        location = begin_run(drivers.checkpoint).location
+        younger = start(spark, location, str(drivers.source), str(drivers.output), supervised=False)
+        try:
+            last = batches + often(1, 2) - 1
+            for part in range(batches, last + 1):
+                drivers.put(part)
+                wait_for(lambda part=part: committed() == part or not younger.isActive, f"batch {part}")
+            wait_for(lambda: drivers.older.poll() is not None, "the older driver's end")
+            assert younger.isActive, younger.exception()
+            wait_for((drivers.output / str(last)).exists, "the last result")
+        finally:
+            younger.stop()
+    said = drivers.log.read_text()
     assert f"of {ROOT} may write no more" in said
-    assert "has taken over" in said and f"process {younger.pid} on " in said
+    assert "has taken over" in said and f"process {os.getpid()} on " in said
     assert json.loads((drivers.output / str(last)).read_text()) == drivers.words
     verified = CliRunner().invoke(
         application, ["checkpoint", "verify", ROOT, f"--coordinator={drivers.cluster.http_address}"]

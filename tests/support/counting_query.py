@@ -17,10 +17,26 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from peacefs.client.control.addresses import split_uri
 from peacefs.spark_connector.runs import begin_run
 from peacefs.spark_connector.session import configure
+
+
+def start(spark: SparkSession, location: str, source: str, output: str, *, supervised: bool) -> StreamingQuery:
+    def put_out(counts: DataFrame, batch: int) -> None:
+        found = {row["value"]: row["count"] for row in counts.collect()}
+        staged = Path(output, f"{batch}.{time.monotonic_ns()}.tmp")
+        staged.write_text(json.dumps(found))
+        staged.rename(Path(output, str(batch)))
+        if supervised:
+            time.sleep(0.5)
+
+    trigger: dict[str, Any] = {"availableNow": True} if supervised else {"processingTime": "0 seconds"}
+    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(f"file://{source}")
+    counts = lines.groupBy("value").count().writeStream.outputMode("complete").foreachBatch(put_out)
+    return counts.option("checkpointLocation", location).trigger(**trigger).start()
 
 
 def main(checkpoint: str, source: str, output: str, *, supervised: bool) -> None:
@@ -33,21 +49,9 @@ def main(checkpoint: str, source: str, output: str, *, supervised: bool) -> None
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-
-    def put_out(counts: DataFrame, batch: int) -> None:
-        found = {row["value"]: row["count"] for row in counts.collect()}
-        staged = Path(output, f"{batch}.{time.monotonic_ns()}.tmp")
-        staged.write_text(json.dumps(found))
-        staged.rename(Path(output, str(batch)))
-        if supervised:
-            time.sleep(0.5)
-
-    trigger: dict[str, Any] = {"availableNow": True} if supervised else {"processingTime": "0 seconds"}
     location = begin_run(checkpoint).location
     print("location", location, flush=True)
-    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(f"file://{source}")
-    counts = lines.groupBy("value").count().writeStream.outputMode("complete").foreachBatch(put_out)
-    counts.option("checkpointLocation", location).trigger(**trigger).start().awaitTermination()
+    start(spark, location, source, output, supervised=supervised).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ SESSION_FILES = (
     "tests/spark/test_coordinator_failover.py",
     "tests/spark/test_coordinator_restart.py",
     "tests/spark/test_failed_logins.py",
+    "tests/spark/test_fencing.py",
     "tests/spark/test_query_reporter.py",
     "tests/spark/test_rolling_restart.py",
     "tests/spark/test_rolling_upgrade.py",
