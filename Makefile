@@ -1,6 +1,6 @@
 # Everything a newcomer or a CI needs. `make demo` and `make test` do all the set-up themselves.
-.PHONY: help setup demo test check check-fast style types architecture kernels modules contract bench \
-    screenshots wheel release clean
+.PHONY: help setup demo test check check-fast style types architecture kernels modules classes contract \
+    bench screenshots wheel release clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -63,13 +63,18 @@ modules:
 	@echo '== modules of tests'
 	@$(BIN)/pytest --collect-only -qq > /dev/null || echo 'they cannot be collected; the tests say why'
 
+# What the first test that starts a JVM would do otherwise, while others wait for it.
+classes:
+	@echo '== classes of Spark'
+	@PYTHONPATH=tests:. $(BIN)/python -m support.class_archive || echo 'there is no archive of them; tests take longer'
+
 check-fast: check
 	@echo '== pure cores, one seed'
 	@PEACEFS_SEEDS=1 $(BIN)/pytest -q -n 2 -m 'not spark and not cluster' \
 	    tests/test_*.py tests/coordinator tests/metadata tests/peace tests/topology tests/store tests/simulation
 
 test: $(READY)
-	@$(TOGETHER) types kernels modules style architecture
+	@$(TOGETHER) types classes kernels modules style architecture
 	@echo '== tests'
 	@$(BIN)/pytest -n $(WORKERS)
 

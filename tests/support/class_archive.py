@@ -4,7 +4,8 @@ Each JVM with Spark loads, parses and links some 25,000 classes, which takes it 
 first test that needs a JVM makes the archive, while others that need one wait; later runs find it again. It is of
 one Java and one set of jars: a JVM with others leaves it unused. Where Java makes none, tests only take longer.
 
-Run as a program it is what the archive is made of: a session, batches that keep state, and Hadoop's clients.
+`python -m support.class_archive` makes it before there are tests to wait. With the name of a file it is what the
+archive is made of: a session, batches that keep state, and Hadoop's clients.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import tempfile
 from pathlib import Path
 
 from support import java_classes
-from support.java_options import add_classes, add_options
+from support.java_options import add_classes, add_options, set_options
 
 from peacefs.spark_connector.java import JavaRuntime, find_java, java_environment
 
@@ -28,6 +29,8 @@ _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 _TRAINING_S = 280
 _JVM_ENDS_S = 120
+#: Where pytest keeps the directory that `conftest.py` asks it for.
+_KEPT = Path(__file__).parents[2] / ".pytest_cache/d/spark-classes"
 #: The classes that WebHDFS takes besides Spark's.
 _HADOOP = ("org.apache.hadoop.hdfs.web.WebHdfsFileSystem", "org.apache.hadoop.hdfs.web.SWebHdfsFileSystem")
 
@@ -129,4 +132,9 @@ def _train(archive: Path) -> None:
 
 
 if __name__ == "__main__":
-    _train(Path(sys.argv[1]))
+    if len(sys.argv) > 1:
+        _train(Path(sys.argv[1]))
+    else:
+        set_options()
+        _KEPT.mkdir(parents=True, exist_ok=True)
+        share_classes(_KEPT)
