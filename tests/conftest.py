@@ -52,11 +52,6 @@ typer.testing._get_command = lambda application: _declared(
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the upgrade without a query behind that under one, whose outcome counts for it."""
-    items.sort(key=lambda item: item.nodeid.startswith("tests/releases/test_rolling_upgrade.py"))
-
-
 def pytest_collection_finish() -> None:
     """Leave modules and tests, which stay until the end, out of what is searched for garbage again and again."""
     gc.collect()

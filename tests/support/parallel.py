@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 SESSION = "the Spark session"
 #: One worker runs all of these, so that Spark starts once for them.
 SESSION_FILES = (
-    "tests/releases/test_rolling_upgrade.py",
     "tests/spark/checkpoints/",
     "tests/spark/test_auth_log_columns.py",
     "tests/spark/test_coordinator_failover.py",

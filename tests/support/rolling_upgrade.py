@@ -9,11 +9,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 
 import httpx
-import pytest
 from support import client_of_a_release
 from support.failover_cluster import FailoverCluster, Service
 from support.long_runs import often
@@ -23,7 +21,6 @@ from support.supervised_world import accounts_of_tests
 from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.control.supervised_queries import SupervisedQueries
-from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.values.supervised_queries import QueryPhase
 from peacefs.spark_connector.supervision.registration import supervise
 
@@ -36,48 +33,6 @@ _COMMAND = f"""
     arguments = ["-c", "echo it runs; exec sleep 3600"]
     {accounts_of_tests()}
 """
-
-_WRITTEN = b"all replicas are well"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of an upgrade: how many files were written on the way, what they hold, which services ended."""
-
-    written: int
-    contents: set[bytes]
-    ended: list[Service]
-
-    @property
-    def is_well(self) -> bool:
-        return self.written > 0 and self.contents == {_WRITTEN} and not self.ended
-
-
-#: The outcome of an upgrade under a query, for the test that wants none. With PEACEFS_LONG=1 that has its own.
-UNDER_A_QUERY = pytest.StashKey[Outcome]()
-
-
-def upgrade_and_write(
-    cluster: FailoverCluster,
-    runner: Service,
-    user: Client,
-    files: PeaceFileSystem,
-    check: Callable[[], None] = lambda: None,
-) -> Outcome:
-    """Upgrade everything; after each step all that was written before it is there, and `check` passes."""
-    made: list[str] = []
-
-    def check_and_write() -> None:
-        assert sorted(each.name for each in files.list("/written")) == sorted(made)
-        files.write(f"/written/{len(made)}", _WRITTEN)
-        made.append(str(len(made)))
-        check()
-
-    files.mkdirs("/written")
-    upgrade_everything(cluster, runner, user, check_and_write)
-    contents = {files.read(f"/written/{name}") for name in made}
-    services = (*cluster.coordinators, *cluster.datanodes, runner)
-    return Outcome(len(made), contents, [each for each in services if each.exit_status() is not None])
 
 
 def upgrade_everything(cluster: FailoverCluster, runner: Service, user: Client, check: Callable[[], None]) -> None:
