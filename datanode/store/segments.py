@@ -19,7 +19,6 @@ from peacefs.protocol.messages import Replica
 from peacefs.protocol.runtime import effects as fx
 
 from .chunk_index import ChunkIndex, IndexedPlace
-from .disk_faults import closing
 from .layout import (
     HEADER_BYTES,
     Record,
@@ -198,9 +197,7 @@ class Segments:
             segment = self._segments.get(place.segment)
         if segment is None:
             raise FileNotFoundError
-        file = yield from fx.open_file(segment.path, may_be_kept=True)
-        size = record_bytes(place.length)
-        raw = yield from closing(file, fx.read_at(file, place.offset, size))
+        raw = yield from fx.read_part(segment.path, place.offset, record_bytes(place.length))
         record = unpack_record(raw, 0, segment.salt)
         if record is None or record[:4] != (RecordKind.CHUNK, chunk, place.version, place.length):
             raise ChecksumMismatch(f"the header of {describe(chunk, place.version)} is damaged")

@@ -141,14 +141,19 @@ class OpenLocalFile(Effect):
     create: bool
     #: It is appended to, synced once, and closed.
     written_once: bool = False
-    #: It is only read, by one after the other: it may stay open for the next.
-    may_be_kept: bool = False
 
 
 @dataclass(slots=True)
 class AppendToFile(Effect):
     file: File
     buffers: Sequence[Bytes]
+
+
+@dataclass(slots=True)
+class ReadPart(Effect):
+    path: str
+    offset: int
+    length: int
 
 
 @dataclass(slots=True)
@@ -357,20 +362,25 @@ def call(message: Message, answer: type[M], *, timeout_s: float = control_call_t
     return reply
 
 
-def open_file(
-    path: str, *, create: bool = False, written_once: bool = False, may_be_kept: bool = False
-) -> Steps[File]:
+def open_file(path: str, *, create: bool = False, written_once: bool = False) -> Steps[File]:
     """Opens for reading and appending; `create` makes a new empty one, replacing what was there.
 
-    A file that is `written_once` is only appended to, synced, and closed: nothing of it is read before. One that
-    `may_be_kept` is only read, and may stay open for the next who reads it, for a while also without its name.
+    A file that is `written_once` is only appended to, synced, and closed: nothing of it is read before.
     """
-    return (yield OpenLocalFile(path, create, written_once, may_be_kept))  # type: ignore[no-any-return]
+    return (yield OpenLocalFile(path, create, written_once))  # type: ignore[no-any-return]
 
 
 def append(file: File, *buffers: Bytes) -> Steps[None]:
     """Writes all of it at the end of the file."""
     yield AppendToFile(file, buffers)
+
+
+def read_part(path: str, offset: int, length: int) -> Steps[bytes]:
+    """Up to `length` bytes of a file that nobody needs to have opened; fewer only at its end.
+
+    The file may stay open for the next who reads of it, for a while also without its name.
+    """
+    return (yield ReadPart(path, offset, length))  # type: ignore[no-any-return]
 
 
 def read_at(file: File, offset: int, length: int) -> Steps[bytes]:

@@ -1,10 +1,11 @@
-"""Files that one reader opens after the other, kept open for a while: to open one may wait for the disk.
+"""Files that one reader reads of after the other, kept open for a while: to open one may wait for the disk.
 
 A kept file holds its room on the disk after its name has gone, so it is kept for no longer than that is worth.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -13,17 +14,16 @@ from dataclasses import dataclass
 
 from peacefs.protocol.limits import kept_file_s
 
-from .disk_files import DiskFile
+from .disk_files import DiskFile, read_whole_from_memory
 
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    path: str
     file: DiskFile
     until_s: float
+    #: Those who read of it at this moment. The last of them closes what is no longer kept.
     users: int = 1
-    #: The last of its users closes it.
-    is_forgotten: bool = False
+    is_kept: bool = True
 
 
 class KeptFiles:
@@ -40,57 +40,69 @@ class KeptFiles:
         self._files_max = files_max
         self._kept_s = kept_s
         self._lock = threading.Lock()
-        self._by_path: dict[str, _Kept] = {}
-        #: The same, and those that are forgotten and still in use.
-        self._by_descriptor: dict[int, _Kept] = {}
+        self._kept: dict[str, _Kept] = {}
 
-    def open(self, path: str) -> DiskFile | None:
-        """A kept file for one more user, who is to call `release`; None if it is not here."""
-        with self._lock:
-            kept = self._by_path.get(path)
-            if kept is None:
-                return None
-            kept.users += 1
-            return kept.file
+    def __len__(self) -> int:
+        return len(self._kept)
 
-    def keep(self, path: str, file: DiskFile) -> None:
-        """Keep a file that has just been opened, as long as there is room; its user calls `release`."""
-        with self._lock:
-            if path not in self._by_path and len(self._by_path) < self._files_max:
-                kept = _Kept(path, file, self._clock() + self._kept_s)
-                self._by_path[path] = self._by_descriptor[file.descriptor] = kept
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """Read a part of a file, which is kept where there is room. Raises OSError."""
+        used = self._use(path)
+        try:
+            return os.pread(used.file.descriptor, length, offset)
+        finally:
+            self._leave(used)
 
-    def is_kept(self, file: DiskFile) -> bool:
+    def read_from_memory(self, path: str, offset: int, length: int) -> bytes | None:
+        """Read a part of a file that is kept without waiting; None where not all of it is to be had so."""
+        # Nobody closes it meanwhile, and the kernel does not wait.
         with self._lock:
-            return file.descriptor in self._by_descriptor
+            kept = self._kept.get(path)
+            return None if kept is None else read_whole_from_memory(kept.file, offset, length)
 
-    def release(self, file: DiskFile) -> bool:
-        """A user needs a file no more. Return whether it is closed here; others are their user's to close."""
+    def _use(self, path: str) -> _Kept:
         with self._lock:
-            kept = self._by_descriptor.get(file.descriptor)
-            if kept is None:
-                return False
-            kept.users -= 1
-            self._close_unused(kept)
-            return True
+            kept = self._kept.get(path)
+            if kept is not None:
+                kept.users += 1
+                return kept
+        opened = _Kept(DiskFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC)), self._clock() + self._kept_s)
+        with self._lock:
+            opened.is_kept = path not in self._kept and len(self._kept) < self._files_max
+            if opened.is_kept:
+                self._kept[path] = opened
+        return opened
+
+    def _leave(self, used: _Kept) -> None:
+        with self._lock:
+            used.users -= 1
+            is_last = not used.is_kept and not used.users
+        if is_last:
+            _close([used])
 
     def forget_old(self) -> None:
         """Close what has been kept for long, or leave that to its last user."""
         with self._lock:
             now_s = self._clock()
-            self._forget([kept for kept in self._by_path.values() if kept.until_s <= now_s])
+            unused = self._forget([path for path, kept in self._kept.items() if kept.until_s <= now_s])
+        _close(unused)
 
     def close(self) -> None:
         with self._lock:
-            self._forget(list(self._by_path.values()))
+            unused = self._forget(list(self._kept))
+        _close(unused)
 
-    def _forget(self, forgotten: list[_Kept]) -> None:
+    def _forget(self, paths: list[str]) -> list[_Kept]:
+        """Keep them no longer; return those that nobody reads."""
+        forgotten = [self._kept.pop(path) for path in paths]
         for kept in forgotten:
-            del self._by_path[kept.path]
-            kept.is_forgotten = True
-            self._close_unused(kept)
+            kept.is_kept = False
+        return [kept for kept in forgotten if not kept.users]
 
-    def _close_unused(self, kept: _Kept) -> None:
-        if kept.is_forgotten and not kept.users:
-            del self._by_descriptor[kept.file.descriptor]
-            os.close(kept.file.descriptor)
+
+def _close(unused: list[_Kept]) -> None:
+    """Without the lock: to close the last of a file whose name has gone may take the disk's time."""
+    for each in unused:
+        # All that mattered of it has been read.
+        with contextlib.suppress(OSError):
+            os.close(each.file.descriptor)

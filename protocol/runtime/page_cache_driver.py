@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from . import effects as fx
-from .disk_files import DiskFile, read_whole_from_memory
 from .kept_files import KeptFiles
 
 T = TypeVar("T")
@@ -30,39 +29,23 @@ class PageCacheDriver:
 
     def run(self, steps: fx.Steps[T]) -> T:
         """Runs a participant to its end; what it raises comes out here. Raises WouldWait."""
-        opened: list[DiskFile] = []
         try:
             effect = next(steps)
             while True:
-                effect = steps.send(self._perform(effect, opened))
+                effect = steps.send(self._perform(effect))
         except StopIteration as stop:
             finished: T = stop.value
             return finished
         except WouldWait:
             steps.close()
             raise
-        finally:
-            # A participant that was given up closes nothing.
-            for file in opened:
-                self._kept_files.release(file)
 
-    def _perform(self, effect: fx.Effect, opened: list[DiskFile]) -> Any:
+    def _perform(self, effect: fx.Effect) -> Any:
         match effect:
-            case fx.OpenLocalFile(create=False, may_be_kept=True):
-                file = self._kept_files.open(effect.path)
-                if file is not None:
-                    opened.append(file)
-                    return file
-            case fx.ReadAt():
-                assert isinstance(effect.file, DiskFile)
-                data = read_whole_from_memory(effect.file, effect.offset, effect.length)
+            case fx.ReadPart():
+                data = self._kept_files.read_from_memory(effect.path, effect.offset, effect.length)
                 if data is not None:
                     return data
-            case fx.CloseFile():
-                assert isinstance(effect.file, DiskFile)
-                opened.remove(effect.file)
-                self._kept_files.release(effect.file)
-                return None
             case fx.WallClock():
                 return self._wall_clock()
         raise WouldWait

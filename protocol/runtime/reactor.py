@@ -37,7 +37,6 @@ from peacefs.protocol.limits import begun_frame_timeout_s, quick_disk_s, reactor
 
 from . import effects as fx
 from .connections import SocketConnection
-from .disk_files import DiskFile, read_whole_from_memory
 from .served_request import ServedRequest
 from .thread_driver import ThreadDriver
 from .trace_context import TraceContext, current, stamped, switch_to
@@ -126,9 +125,7 @@ class Reactor:
             fx.Receive: self._receive_or_begin,
             fx.Wait: self._wait,
             fx.Sleep: self._sleep,
-            fx.OpenLocalFile: self._open_file,
-            fx.ReadAt: self._read_at,
-            fx.CloseFile: self._close_file,
+            fx.ReadPart: self._read_part,
             _Begun: _at_once(lambda effect: None),
             _Synced: self._synced,
             **dict.fromkeys((fx.AppendToFile, fx.Sync), self._on_disk),
@@ -221,22 +218,10 @@ class Reactor:
         self._workers.submit(self._go_on, run, effect)
         return _LATER
 
-    def _open_file(self, run: _RunningParticipant, effect: fx.OpenLocalFile) -> Any:
-        kept = self._driver.kept_files.open(effect.path) if effect.may_be_kept and self._is_here() else None
-        return kept if kept is not None else self._by_worker(run, effect)
-
-    def _read_at(self, run: _RunningParticipant, effect: fx.ReadAt) -> Any:
-        """Whoever reads little of a kept file that is in memory keeps the reactor's thread."""
-        assert isinstance(effect.file, DiskFile)
-        if self._is_here() and self._driver.kept_files.is_kept(effect.file):
-            data = read_whole_from_memory(effect.file, effect.offset, effect.length)
-            if data is not None:
-                return data
-        return self._by_worker(run, effect)
-
-    def _close_file(self, run: _RunningParticipant, effect: fx.CloseFile) -> Any:
-        assert isinstance(effect.file, DiskFile)
-        return None if self._driver.kept_files.release(effect.file) else self._by_worker(run, effect)
+    def _read_part(self, run: _RunningParticipant, effect: fx.ReadPart) -> Any:
+        """Whoever reads what is open and in memory keeps the reactor's thread."""
+        data = self._driver.kept_files.read_from_memory(effect.path, effect.offset, effect.length)
+        return data if data is not None else self._by_worker(run, effect)
 
     def _on_disk(self, run: _RunningParticipant, effect: fx.Effect) -> Any:
         if self._is_here() and (run.keeps_worker or self._disk_s > quick_disk_s):

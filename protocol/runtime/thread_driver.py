@@ -61,7 +61,7 @@ class ThreadDriver:
     way: a datanode over its framed connection, a client over REST.
     `sync_to_disk` is False only in benchmarks that measure what fsync costs. With `write_around_cache` files that
     are written once do not enter the page cache, where the file system can do that. At most `files_kept_max` files
-    that may be kept stay open for the next reader.
+    of which parts are read stay open for the next reader.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class ThreadDriver:
             fx.Call: lambda e: call_coordinator(stamped(e.message), e.timeout_s),
             fx.OpenLocalFile: self._open_file,
             fx.AppendToFile: lambda e: e.file.append(e.buffers),
+            fx.ReadPart: lambda e: self.kept_files.read(e.path, e.offset, e.length),
             fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
             fx.ReadInto: lambda e: self._bounded_reads.read_into(e.file, e.target, e.offset, e.timeout_s),
             fx.ReadAhead: lambda e: self._bounded_reads.read_ahead(e.file, e.offset, e.length),
@@ -102,7 +103,7 @@ class ThreadDriver:
             fx.Sync: self._sync,
             fx.DropCached: self._drop_cached,
             fx.TruncateFile: self._truncate,
-            fx.CloseFile: self._close_file,
+            fx.CloseFile: lambda e: os.close(e.file.descriptor),
             fx.RenameFile: lambda e: os.replace(e.source, e.target),  # noqa: PTH105
             fx.SyncDirectory: lambda e: self.sync_directory(e.path),
             fx.Remove: lambda e: Path(e.path).unlink(missing_ok=True),
@@ -152,8 +153,6 @@ class ThreadDriver:
             direct = self._open_direct(effect.path, flags)
             if direct is not None:
                 return direct
-        if effect.may_be_kept:
-            return self._open_kept(effect.path)
         try:
             return DiskFile(os.open(effect.path, flags, FILE_MODE))
         except OSError as error:
@@ -161,18 +160,6 @@ class ThreadDriver:
             if error.errno != errno.EROFS or effect.create:
                 raise
             return DiskFile(os.open(effect.path, os.O_RDONLY | os.O_CLOEXEC))
-
-    def _open_kept(self, path: str) -> DiskFile:
-        file = self.kept_files.open(path)
-        if file is None:
-            file = DiskFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-            self.kept_files.keep(path, file)
-        return file
-
-    def _close_file(self, effect: fx.CloseFile) -> None:
-        assert isinstance(effect.file, DiskFile)
-        if not self.kept_files.release(effect.file):
-            os.close(effect.file.descriptor)
 
     def _open_direct(self, path: str, flags: int) -> DirectFile | None:
         """None where the file system has no O_DIRECT, which is said once."""

@@ -34,6 +34,7 @@ _NAMES: Mapping[type[fx.Effect], str] = {
     fx.Sync: "fsync",
     fx.SyncDirectory: "fsync of the directory",
     fx.RenameFile: "rename",
+    fx.ReadPart: "read",
     fx.ReadAt: "read",
     fx.ReadInto: "read",
     fx.Sleep: "sleep",

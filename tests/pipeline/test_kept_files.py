@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
-from peacefs.protocol.runtime.disk_files import DiskFile
 from peacefs.protocol.runtime.kept_files import KeptFiles
 
 
@@ -28,70 +28,93 @@ def kept(clock: Clock) -> KeptFiles:
     return KeptFiles(clock, files_max=2, kept_s=10.0)
 
 
-def _opened(directory: Path, name: str) -> tuple[str, DiskFile]:
-    path = directory / name
-    path.write_bytes(name.encode())
-    return str(path), DiskFile(os.open(path, os.O_RDONLY))
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    path = tmp_path / "a"
+    path.write_bytes(b"abcdef")
+    return str(path)
 
 
-def _is_open(file: DiskFile) -> bool:
-    try:
-        os.fstat(file.descriptor)
-    except OSError:
-        return False
-    return True
+def open_in(directory: Path) -> int:
+    """Return how many files of a directory this process has open."""
+    links = [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return sum(link.startswith(f"{directory}/") for link in links)
 
 
-def test_kept_file_is_given_to_the_next_who_opens_it(kept: KeptFiles, tmp_path: Path) -> None:
-    path, file = _opened(tmp_path, "a")
-    assert kept.open(path) is None
-    kept.keep(path, file)
-    assert kept.release(file), "nobody else need close it"
-    assert _is_open(file)
-    assert kept.open(path) is file
+def test_kept_file_is_read_by_the_next_also_without_its_name(kept: KeptFiles, path: str, tmp_path: Path) -> None:
+    assert kept.read_from_memory(path, 1, 3) is None, "to open it may take long"
+    assert kept.read(path, 1, 3) == b"bcd"
+    Path(path).unlink()
+    assert kept.read(path, 4, 100) == b"ef", "a part ends where the file does"
+    assert kept.read_from_memory(path, 1, 3) in (b"bcd", None), "the latter on a file system that cannot say"
+    assert kept.read_from_memory(path, 1, 100) is None, "not all of it is there"
+    assert open_in(tmp_path) == 1
     kept.close()
+    assert open_in(tmp_path) == 0
+    with pytest.raises(FileNotFoundError):
+        kept.read(path, 1, 3)
 
 
-def test_kept_file_is_closed_when_it_is_old(kept: KeptFiles, clock: Clock, tmp_path: Path) -> None:
-    path, file = _opened(tmp_path, "a")
-    kept.keep(path, file)
-    kept.release(file)
+def test_kept_file_is_closed_when_it_is_old(kept: KeptFiles, clock: Clock, path: str, tmp_path: Path) -> None:
+    kept.read(path, 0, 1)
     clock.now_s = 9.9
     kept.forget_old()
-    assert _is_open(file)
+    assert open_in(tmp_path) == 1
     clock.now_s = 10.0
     kept.forget_old()
-    assert not _is_open(file)
-    assert kept.open(path) is None
+    assert open_in(tmp_path) == 0
+    assert kept.read_from_memory(path, 0, 1) is None
 
 
-def test_kept_file_that_is_old_or_given_up_stays_open_for_those_who_read_it(
-    kept: KeptFiles, clock: Clock, tmp_path: Path
+def test_kept_file_that_is_given_up_stays_open_for_those_who_read_it(
+    kept: KeptFiles, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, file = _opened(tmp_path, "a")
-    kept.keep(path, file)
-    assert kept.open(path) is file
-    clock.now_s = 11.0
-    kept.forget_old()
+    kept.read(path, 0, 1)
+    pread, begun, goes_on, data = os.pread, threading.Semaphore(0), threading.Event(), []
+
+    def slow(descriptor: int, length: int, offset: int) -> bytes:
+        begun.release()
+        assert goes_on.wait(60)
+        return pread(descriptor, length, offset)
+
+    monkeypatch.setattr(os, "pread", slow)
+    readers = [threading.Thread(target=lambda: data.append(kept.read(path, 0, 3))) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+        assert begun.acquire(timeout=60)
     kept.close()
-    assert kept.open(path) is None, "who comes now opens it anew"
-    assert kept.release(file)
-    assert _is_open(file) and kept.is_kept(file), "one more still reads"
-    assert kept.release(file)
-    assert not _is_open(file) and not kept.is_kept(file)
+    assert open_in(tmp_path) == 1 and not kept
+    goes_on.set()
+    for reader in readers:
+        reader.join(60)
+    assert data == [b"abc"] * 2
+    assert open_in(tmp_path) == 0
 
 
-def test_kept_files_are_no_more_than_there_may_be_and_each_path_once(kept: KeptFiles, tmp_path: Path) -> None:
-    files = [_opened(tmp_path, name) for name in "abc"]
-    for path, file in files:
-        kept.keep(path, file)
-    again = _opened(tmp_path, "a")
-    kept.keep(*again)
-    for file in (files[2][1], again[1]):
-        assert not kept.is_kept(file)
-        assert not kept.release(file), "its user closes it"
-        os.close(file.descriptor)
-    for _path, file in files[:2]:
-        assert kept.release(file)
+def test_kept_files_are_no_more_than_there_may_be(kept: KeptFiles, tmp_path: Path) -> None:
+    for name in "abca":
+        (tmp_path / name).write_bytes(name.encode())
+        assert kept.read(str(tmp_path / name), 0, 1) == name.encode()
+    assert len(kept) == open_in(tmp_path) == 2
     kept.close()
-    assert not any(_is_open(file) for _path, file in files)
+    assert open_in(tmp_path) == 0
+
+
+def test_kept_file_that_two_have_opened_at_once_is_kept_once(
+    kept: KeptFiles, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens, both = os.open, threading.Barrier(2, timeout=60)
+
+    def slow(*arguments: object) -> int:
+        descriptor = opens(*arguments)  # type: ignore[arg-type]
+        both.wait()
+        return descriptor
+
+    monkeypatch.setattr(os, "open", slow)
+    readers = [threading.Thread(target=kept.read, args=(path, 0, 1)) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(60)
+    assert len(kept) == open_in(tmp_path) == 1
+    kept.close()

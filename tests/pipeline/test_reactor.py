@@ -278,10 +278,8 @@ def test_file_that_is_kept_and_in_memory_is_read_without_a_worker(begin, driver,
     on = []
 
     def read(length):
-        file = yield from fx.open_file(str(path), may_be_kept=True)
-        data = yield from fx.read_at(file, 1, length)
+        data = yield from fx.read_part(str(path), 1, length)
         on.append(threading.current_thread().name)
-        yield from fx.close_file(file)
         return data
 
     def on_the_reactor():
@@ -305,13 +303,8 @@ def test_file_that_has_been_kept_for_long_is_closed_though_nobody_reads(begin, d
     path = tmp_path / "segment"
     path.write_bytes(b"abcdef")
 
-    def read():
-        file = yield from fx.open_file(str(path), may_be_kept=True)
-        yield from fx.close_file(file)
-        return file
-
-    file = begin(read()).wait().result
-    wait_until(lambda: not driver.kept_files.is_kept(file), "the reactor's watch has it closed")
+    assert begin(fx.read_part(str(path), 0, 3)).wait().result == b"abc"
+    wait_until(lambda: not driver.kept_files, "the reactor's watch has it closed")
 
 
 def test_silence_ends_at_the_deadline_and_a_drip_does_not_move_it(begin, pair):

@@ -36,7 +36,7 @@ def supervise(cluster: SimulatedCluster, name: str) -> None:
 
 
 class Mishaps:
-    """Agents crash, with all that they run, and drivers die by themselves."""
+    """Agents crash, with all that they run, one of them in any case, and drivers die by themselves."""
 
     def __init__(self, cluster: SimulatedCluster, agents: list[SimulatedAgent], random: Random) -> None:
         self._world = cluster.world
@@ -57,7 +57,7 @@ class Mishaps:
         if self._is_over:
             return
         agent = self._random.choice(self._agents)
-        if agent.node.up and self._random.random() < 0.5:
+        if agent.node.up and (self._random.random() < 0.5 or not self.crashes):
             agent.crash()
             self.crashes += 1
             self._world.later(self._random.uniform(0.5, 2 * agent_dead_after_s), agent.start)

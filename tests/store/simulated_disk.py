@@ -14,6 +14,7 @@ fails behaves as on Linux: an arbitrary part reached the medium, the rest stays 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -30,6 +31,7 @@ _SECTOR_BYTES = 512
 DISK_EFFECTS = (
     fx.OpenLocalFile,
     fx.AppendToFile,
+    fx.ReadPart,
     fx.ReadAt,
     fx.ReadAhead,
     fx.StartWriteback,
@@ -181,6 +183,7 @@ class SimulatedDisk:
         self._performers: dict[type[fx.Effect], Callable[[Any], Any]] = {
             fx.OpenLocalFile: self._open_file,
             fx.AppendToFile: self._append,
+            fx.ReadPart: self._read_part,
             fx.ReadAt: lambda e: bytes(memoryview(self._inode(e.file).cached)[e.offset : e.offset + e.length]),
             fx.ReadAhead: lambda e: None,
             # The writeback may or may not be done at the next crash, which is true of all that is pending.
@@ -318,6 +321,16 @@ class SimulatedDisk:
         file = SimulatedFile(effect.path, self._file(effect.path), self._boot)
         self._open_files.add(file)
         return file
+
+    def _read_part(self, effect: fx.ReadPart) -> bytes:
+        """Any of the three may fail that it takes; a file that is not closed well has been read."""
+        file = self.perform(fx.OpenLocalFile(effect.path, create=False))
+        try:
+            data: bytes = self.perform(fx.ReadAt(file, effect.offset, effect.length))
+            return data
+        finally:
+            with contextlib.suppress(OSError):
+                self.perform(fx.CloseFile(file))
 
     def _append(self, effect: fx.AppendToFile) -> None:
         inode = self._inode(effect.file)

@@ -154,13 +154,13 @@ def test_a_reader_finds_a_chunk_that_compaction_moves_while_it_looks(machine: Ma
     contents = fill_segments(machine, 40)
     chunk = CHUNK + 3
     reading = read_chunk(machine.store, chunk)
-    opening = next(reading)  # It has looked the place up, and is about to open the file ...
+    opening = next(reading)  # It has looked the place up, and is about to read of the file ...
     for other in list(contents)[:20]:
         if other != chunk:
             machine.run(machine.store.delete(other, 5))
     machine.run(machine.store.compact())
     # ... which is no longer there.
-    assert isinstance(opening, fx.OpenLocalFile)
+    assert isinstance(opening, fx.ReadPart)
     assert not opening.path.endswith(tuple(machine.segment_files()))
     assert machine.run(resumed(reading, opening)) == (5, contents[chunk])
 

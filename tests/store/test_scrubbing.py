@@ -61,7 +61,8 @@ class Scrubbing:
                 if isinstance(effect, fx.WallClock):
                     result = self.now_s
                     continue
-                if isinstance(effect, fx.OpenLocalFile) and not effect.create:
+                is_opened = isinstance(effect, fx.OpenLocalFile) and not effect.create
+                if is_opened or isinstance(effect, fx.ReadPart):
                     self.opened.append(effect.path.removeprefix(f"{self.machine.directory}/"))
                 try:
                     result = yield effect
