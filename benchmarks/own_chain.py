@@ -150,7 +150,7 @@ def _serve(name: str, directory: Path, sync: bool, around_cache: bool, end: Conn
     changes = ReplicaChanges()
     streams = StreamsUnderWay(name)
     hop = PipelineHop(name, _SIGNER, store, changes, streams, clock=time.monotonic, wall_clock=time.time)
-    requests = DataRequests(hop, ChunkServer(_SIGNER, store, changes))
+    requests = DataRequests(hop, ChunkServer(_SIGNER, store, changes, wall_clock=time.time))
     server = DataServer("127.0.0.1", 0, me, driver, requests)
     server.start()
     end.send(server.address)

@@ -260,7 +260,7 @@ class Datanode:
         )
         self._store = self._disks(claimed)
         self._is_paced = pace is not None
-        self._chunk_server = ChunkServer(signer, self._store, self._changes)
+        self._chunk_server = ChunkServer(signer, self._store, self._changes, wall_clock=self._clock.now_s)
         self._requests = DataRequests(
             PipelineHop(
                 self._node,

@@ -48,7 +48,7 @@ class LocalSmallReads:
         self._server = server
         self._driver = driver
         self._timeout_s = timeout_s
-        self._in_memory = PageCacheDriver(driver.wall_clock, driver.kept_files)
+        self._in_memory = PageCacheDriver(driver.kept_files)
         self._threads = ThreadPoolExecutor(gateway_local_reads_max, thread_name_prefix="gateway-own")
         self._under_way = 0
 

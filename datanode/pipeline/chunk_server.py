@@ -4,6 +4,8 @@ open file itself and the checksums, for a reader on this host.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from peacefs.datanode import metrics
 from peacefs.datanode.store.chunk_store import ReadPlan
 from peacefs.datanode.store.disk_faults import named_fault
@@ -27,9 +29,14 @@ class ChunkServer:
         store: ReplicaStore,
         changes: ChangeSink,
         *,
+        wall_clock: Callable[[], float],
         reader_timeout_s: float = idle_connection_timeout_s,
     ) -> None:
-        """A reader that takes nothing for `reader_timeout_s` is hung up on: it may come again where it was."""
+        """`wall_clock` gives seconds since 1970, which tokens expire by; it is called, as those of the hop are.
+
+        A reader that takes nothing for `reader_timeout_s` is hung up on: it may come again where it was.
+        """
+        self._wall_clock = wall_clock
         self._signer = signer
         self._store = store
         self._changes = changes
@@ -41,7 +48,7 @@ class ChunkServer:
         Raises AccessDenied, BadRequest, ChunkNotFound, StaleVersion, DiskFault, or ChecksumMismatch, upon which
         the next heartbeat tells the coordinator.
         """
-        yield from self._check(request.token, request.chunk)
+        self._check(request.token, request.chunk)
         try:
             plan = yield from self._opened(request)
             yield from self._send_blocks(reader, plan)
@@ -55,7 +62,7 @@ class ChunkServer:
 
         Raises what `send_chunk` does, and BadRequest for a small one, whose file has other chunks in it.
         """
-        yield from self._check(request.token, request.chunk)
+        self._check(request.token, request.chunk)
         plan = yield from self.open(ReadChunk(request.token, request.chunk, request.version, 0, 1))
         try:
             yield from self._share(reader, plan)
@@ -121,8 +128,8 @@ class ChunkServer:
         """For who wants no more of it; harmless when it is closed."""
         return self._store.close_read(plan)
 
-    def _check(self, text: str, chunk: ChunkId) -> fx.Steps[None]:
-        token = self._signer.verify(text, ChunkRead, (yield from fx.wall_clock()))
+    def _check(self, text: str, chunk: ChunkId) -> None:
+        token = self._signer.verify(text, ChunkRead, self._wall_clock())
         if token.chunk != chunk:
             raise AccessDenied("the token is for another chunk")
 

@@ -7,7 +7,6 @@ others have opened and that are kept. Whoever is told that he would wait begins 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from . import effects as fx
@@ -23,8 +22,7 @@ class WouldWait(Exception):
 class PageCacheDriver:
     """Runs participants on the calling thread. Thread-safe."""
 
-    def __init__(self, wall_clock: Callable[[], float], kept_files: KeptFiles) -> None:
-        self._wall_clock = wall_clock
+    def __init__(self, kept_files: KeptFiles) -> None:
         self._kept_files = kept_files
 
     def run(self, steps: fx.Steps[T]) -> T:
@@ -41,11 +39,8 @@ class PageCacheDriver:
             raise
 
     def _perform(self, effect: fx.Effect) -> Any:
-        match effect:
-            case fx.ReadPart():
-                data = self._kept_files.read_from_memory(effect.path, effect.offset, effect.length)
-                if data is not None:
-                    return data
-            case fx.WallClock():
-                return self._wall_clock()
+        if isinstance(effect, fx.ReadPart):
+            data = self._kept_files.read_from_memory(effect.path, effect.offset, effect.length)
+            if data is not None:
+                return data
         raise WouldWait

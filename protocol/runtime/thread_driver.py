@@ -79,7 +79,6 @@ class ThreadDriver:
         self._write_around_cache = write_around_cache and sync_to_disk
         self._said_no_direct = False
         self.pool = pool
-        self.wall_clock = wall_clock
         self._bounded_reads = BoundedReads()
         self.kept_files = KeptFiles(files_max=files_kept_max)
         self._perform: dict[type[fx.Effect], Callable[[Any], Any]] = {

@@ -90,7 +90,9 @@ class Node:
             wall_clock=time.time,
             hop_timeout_s=hop_timeout_s,
         )
-        server = ChunkServer(signer, self.store, self.changes, reader_timeout_s=hop_timeout_s)
+        server = ChunkServer(
+            signer, self.store, self.changes, wall_clock=time.time, reader_timeout_s=hop_timeout_s
+        )
         self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)
         self.prover = Prover(self.store, self.changes)
         self.requests = DataRequests(self.pipeline, server)

@@ -139,7 +139,7 @@ class SimulatedDatanode:
             wall_clock=clock.now_s,
             hop_timeout_s=HOP_TIMEOUT_S,
         )
-        server = ChunkServer(SIGNER, self.store, changes, reader_timeout_s=HOP_TIMEOUT_S)
+        server = ChunkServer(SIGNER, self.store, changes, wall_clock=clock.now_s, reader_timeout_s=HOP_TIMEOUT_S)
         requests = self._requests = DataRequests(hop, server)
         budget = CopyBudget(self._copy_rate)
         replicator = Replicator(self.store, changes, budget=budget, hop_timeout_s=HOP_TIMEOUT_S)

@@ -320,7 +320,7 @@ class DataSide:
             clock=time.monotonic,
             wall_clock=time.time,
         )
-        chunks = ChunkServer(self.signer, self.store, self.changes)
+        chunks = ChunkServer(self.signer, self.store, self.changes, wall_clock=time.time)
         requests = DataRequests(hop, chunks)
         self.server = DataServer("127.0.0.1", 0, me, self.driver, requests)
         self.server.start()

@@ -78,7 +78,8 @@ def test_one_that_rotted_here_is_reported_and_never_handed_out(data, path):
 
 @contextlib.contextmanager
 def local_small_reads(data: Any, **options: float) -> Iterator[LocalSmallReads]:
-    own = LocalSmallReads(ChunkServer(data.signer, data.store, data.changes), data.driver, **options)
+    server = ChunkServer(data.signer, data.store, data.changes, wall_clock=time.time)
+    own = LocalSmallReads(server, data.driver, **options)
     try:
         yield own
     finally:
