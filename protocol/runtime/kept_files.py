@@ -47,7 +47,7 @@ class KeptFiles:
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """Read a part of a file, which is kept where there is room. Raises OSError."""
-        used = self._use(path)
+        used = self._join(path) or self._open(path)
         try:
             return os.pread(used.file.descriptor, length, offset)
         finally:
@@ -55,17 +55,24 @@ class KeptFiles:
 
     def read_from_memory(self, path: str, offset: int, length: int) -> bytes | None:
         """Read a part of a file that is kept without waiting; None where not all of it is to be had so."""
-        # Nobody closes it meanwhile, and the kernel does not wait.
-        with self._lock:
-            kept = self._kept.get(path)
-            return None if kept is None else read_whole_from_memory(kept.file, offset, length)
+        used = self._join(path)
+        if used is None:
+            return None
+        # Without the lock: should the kernel wait after all, it is for this thread alone.
+        try:
+            return read_whole_from_memory(used.file, offset, length)
+        finally:
+            self._leave(used)
 
-    def _use(self, path: str) -> _Kept:
+    def _join(self, path: str) -> _Kept | None:
+        """Return a file that is kept, of which one more reads; None if it is not here."""
         with self._lock:
             kept = self._kept.get(path)
             if kept is not None:
                 kept.users += 1
-                return kept
+            return kept
+
+    def _open(self, path: str) -> _Kept:
         opened = _Kept(DiskFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC)), self._clock() + self._kept_s)
         with self._lock:
             opened.is_kept = path not in self._kept and len(self._kept) < self._files_max

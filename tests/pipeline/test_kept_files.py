@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -89,6 +90,42 @@ def test_kept_file_that_is_given_up_stays_open_for_those_who_read_it(
         reader.join(60)
     assert data == [b"abc"] * 2
     assert open_in(tmp_path) == 0
+
+
+@pytest.mark.parametrize("call", ["pread", "preadv"])
+def test_kept_file_whose_disk_does_not_answer_keeps_nobody_else_waiting(
+    kept: KeptFiles, clock: Clock, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    kept.read(path, 0, 1)
+    (tmp_path / "b").write_bytes(b"b")
+    begun, answers = threading.Event(), threading.Event()
+
+    def hang(*_arguments: object) -> int:
+        begun.set()
+        assert answers.wait(60)
+        raise OSError("the disk has failed")
+
+    def read() -> None:
+        with contextlib.suppress(OSError):
+            (kept.read if call == "pread" else kept.read_from_memory)(path, 0, 3)
+
+    hanging = threading.Thread(target=read, daemon=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, hang)
+        hanging.start()
+        assert begun.wait(60)
+    clock.now_s = 11.0
+    others = threading.Thread(
+        target=lambda: (kept.forget_old(), kept.read(str(tmp_path / "b"), 0, 1)), daemon=True
+    )
+    others.start()
+    others.join(60)
+    assert not others.is_alive()
+    assert open_in(tmp_path) == 2
+    answers.set()
+    hanging.join(60)
+    assert open_in(tmp_path) == 1, "who hung closes what was given up"
+    kept.close()
 
 
 def test_kept_files_are_no_more_than_there_may_be(kept: KeptFiles, tmp_path: Path) -> None:
