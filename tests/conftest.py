@@ -69,10 +69,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     config = item.config
     cache = getattr(config, "cache", None)  # None with `-p no:cacheprovider`
     if item.get_closest_marker("spark") and _classes_shared not in config.stash and cache is not None:
-        from support.class_archive import share_classes
+        from support.class_archive import DIRECTORY, share_classes
 
         config.stash[_classes_shared] = True
-        share_classes(cache.mkdir("spark-classes"))
+        share_classes(cache.mkdir(DIRECTORY))
     if item.get_closest_marker("fresh_processes") is None:
         return (yield)
     with started_anew():

@@ -30,8 +30,10 @@ def main(*, quick: bool = False, rows: Sequence[str] = CHOICES, mebibytes: int |
     """`rows` are groups of rows, of CHOICES; `mebibytes` is how large a large file is, if not as usual."""
     if unknown := set(rows) - set(CHOICES):
         raise SystemExit(f"no rows are called {', '.join(sorted(unknown))}; there are {', '.join(CHOICES)}")
+    if mebibytes is not None and mebibytes < 1:
+        raise SystemExit(f"a large file of {mebibytes} MiB cannot be read back: give --mebibytes 1 or more")
     seconds, rounds, usual, names = (0.3, 2, 32, 1000) if quick else (2.0, 5, 1024, 10_000)
-    mebibytes = mebibytes or usual
+    mebibytes = usual if mebibytes is None else mebibytes
     with tempfile.TemporaryDirectory() as directory, running_systems(Path(directory)) as (systems, missing):
         measured: list[Measured] = []
         for group in GROUPS:

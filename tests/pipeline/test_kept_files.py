@@ -115,9 +115,12 @@ def test_kept_file_whose_disk_does_not_answer_keeps_nobody_else_waiting(
         hanging.start()
         assert begun.wait(60)
     clock.now_s = 11.0
-    others = threading.Thread(
-        target=lambda: (kept.forget_old(), kept.read(str(tmp_path / "b"), 0, 1)), daemon=True
-    )
+
+    def go_on() -> None:
+        kept.forget_old()
+        kept.read(str(tmp_path / "b"), 0, 1)
+
+    others = threading.Thread(target=go_on, daemon=True)
     others.start()
     others.join(60)
     assert not others.is_alive()

@@ -302,7 +302,6 @@ def test_file_that_has_been_kept_for_long_is_closed_though_nobody_reads(begin, d
     driver.kept_files = KeptFiles(files_max=4, kept_s=0.0)
     path = tmp_path / "segment"
     path.write_bytes(b"abcdef")
-
     assert begin(fx.read_part(str(path), 0, 3)).wait().result == b"abc"
     wait_until(lambda: not driver.kept_files, "the reactor's watch has it closed")
 

@@ -323,7 +323,7 @@ class SimulatedDisk:
         return file
 
     def _read_part(self, effect: fx.ReadPart) -> bytes:
-        """Any of the three may fail that it takes; a file that is not closed well has been read."""
+        """It may fail as an open or a read does. A close that fails is no matter: all has been read."""
         file = self.perform(fx.OpenLocalFile(effect.path, create=False))
         try:
             data: bytes = self.perform(fx.ReadAt(file, effect.offset, effect.length))

@@ -29,8 +29,9 @@ _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 _TRAINING_S = 280
 _JVM_ENDS_S = 120
-#: Where pytest keeps the directory that `conftest.py` asks it for.
-_KEPT = Path(__file__).parents[2] / ".pytest_cache/d/spark-classes"
+#: The directory of the archive in pytest's cache, and where that has its directories.
+DIRECTORY = "spark-classes"
+_KEPT = Path(__file__).parents[2] / ".pytest_cache/d" / DIRECTORY
 #: The classes that WebHDFS takes besides Spark's.
 _HADOOP = ("org.apache.hadoop.hdfs.web.WebHdfsFileSystem", "org.apache.hadoop.hdfs.web.SWebHdfsFileSystem")
 
