@@ -23,6 +23,7 @@ from peacefs.protocol.limits import (
     bearer_token_min_s,
     checkpoint_look_timeout_s,
     commit_record_interval_s,
+    metadata_scrub_pages,
     proof_nonce_bytes,
 )
 from peacefs.protocol.messages import Trust
@@ -454,6 +455,7 @@ class Coordinator:
         """From a thread of its own: commits do not wait for it."""
         try:
             self._metadata.sync_record()
+            self._metadata.scrub(metadata_scrub_pages)
         except MetadataFault as fault:
             self._stop_at_once(fault)
 

@@ -204,6 +204,13 @@ class Metadata(ABC):
         """Make durable what is known of the last commit beside the store. Raises MetadataFault."""
 
     @abstractmethod
+    def scrub(self, pages: int) -> None:
+        """Verify the next so many pages of the store, again and again, from any thread.
+
+        Raises MetadataFault if one of them is damaged, or one that was read since.
+        """
+
+    @abstractmethod
     def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[RequestOutcome]:
         """Runs the requests one after the other and makes durable what they did, in one commit.
 

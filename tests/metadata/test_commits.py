@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
 
+import apsw
 import pytest
 from support.immediate_commit import Commits, ImmediateCommit
 
@@ -127,7 +127,7 @@ def test_a_request_that_breaks_a_constraint_is_its_own_fault_alone(
     commits: Commits, metadata: SqliteMetadata, faults: list[MetadataFault]
 ) -> None:
     commits.submit(mkdirs("/a")).result(PATIENCE_S)
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(apsw.ConstraintError):
         commits.submit(lambda tx: tx.add_entry(1, "a", 99)).result(PATIENCE_S)
     assert commits.submit(mkdirs("/b")).result(PATIENCE_S) and faults == []
 

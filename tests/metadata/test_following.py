@@ -103,13 +103,14 @@ def test_a_small_file_in_a_deep_directory_is_published_with_few_statements(tree:
     tree.create(f"{directory}/first", 10)
     file = tree.completion(f"{directory}/small", 10)
     seen: list[str] = []
-    tree.metadata._writer.set_trace_callback(seen.append)
+    tree.metadata._writer.set_exec_trace(lambda _cursor, statement, _values: seen.append(statement) is None)
     try:
         tree.complete(file)
     finally:
-        tree.metadata._writer.set_trace_callback(None)
+        tree.metadata._writer.set_exec_trace(None)
     changed = [statement.split()[0] for statement in seen]
-    # The request, the inode, its entry, the directory's time, the chunk, the reference, the last transaction.
+    # The request, the inode, its entry, the directory's time, the chunk, the reference, the last transaction and
+    # the digest.
     assert sorted(changed) == sorted(
-        ["BEGIN", "SAVEPOINT", *["INSERT"] * 5, "SELECT", *["UPDATE"] * 2, "RELEASE", "COMMIT"]
+        ["BEGIN", "SAVEPOINT", *["INSERT"] * 5, "SELECT", *["UPDATE"] * 3, "RELEASE", "COMMIT"]
     ), "\n".join(seen)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
+import apsw
 import pytest
 
 from peacefs.coordinator.metadata.group_commit import run_now
@@ -125,7 +125,7 @@ def test_answers_are_kept_for_longer_than_any_client_goes_on_asking() -> None:
 
 
 def test_answers_that_do_not_say_what_was_asked_go_with_the_migration(monkeypatch: pytest.MonkeyPatch) -> None:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection = apsw.Connection(":memory:")
     telling = next(n for n, statements in enumerate(MIGRATIONS) if "DELETE FROM request" in statements[0])
     monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.schema.MIGRATIONS", MIGRATIONS[:telling])
     migrate(connection)

@@ -6,11 +6,11 @@ thread of group commit, for which `writer_thread` stands.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Coroutine, Generator, Iterable
 from random import Random
 from typing import Any, NoReturn
 
+import apsw
 from simulation.client_requests import (
     BeginRun,
     Create,
@@ -88,8 +88,9 @@ async def sleep(seconds: float) -> None:
 
 
 def _copy(metadata: SqliteMetadata) -> SqliteMetadata:
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    metadata._writer.backup(connection)
+    connection = apsw.Connection(":memory:")
+    with connection.backup("main", metadata._writer, "main") as copying:
+        copying.step()
     return SqliteMetadata(connection)
 
 

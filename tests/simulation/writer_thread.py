@@ -6,13 +6,13 @@ real thread does not wait for the loop. The loop hears of a commit only after ot
 
 from __future__ import annotations
 
-import sqlite3
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from random import Random
 from typing import Any, TypeVar
 
+import apsw
 from support.immediate_commit import ImmediateCommit
 
 from peacefs.coordinator.metadata.group_commit import no_room
@@ -95,12 +95,12 @@ class WriterThread:
 class _OvertakenConnection:
     """The part of a connection that a reader needs. Within a view nobody overtakes."""
 
-    def __init__(self, connection: sqlite3.Connection, overtake: Callable[[], None]) -> None:
+    def __init__(self, connection: apsw.Connection, overtake: Callable[[], None]) -> None:
         self._connection = connection
         self._overtake = overtake
         self._is_in_view = False
 
-    def execute(self, statement: str, parameters: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+    def execute(self, statement: str, parameters: tuple[Any, ...] = ()) -> apsw.Cursor:
         if not self._is_in_view:
             self._overtake()
         if statement in ("BEGIN", "COMMIT"):

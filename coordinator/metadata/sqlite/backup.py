@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
+
+import apsw
 
 from peacefs.coordinator.metadata.engine import Progress, Restored
 from peacefs.protocol import private_files
@@ -23,8 +24,8 @@ from peacefs.protocol.limits import backup_pages_per_step, backup_pause_s, resto
 
 from . import commit_record, lost_commits
 from . import file as metadata_file
-from .check import damage
 from .commit_record import RecordDamaged
+from .connections import DamagedPage, connect_plain, connect_read_only
 from .schema import GC_FLOOR_HELD
 from .store_place import StorePlace
 
@@ -52,7 +53,7 @@ def staged(target: Path, *, replace: bool) -> Iterator[Path]:
     copying = target.with_name(target.name + ".part")
     try:
         yield copying
-        if fault := damage(copying):
+        if fault := metadata_file.fault_of_rows(copying):
             raise PeacefsError(f"the copy is damaged ({fault}); {target} was not made")
         metadata_file.sync(copying, os.O_RDWR)
         copying.replace(target)
@@ -72,39 +73,33 @@ def copy(store: Path, target: Path, progress: Progress, *, is_exact: bool = Fals
     try:
         private_files.create_file(target)
         with (
-            contextlib.closing(metadata_file.connect_read_only(store)) as source,
-            contextlib.closing(sqlite3.connect(target, isolation_level=None)) as sink,
+            contextlib.closing(connect_read_only(store)) as source,
+            contextlib.closing(connect_plain(target)) as sink,
         ):
             # A crash leaves a file under a name that nobody uses.
             sink.execute("PRAGMA synchronous = OFF")
-            (page_bytes,) = source.execute("PRAGMA page_size").fetchone()
+            page_bytes: int = source.execute("PRAGMA page_size").get
             # One view for all steps: without it every commit would make the copying begin anew.
             source.execute("BEGIN")
             source.execute("SELECT 1 FROM meta").fetchone()
-            source.backup(sink, pages=backup_pages_per_step, progress=_paced(progress, page_bytes))
+            with sink.backup("main", source, "main") as copying:
+                while not copying.done:
+                    copying.step(backup_pages_per_step)
+                    pages = copying.page_count
+                    progress((pages - copying.remaining) * page_bytes, pages * page_bytes)
+                    if copying.remaining:
+                        time.sleep(backup_pause_s)
             source.execute("COMMIT")
         _alter(target, [] if is_exact else _HELD_FLOOR)
-    except sqlite3.Error as error:
+    except (apsw.Error, DamagedPage) as error:
         raise PeacefsError(f"cannot copy the metadata to {target}: {error}") from None
-
-
-def _paced(progress: Progress, page_bytes: int) -> Callable[[int, int, int], None]:
-    def after_step(_status: int, remaining: int, total: int) -> None:
-        progress((total - remaining) * page_bytes, total * page_bytes)
-        if remaining:
-            time.sleep(backup_pause_s)
-
-    return after_step
 
 
 def _alter(copied: Path, statements: Sequence[tuple[str, tuple[int, ...]]]) -> None:
     """Leaves a file that stands by itself: without a log beside it."""
-    with contextlib.closing(sqlite3.connect(copied, isolation_level=None)) as connection:
+    with contextlib.closing(connect_plain(copied)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
-        connection.execute("BEGIN IMMEDIATE")
-        for statement, values in statements:
-            connection.execute(statement, values)
-        connection.execute("COMMIT")
+    metadata_file.change_rows(copied, statements)
 
 
 # -- bringing back -----------------------------------------------------------------------------------
@@ -120,8 +115,6 @@ def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, repla
     store open, when the backup is none or damaged, and when there is a store that is not to be replaced.
     """
     metadata_file.verify_backup(backup)
-    if fault := damage(backup):
-        raise StartupError(f"{backup} is damaged ({fault}); nothing was changed. Restore another backup")
     if backup.resolve() == store.resolve():
         raise StartupError(f"{backup} is the store itself; nothing was changed")
     try:
@@ -144,6 +137,7 @@ def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, repla
         _sync_directory(store)
         restoring.rename(store)
         _sync_directory(store)
+        metadata_file.provide_sums(store)
     except OSError as error:
         raise StartupError(f"cannot restore {store}: {error.strerror or error}") from None
     finally:
@@ -170,16 +164,16 @@ def _epoch_of(store: Path) -> int:
     if not store.exists():
         return 0
     try:
-        with contextlib.closing(metadata_file.connect_read_only(store)) as connection:
-            return int(connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()[0])
-    except (sqlite3.Error, TypeError):
+        with contextlib.closing(connect_read_only(store)) as connection:
+            return int(connection.execute("SELECT value FROM meta WHERE key = 'epoch'").get)
+    except (apsw.Error, DamagedPage, TypeError):
         return 0
 
 
 def _epoch_recorded(store: Path, copied: Path) -> int:
     """The epoch of the last commit that was acknowledged there: the store may have lost it."""
-    with contextlib.closing(metadata_file.connect_read_only(copied)) as connection:
-        (cluster_id,) = connection.execute("SELECT value FROM meta WHERE key = 'cluster_id'").fetchone()
+    with contextlib.closing(connect_read_only(copied)) as connection:
+        cluster_id: str = connection.execute("SELECT value FROM meta WHERE key = 'cluster_id'").get
     try:
         recorded = commit_record.read(store, cluster_id)
     except RecordDamaged:
@@ -193,7 +187,7 @@ def set_aside(store: Path) -> Path | None:
     found = store.exists()
     if found:
         store.replace(replaced)
-    for ending in ("-wal", "-shm", ".commits"):
+    for ending in ("-wal", "-shm", ".commits", ".sums"):
         beside = store.with_name(store.name + ending)
         if beside.exists():
             beside.replace(replaced.with_name(replaced.name + ending))

@@ -6,18 +6,20 @@ nothing in SQL here depends on anything but the store and the values. Reads are 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+import apsw
 import msgspec
 
+from .connections import Execute, Rows
 from .schema import MIGRATIONS
 from .statements import STATEMENTS
 
 _READS = ("SELECT", "WITH")
 _NUMBERS = {statement: number for number, statement in enumerate(STATEMENTS)}
 _READ = -1
+_SET_META = _NUMBERS["UPDATE meta SET value = ? WHERE key = ?"]
 
 
 class Changes(msgspec.Struct, frozen=True, array_like=True):
@@ -31,6 +33,11 @@ class Changes(msgspec.Struct, frozen=True, array_like=True):
     #: A statement's number and its values, in the order in which they were executed.
     executed: list[tuple[int, list[Any]]]
 
+    @property
+    def sets_digest(self) -> bool:
+        """Return whether it says which digest the store has afterwards; those of older coordinators do not."""
+        return any(number == _SET_META and values[1] == "digest" for number, values in self.executed)
+
 
 class NewerEntry(Exception):
     """An entry was written by a coordinator that knows more than this one: upgrade this one."""
@@ -39,13 +46,13 @@ class NewerEntry(Exception):
 class Recorder:
     """Stands before a connection's `execute` and keeps what is changed until the commit takes it."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._execute = connection.execute
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._execute: Execute = connection.execute
         self._executed: list[tuple[int, Sequence[Any]]] = []
         #: Statements as they are written in the code.
         self._known: dict[str, int] = {}
 
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Rows:
         number = self._known.get(statement)
         if number is None:
             number = self._known[statement] = _number_of(statement)
@@ -112,7 +119,7 @@ class TouchedRows:
             self.tables.add(_TABLE_OF[number])
 
 
-def apply(connection: sqlite3.Connection, changes: Changes, touched: TouchedRows) -> None:
+def apply(connection: apsw.Connection, changes: Changes, touched: TouchedRows) -> None:
     """Execute the changes of an entry, within a transaction of the caller's."""
     for number, values in changes.executed:
         connection.execute(STATEMENTS[number], values)

@@ -7,10 +7,11 @@ store's log grows by what is committed.
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import apsw
 
 from peacefs.coordinator.metadata.engine import Findings, Problem
 from peacefs.coordinator.metadata.store import ROOT
@@ -18,7 +19,8 @@ from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
 from peacefs.protocol.limits import check_examples_max
 
 from . import file as metadata_file
-from . import lost_commits
+from . import lost_commits, row_digest
+from .connections import DamagedPage, connect_read_only
 from .schema import DIRECTORY_KIND, FILE_KIND, LIVE
 
 
@@ -147,17 +149,7 @@ _LATER_TABLES = (
     ("run", "directory INTEGER, user TEXT"),
     ("attribute", "inode INTEGER, name TEXT, to_tx INTEGER"),
 )
-_STEPS = len(_INVARIANTS) + 2
-
-
-def damage(path: Path) -> str | None:
-    """Return what SQLite finds wrong with the pages of a file, if anything."""
-    try:
-        with contextlib.closing(metadata_file.connect_read_only(path)) as connection:
-            verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
-    except sqlite3.Error as error:
-        return str(error)
-    return None if verdict == "ok" else verdict.splitlines()[-1]
+_STEPS = len(_INVARIANTS) + 3
 
 
 def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
@@ -166,7 +158,7 @@ def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
     Raises StartupError when the file is none of ours.
     """
     metadata_file.verify_identity(path)
-    with contextlib.closing(metadata_file.connect_read_only(path)) as connection:
+    with contextlib.closing(connect_read_only(path)) as connection:
         begun("pages and indexes", 1, _STEPS)
         findings = Findings()
         _check_pages(connection, findings)
@@ -178,43 +170,46 @@ def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
                 if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone():
                     connection.execute(f"CREATE TEMP TABLE {name} ({columns})")
             connection.execute("BEGIN")
+            begun("rows and their digest", 2, _STEPS)
+            fault = row_digest.difference(connection)
             findings = check_tables(connection, begun)
+            _note(findings, "all rows are what was committed", [fault] if fault else [])
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (apsw.Error, DamagedPage) as error:
             findings.problems.append(Problem("the tables can be read", 1, [str(error)]))
     _note(findings, "all that was acknowledged is there", [loss] if loss else [])
     return findings
 
 
-def check_tables(connection: sqlite3.Connection, begun: Callable[[str, int, int], None]) -> Findings:
-    """All of `check` but the pages, in whatever the connection sees now. Raises sqlite3.Error."""
+def check_tables(connection: apsw.Connection, begun: Callable[[str, int, int], None]) -> Findings:
+    """All of `check` but the pages and the digest, in whatever the connection sees now. Raises apsw.Error."""
     findings = Findings()
-    begun("numbers", 2, _STEPS)
+    begun("numbers", 3, _STEPS)
     _check_numbers(connection, findings)
-    for number, invariant in enumerate(_INVARIANTS, start=3):
+    for number, invariant in enumerate(_INVARIANTS, start=4):
         begun(invariant.name, number, _STEPS)
         _note(findings, invariant.name, [row[0] for row in connection.execute(invariant.broken)])
     _count(connection, findings)
     return findings
 
 
-def _check_pages(connection: sqlite3.Connection, findings: Findings) -> None:
+def _check_pages(connection: apsw.Connection, findings: Findings) -> None:
     name = "pages and indexes are whole"
     try:
         verdicts = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-    except sqlite3.Error as error:
+    except (apsw.Error, DamagedPage) as error:
         verdicts = [str(error)]
     _note(findings, name, [] if verdicts == ["ok"] else verdicts)
 
 
-def _check_numbers(connection: sqlite3.Connection, findings: Findings) -> None:
+def _check_numbers(connection: apsw.Connection, findings: Findings) -> None:
     """Numbers above the epoch would be drawn again; a floor above it would make garbage of what is written."""
     meta = dict(connection.execute("SELECT key, value FROM meta"))
-    last_tx = connection.execute("SELECT max(from_tx) FROM inode").fetchone()[0] or 0
+    last_tx = connection.execute("SELECT max(from_tx) FROM inode").get or 0
     highest = [
-        ("inode", connection.execute("SELECT max(inode) FROM inode").fetchone()[0] or 0),
-        ("chunk", connection.execute("SELECT max(chunk) FROM chunk").fetchone()[0] or 0),
-        ("version", connection.execute("SELECT max(version) FROM chunk").fetchone()[0] or 0),
+        ("inode", connection.execute("SELECT max(inode) FROM inode").get or 0),
+        ("chunk", connection.execute("SELECT max(chunk) FROM chunk").get or 0),
+        ("version", connection.execute("SELECT max(version) FROM chunk").get or 0),
         ("floor", meta["floor"]),
     ]
     bound = first_of_epoch(min(meta["epoch"] + 1, EPOCH_MAX))
@@ -224,10 +219,10 @@ def _check_numbers(connection: sqlite3.Connection, findings: Findings) -> None:
     _note(findings, "no number is above the epoch, no transaction above the last", broken)
 
 
-def _count(connection: sqlite3.Connection, findings: Findings) -> None:
+def _count(connection: apsw.Connection, findings: Findings) -> None:
     kinds = dict(connection.execute(f"SELECT kind, count(*) FROM inode WHERE to_tx = {LIVE} GROUP BY kind"))
     findings.files, findings.directories = kinds.get(FILE_KIND, 0), kinds.get(DIRECTORY_KIND, 0)
-    findings.chunks = connection.execute("SELECT count(*) FROM chunk").fetchone()[0]
+    findings.chunks = connection.execute("SELECT count(*) FROM chunk").get
 
 
 def _note(findings: Findings, name: str, broken: Sequence[object]) -> None:

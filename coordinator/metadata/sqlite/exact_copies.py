@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+import apsw
 
 from peacefs.protocol.errors import PeacefsError, StartupError
 
 from . import file as metadata_file
 from .backup import copy, set_aside
+from .connections import connect_read_only
 from .store_place import StorePlace
 
 
@@ -45,6 +47,7 @@ def staged(store: Path) -> Iterator[Path]:
         set_aside(store)
         copying.rename(store)
         metadata_file.sync(store.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
+        metadata_file.provide_sums(store)
     except OSError as error:
         raise PeacefsError(f"cannot write {copying}: {error.strerror or error}") from None
     finally:
@@ -60,14 +63,18 @@ def leave_journal(store: Path) -> bool:
         if not store.exists():
             raise StartupError(f"{store} is not there")
         metadata_file.verify(store)
-        with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = FULL")
-            changed = connection.execute(
-                "UPDATE meta SET value = '' WHERE key = 'journal' AND value != ''"
-            ).rowcount
-            connection.execute("UPDATE meta SET value = 0 WHERE key = 'journal_number'")
-            return changed > 0
-    except sqlite3.Error as error:
+        metadata_file.provide_sums(store)
+        with contextlib.closing(connect_read_only(store)) as connection:
+            followed = connection.execute("SELECT 1 FROM meta WHERE key = 'journal' AND value != ''").fetchone()
+        metadata_file.change_rows(
+            store,
+            [
+                ("UPDATE meta SET value = '' WHERE key = 'journal'", ()),
+                ("UPDATE meta SET value = 0 WHERE key = 'journal_number'", ()),
+            ],
+        )
+        return followed is not None
+    except apsw.Error as error:
         raise StartupError(f"cannot write {store}: {error}") from None
     finally:
         place.close()

@@ -7,17 +7,20 @@ All refusals are StartupError, and say what to do.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import sqlite3
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
+
+import apsw
 
 from peacefs.coordinator.metadata.store import ROOT
 from peacefs.protocol import private_files
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.limits import metadata_full_check_bytes_max
 
-from . import commit_record
+from . import commit_record, page_sums, row_digest
+from .connections import connect, connect_plain, connect_read_only
 from .schema import (
     APPLICATION_ID,
     LIVE,
@@ -27,6 +30,8 @@ from .schema import (
     migrate,
     schema_version,
 )
+
+log = logging.getLogger("peacefs.coordinator")
 
 #: The store's name in a coordinator's directory.
 STORE_NAME = "metadata.sqlite"
@@ -42,7 +47,7 @@ _ADVICE_ON_BACKUP = "Nothing was changed. A backup is a file that `peacefs metad
 def create(path: Path, owner: str) -> None:
     """Makes a new store with an empty root directory; a crash leaves either the whole of it or none."""
     write_ahead = path.with_name(path.name + "-wal")
-    for left in (write_ahead, commit_record.path_of(path)):
+    for left in (write_ahead, commit_record.path_of(path), page_sums.path_of(path)):
         if left.exists():
             raise StartupError(f"{left} is there but {path} is not: the metadata was lost. {_ADVICE}")
     if restoring(path).exists():
@@ -52,7 +57,7 @@ def create(path: Path, owner: str) -> None:
     unfinished = path.with_name(path.name + ".new")
     try:
         private_files.create_file(unfinished)
-        with contextlib.closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
+        with contextlib.closing(connect_plain(unfinished)) as connection:
             # A crash leaves a copy that is thrown away: it needs no journal, and one sync at the end.
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("PRAGMA synchronous = OFF")
@@ -62,7 +67,7 @@ def create(path: Path, owner: str) -> None:
         sync(unfinished, os.O_RDWR)
         unfinished.rename(path)
         sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, apsw.Error) as error:
         raise StartupError(f"cannot make {path}: {error}") from None
 
 
@@ -90,17 +95,74 @@ def verify_backup(path: Path) -> None:
 
 
 def verify(path: Path, advice: str = _ADVICE) -> None:
-    """Raises StartupError, with `advice`, unless the file is a whole store of ours that this version can read.
+    """Raise StartupError, with `advice`, unless the file is a whole store of ours that this version can read.
 
-    Reads through a connection that cannot write, not even by a checkpoint when it is closed. Every page is
-    checked up to `metadata_full_check_bytes_max`; of a larger file only its length, its tables and its root.
+    Nobody has it open. Every page is compared with its checksum. Pages that differ do no harm if all rows and
+    indexes are nevertheless what was committed: the damage is where no row lies. A store or a copy without
+    checksums of its pages is checked in that way, too.
     """
     verify_identity(path, advice)
+    damaged = page_sums.damaged_pages(path) if page_sums.path_of(path).exists() else None
+    if damaged is None or damaged:
+        fault = fault_of_rows(path)
+        if fault is not None:
+            where = f"page {damaged[0]} is not what was written, and {fault}" if damaged else fault
+            raise StartupError(f"{path} is damaged ({where}). {advice}")
     try:
-        with contextlib.closing(connect_read_only(path)) as connection:
+        with contextlib.closing(_connect_past_sums(path)) as connection:
             _verify_contents(path, connection, advice)
-    except sqlite3.Error as error:
+    except apsw.Error as error:
         raise StartupError(f"{path} is damaged ({error}). {advice}") from None
+
+
+def provide_sums(path: Path) -> None:
+    """Give a store that was verified checksums for its pages where it has none, or where they differ.
+
+    Nobody has it open. Raises StartupError.
+    """
+    there = page_sums.path_of(path).exists()
+    damaged = page_sums.damaged_pages(path) if there else []
+    if there and not damaged:
+        return
+    if damaged:
+        log.warning(
+            "%s: page %d was damaged where no row lies; all rows are as they were committed", path, damaged[0]
+        )
+    try:
+        page_sums.build(path)
+    except OSError as error:
+        raise StartupError(f"cannot write {page_sums.path_of(path)}: {error.strerror or error}") from None
+
+
+def fault_of_rows(path: Path) -> str | None:
+    """Return what is wrong with the tables and indexes of a store or a copy, if anything, in words.
+
+    Checks the structure of every page and the digest of all rows, and no checksums of pages.
+    """
+    try:
+        with contextlib.closing(_connect_past_sums(path)) as connection:
+            verdict = str(connection.execute("PRAGMA integrity_check(1)").get)
+            if verdict != "ok":
+                return verdict.splitlines()[-1]
+            return row_digest.difference(connection)
+    except apsw.Error as error:
+        return str(error)
+
+
+def change_rows(path: Path, statements: Sequence[tuple[str, tuple[int | str, ...]]]) -> None:
+    """Change a store that nobody has open, or a copy, in one commit; its digest follows. Raises apsw.Error."""
+    has_sums = page_sums.path_of(path).exists()
+    with contextlib.closing(connect(path) if has_sums else connect_plain(path)) as connection:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        digest = row_digest.RowDigest(connection)
+        for statement, values in statements:
+            connection.execute(statement, values)
+        if row_digest.stored(connection) is not None:
+            connection.execute("UPDATE meta SET value = ? WHERE key = ?", (digest.packed(), row_digest.DIGEST_KEY))
+        connection.execute("COMMIT")
+        # Nothing of a damaged log is to be found again.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def verify_identity(path: Path, advice: str = _ADVICE) -> None:
@@ -113,9 +175,9 @@ def verify_identity(path: Path, advice: str = _ADVICE) -> None:
     if magic != _MAGIC:
         raise StartupError(f"{path} is not peacefs metadata: it does not begin as an SQLite file does. {advice}")
     try:
-        with contextlib.closing(connect_read_only(path)) as connection:
+        with contextlib.closing(_connect_past_sums(path)) as connection:
             _verify_identity(path, connection, advice)
-    except sqlite3.Error as error:
+    except apsw.Error as error:
         raise StartupError(f"{path} is damaged ({error}). {advice}") from None
 
 
@@ -131,13 +193,14 @@ def refuse_follower(path: Path) -> None:
         )
 
 
-def connect_read_only(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write, not even by a checkpoint when it is closed."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5.0)
+def _connect_past_sums(path: Path) -> apsw.Connection:
+    """Connect to read, without a look at the checksums of pages. Raises apsw.Error."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return apsw.Connection(f"{path.absolute().as_uri()}?mode=ro", flags=flags)
 
 
-def _verify_identity(path: Path, connection: sqlite3.Connection, advice: str) -> None:
-    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+def _verify_identity(path: Path, connection: apsw.Connection, advice: str) -> None:
+    if connection.execute("PRAGMA application_id").get != APPLICATION_ID:
         raise StartupError(f"{path} is an SQLite file, but not peacefs metadata. {advice}")
     version = schema_version(connection)
     if version > len(MIGRATIONS):
@@ -149,12 +212,7 @@ def _verify_identity(path: Path, connection: sqlite3.Connection, advice: str) ->
         raise StartupError(f"{path} is damaged (it has no schema). {advice}")
 
 
-def _verify_contents(path: Path, connection: sqlite3.Connection, advice: str) -> None:
-    # SQLite itself refuses a file that is shorter than its header and its log say.
-    if path.stat().st_size <= metadata_full_check_bytes_max:
-        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if verdict != "ok":
-            raise StartupError(f"{path} is damaged ({verdict.splitlines()[-1]}). {advice}")
+def _verify_contents(path: Path, connection: apsw.Connection, advice: str) -> None:
     keys = {key for (key,) in connection.execute("SELECT key FROM meta")}
     root = connection.execute("SELECT 1 FROM inode WHERE inode = ? AND to_tx = ?", (ROOT, LIVE)).fetchone()
     if root is None or not keys >= set(META_KEYS):

@@ -42,6 +42,13 @@ class _Frame(NamedTuple):
     sums: Sums
 
 
+class _Head(NamedTuple):
+    order: str
+    page_bytes: int
+    salts: tuple[int, int]
+    sums: Sums
+
+
 def find_lost_tail(log: Path) -> LostTail | None:
     """Return what proves that commits are lost, if anything does. Raises OSError.
 
@@ -54,7 +61,23 @@ def find_lost_tail(log: Path) -> LostTail | None:
         return None
 
 
-def _scan(file: BinaryIO) -> LostTail | None:
+def pages_of(log: Path) -> set[int]:
+    """Return the numbers of the pages that a log has; SQLite reads them from there. Raises OSError."""
+    found: set[int] = set()
+    try:
+        with log.open("rb") as file:
+            head = _read_head(file)
+            while head is not None and len(packed := file.read(_FRAME_HEAD.size)) == _FRAME_HEAD.size:
+                if _unpack(packed).salts == head.salts:
+                    found.add(int(_FRAME_HEAD.unpack(packed)[0]))
+                file.seek(head.page_bytes, 1)
+    except FileNotFoundError:
+        pass
+    return found
+
+
+def _read_head(file: BinaryIO) -> _Head | None:
+    """Return what the head of a log says; None for one that SQLite would not accept."""
     head = file.read(_LOG_HEAD.size)
     if len(head) < _LOG_HEAD.size:
         return None
@@ -62,7 +85,15 @@ def _scan(file: BinaryIO) -> LostTail | None:
     order = {_MAGIC_LITTLE: "little", _MAGIC_BIG: "big"}.get(magic)
     if order is None or checksum(head[:24], (0, 0), order) != tuple(sums):
         return None
-    salts, last, number = (salt_1, salt_2), _Frame((salt_1, salt_2), False, (sums[0], sums[1])), 0
+    return _Head(order, page_bytes, (salt_1, salt_2), (sums[0], sums[1]))
+
+
+def _scan(file: BinaryIO) -> LostTail | None:
+    head = _read_head(file)
+    if head is None:
+        return None
+    order, page_bytes, salts, sums = head
+    last, number = _Frame(salts, False, sums), 0
     damaged = 0
     while len(packed := file.read(_FRAME_HEAD.size)) == _FRAME_HEAD.size:
         number += 1

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import datetime
 import shutil
-import sqlite3
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
+
+import apsw
 
 from peacefs.coordinator.metadata.engine import Accepted
 from peacefs.protocol import private_files
@@ -23,6 +24,7 @@ from peacefs.protocol.limits import restore_epoch_jump_max
 from . import commit_record
 from . import file as metadata_file
 from .commit_record import RecordDamaged
+from .connections import DamagedPage, connect_read_only
 from .log_scan import find_lost_tail
 from .schema import GC_FLOOR_HELD
 from .store_place import StorePlace
@@ -73,7 +75,7 @@ def find_behind_record(store: Path) -> str | None:
             f"{commit_record.path_of(store)}, which says what was acknowledged, is damaged: nobody knows whether "
             "all of it is there"
         )
-    except sqlite3.Error as error:
+    except (apsw.Error, DamagedPage) as error:
         raise StartupError(f"{store} cannot be read ({error})") from None
     if found is None or found.tx <= numbers.tx:
         return None
@@ -96,10 +98,11 @@ def accept(store: Path, rng: Random) -> Accepted | None:
         if loss is None:
             return None
         kept = _keep_log(store)
+        metadata_file.provide_sums(store)
         epoch = _go_on_without(store, rng)
         commit_record.path_of(store).unlink(missing_ok=True)
         return Accepted(loss, epoch, kept)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, apsw.Error) as error:
         raise StartupError(f"cannot write {store}: {error}") from None
     finally:
         place.close()
@@ -114,16 +117,9 @@ def _go_on_without(store: Path, rng: Random) -> int:
     drawn = max(numbers.epoch, recorded.epoch if recorded else 0)
     epoch = min(drawn + rng.randint(1, restore_epoch_jump_max), EPOCH_MAX - 1)
     values = {"floor_held": GC_FLOOR_HELD, "epoch": epoch, "last_tx": max(numbers.tx, first_of_epoch(epoch))}
-    with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as connection:
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("BEGIN IMMEDIATE")
-        for key, value in values.items():
-            connection.execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))
-        # From here on it goes another way than a journal that it followed.
-        connection.execute("UPDATE meta SET value = '' WHERE key = 'journal'")
-        connection.execute("COMMIT")
-        # Otherwise the frames behind the damage would be found again.
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    changes = [("UPDATE meta SET value = ? WHERE key = ?", (value, key)) for key, value in values.items()]
+    # From here on it goes another way than a journal that it followed.
+    metadata_file.change_rows(store, [*changes, ("UPDATE meta SET value = '' WHERE key = 'journal'", ())])
     return epoch
 
 
@@ -137,7 +133,7 @@ def _keep_log(store: Path) -> Path | None:
 
 
 def _numbers(store: Path) -> _Numbers:
-    with contextlib.closing(metadata_file.connect_read_only(store)) as connection:
+    with contextlib.closing(connect_read_only(store)) as connection:
         meta = dict(connection.execute("SELECT key, value FROM meta"))
     return _Numbers(meta["cluster_id"], meta["last_tx"], meta["epoch"])
 

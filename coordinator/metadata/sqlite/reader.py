@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, NamedTuple
 
+import apsw
 import msgspec
 
 from peacefs.coordinator.metadata.model import (
@@ -34,6 +34,7 @@ from peacefs.coordinator.metadata.token_records import TokenRecords
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.values.supervised_queries import QueryPhase
 
+from .connections import Execute
 from .schema import DIRECTORY_KIND, FILE_KIND, GC_FLOOR_HELD_FOR_LOST_COMMITS, LIVE
 from .token_records import read_token_records
 
@@ -192,7 +193,7 @@ def _query(row: Sequence[Any]) -> QueryRecord:
 class _View:
     """A read transaction: BEGIN takes nothing, the first read fixes what all the others see."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: apsw.Connection) -> None:
         self._execute = connection.execute
         self._depth = 0
 
@@ -214,9 +215,9 @@ class SqliteReader(Reader):
 
     _sql = _NOW
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._execute = connection.execute
+        self._execute: Execute = connection.execute
         self._view = _View(connection)
 
     def view(self) -> AbstractContextManager[None]:
@@ -408,7 +409,7 @@ class PastReader(SqliteReader):
     """Read the state as it was after a transaction; right only below a directory with a snapshot of then."""
 
     def __init__(
-        self, connection: sqlite3.Connection, view: AbstractContextManager[None], at_tx: int, root: InodeId
+        self, connection: apsw.Connection, view: AbstractContextManager[None], at_tx: int, root: InodeId
     ) -> None:
         super().__init__(connection)
         self._shared_view = view

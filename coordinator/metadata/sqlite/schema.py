@@ -11,10 +11,13 @@ snapshot is one row; rows are retired (their to_tx is set) only if a snapshot sh
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Final
 
+import apsw
+
 from peacefs.coordinator.metadata.store import ROOT, ROOT_GROUP, ROOT_PERMISSION
+
+from . import row_digest
 
 #: The largest number SQLite holds: later than any transaction.
 LIVE: Final = 2**63 - 1
@@ -185,6 +188,11 @@ _STANDBYS = (
     "CREATE TABLE supervised_standby (name TEXT PRIMARY KEY) WITHOUT ROWID",
 )
 
+_DIGEST = (
+    # What all rows are, in one number (`row_digest.py`). It is computed when the migrations are done.
+    "INSERT INTO meta (key, value) VALUES ('digest', x'')",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST_SCHEMA,
     _DATANODES,
@@ -202,25 +210,28 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _ATTRIBUTES,
     _JOURNAL,
     _STANDBYS,
+    _DIGEST,
 )
 
 
-def schema_version(connection: sqlite3.Connection) -> int:
+def schema_version(connection: apsw.Connection) -> int:
     """The version of the file's schema; 0 for an empty file."""
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+    return int(connection.execute("PRAGMA user_version").get)
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Applies what is missing, each migration in a transaction of its own."""
-    for version in range(schema_version(connection), len(MIGRATIONS)):
+def migrate(connection: apsw.Connection) -> bool:
+    """Apply the missing migrations, each in a transaction of its own. Return whether there were any."""
+    first = schema_version(connection)
+    for version in range(first, len(MIGRATIONS)):
         connection.execute("BEGIN IMMEDIATE")
         for statement in MIGRATIONS[version]:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {version + 1}")
         connection.execute("COMMIT")
+    return first < len(MIGRATIONS)
 
 
-def fill(connection: sqlite3.Connection, cluster_id: str, owner: str) -> None:
+def fill(connection: apsw.Connection, cluster_id: str, owner: str) -> None:
     """Fill a new store with its identity and the root directory."""
     connection.execute("BEGIN IMMEDIATE")
     connection.executemany(
@@ -231,4 +242,5 @@ def fill(connection: sqlite3.Connection, cluster_id: str, owner: str) -> None:
         "INSERT INTO inode VALUES (?, ?, 0, ?, ?, ?, ?, 0, 0, 0, 0, 0, NULL, '', 0)",
         (ROOT, LIVE, DIRECTORY_KIND, ROOT_PERMISSION, owner, ROOT_GROUP),
     )
+    row_digest.store_computed(connection)
     connection.execute("COMMIT")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
 
 from peacefs.coordinator.metadata.model import ChunkRecord, InodeId
 from peacefs.coordinator.metadata.store import ROOT
@@ -34,11 +37,16 @@ class SnapshotRows(SqliteReader):
     #: The number of the request that is under way.
     tx: int
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(connection)
         self._taken: list[tuple[int, InodeId]] | None = None
         self._directories: frozenset[InodeId] | None = None
         self._places: dict[tuple[InodeId, InodeId, int], bool] = {}
+
+    def _change(self, statement: str, values: Sequence[Any]) -> int:
+        """Execute a statement that changes rows; return how many."""
+        self._execute(statement, values)
+        return self._connection.changes()
 
     def forget_places(self) -> None:
         """Forget the places of inodes, which are valid for one request only."""
@@ -195,7 +203,7 @@ class SnapshotRows(SqliteReader):
         self._execute("INSERT INTO staged VALUES (?)", (inode,))
 
     def unstage(self, inode: InodeId) -> bool:
-        return self._execute("DELETE FROM staged WHERE inode = ?", (inode,)).rowcount == 1
+        return self._change("DELETE FROM staged WHERE inode = ?", (inode,)) == 1
 
     def discard_unfinished(self) -> None:
         """At a start: nobody is left who could name what is staged, or copies what is pinned."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import shutil
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import apsw
 
 from peacefs.coordinator.journal.port import Entry, JournalFull
 from peacefs.coordinator.journal.writer import JournalWriter, content_of
@@ -31,33 +32,31 @@ from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import Numbering, first_of_epoch
 from peacefs.protocol.limits import journal_disk_room_bytes_min, metadata_log_age_max_s
 
+from . import connections, lost_commits, row_digest
 from . import file as metadata_file
-from . import lost_commits
-from .changes import NewerEntry, Recorder, TouchedRows, read_changes
+from .changes import Changes, NewerEntry, Recorder, TouchedRows, read_changes
 from .changes import apply as apply_changes
 from .commit_record import Acknowledged, CommitRecord
+from .connections import connect, connect_plain, is_fault_of_the_store, is_want_of_room
+from .page_sums import PageScrub
 from .reader import SqliteReader
+from .row_digest import DIGEST_KEY, RowDigest
 from .schema import GC_FLOOR_HELD, GC_FLOOR_HELD_FOR_LOST_COMMITS, fill, migrate
 from .store_place import Moved, StorePlace
 from .transaction import SqliteTransaction
 
 _CACHE_KIB = 64 * 1024
-_STATEMENTS = 256
 # 16 MiB of log. A checkpoint holds one commit up; the rarer they are, the more writes of one page become one.
 # No connection but the one that commits may make them (decision 24).
 _CHECKPOINT_PAGES = 4096
 
 
-def _is_fault_of_the_store(error: Exception) -> bool:
-    """Return whether SQLite itself failed, as opposed to a request that asked for something impossible."""
-    return (
-        isinstance(error, sqlite3.OperationalError | sqlite3.InternalError) or type(error) is sqlite3.DatabaseError
-    )
+class MetadataDamaged(Exception):
+    """A page of the store is not what was written."""
 
 
-def _is_want_of_room(error: BaseException) -> bool:
-    """Return whether the disk was full. SQLite reports failed syncs and exhausted quotas by other codes."""
-    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_FULL
+class StoresDiffer(Exception):
+    """The digest of this store is not the leader's."""
 
 
 class SqliteMetadata(Metadata):
@@ -65,7 +64,7 @@ class SqliteMetadata(Metadata):
 
     def __init__(
         self,
-        writer: sqlite3.Connection,
+        writer: apsw.Connection,
         path: Path | None = None,
         place: StorePlace | None = None,
         *,
@@ -79,6 +78,7 @@ class SqliteMetadata(Metadata):
         self._clock = clock
         self._wall_clock = wall_clock
         self._transaction = SqliteTransaction(writer)
+        self._digest = RowDigest(writer)
         #: Each commit is an entry of the journal before it is one here; None where there is no journal.
         self._journal = journal
         self._recorder = None if journal is None else Recorder(writer)
@@ -92,6 +92,7 @@ class SqliteMetadata(Metadata):
         self._followed: str = self._transaction.meta("journal")
         #: The last entry of the journal that is in the store; its commit may be under way.
         self._entry: int = self._transaction.meta("journal_number")
+        self._scrub = None if path is None or place is None else PageScrub(path, place.database)
         self.cluster_id = self._transaction.meta("cluster_id")
         self.tx_durable = self._transaction.tx
         self.epoch: int = self._transaction.meta("epoch")
@@ -115,6 +116,8 @@ class SqliteMetadata(Metadata):
             if journal is None:
                 lost_commits.refuse(path)
                 metadata_file.refuse_follower(path)
+            metadata_file.provide_sums(path)
+            connections.damage_met.pop(path.absolute(), None)
             place.hold_database()
             writer = _connect_writer(path, is_journaled=journal is not None)
             try:
@@ -131,8 +134,9 @@ class SqliteMetadata(Metadata):
         cls, *, cluster_id: str = "in-memory", owner: str = "peacefs", journal: JournalWriter | None = None
     ) -> SqliteMetadata:
         """A store that lasts as long as this object. Its readers share the writing connection."""
-        writer = _connect(":memory:")
-        _empty_store().backup(writer)
+        writer = connect_plain(":memory:")
+        with writer.backup("main", _empty_store(), "main") as copying:
+            copying.step()
         fill(writer, cluster_id, owner)
         return cls(writer, journal=journal)
 
@@ -170,20 +174,21 @@ class SqliteMetadata(Metadata):
         has_appended = False
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-            changes_before = self._writer.total_changes
+            changes_before = self._writer.total_changes()
             yield
-            if self._writer.total_changes == changes_before:
+            if self._writer.total_changes() == changes_before:
                 self._writer.execute("ROLLBACK")
                 if self._recorder is not None:
                     self._recorder.cut(0)
                 return
             self._transaction.set_meta("last_tx", self._transaction.tx)
+            self._transaction.set_meta(DIGEST_KEY, self._digest.packed())
             has_appended = self._append()
             self._writer.execute("COMMIT")
             self._committed()
             self.has_room = True
         except BaseException as error:
-            is_full = _is_want_of_room(error) or isinstance(error, JournalFull)
+            is_full = is_want_of_room(error) or isinstance(error, JournalFull)
             # An entry of the journal is done, whether or not there is room for it here.
             if is_full and not has_appended and self._take_back():
                 self.has_room = False
@@ -229,9 +234,21 @@ class SqliteMetadata(Metadata):
                 expected = self.journal_place().number + 1
                 assert number == expected, f"entry {number} of the journal came where {expected} was to come"
                 apply_changes(self._writer, change, touched)
+                self._compare_digest(number, change)
                 self._entry = number
             self._note_entry(self._entry)
         return Touched(touched.chunks, touched.tables)
+
+    def _compare_digest(self, number: int, change: Changes) -> None:
+        """Refuse to follow a leader whose rows are not ours; an older one says nothing of its own."""
+        if not change.sets_digest:
+            self._writer.execute("UPDATE meta SET value = ? WHERE key = ?", (self._digest.packed(), DIGEST_KEY))
+        elif row_digest.stored(self._writer) != self._digest.value:
+            raise StoresDiffer(
+                f"after entry {number} of the journal the metadata here is not what the leader has. Run "
+                "`peacefs metadata check` on both. If this store is the damaged one, move its directory away and "
+                "start: it is copied from the leader. If the leader's is, stop the leader first"
+            )
 
     @contextlib.contextmanager
     def _applying(self) -> Iterator[None]:
@@ -246,12 +263,13 @@ class SqliteMetadata(Metadata):
             self._committed()
             self.has_room = True
         except BaseException as error:
-            if _is_want_of_room(error) and self._take_back():
+            if is_want_of_room(error) and self._take_back():
                 self.has_room = False
                 raise MetadataFull(f"{self._path}: there is no room on its disk") from error
             self._fault = error
             self._take_back()
-            raise MetadataFault(f"the journal cannot be followed: {error!r}") from error
+            what = str(error) if isinstance(error, StoresDiffer) else repr(error)
+            raise MetadataFault(f"the journal cannot be followed: {what}") from error
 
     def _committed(self) -> None:
         """Before anybody hears of a commit: it lies where the path leads, and the record names it."""
@@ -271,7 +289,7 @@ class SqliteMetadata(Metadata):
             self._place.check()
         except Moved:
             # Our descriptors still lead to the store, and a log that was deleted would take its commits with it.
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(apsw.Error):
                 self._copy_log()
             raise
 
@@ -283,21 +301,22 @@ class SqliteMetadata(Metadata):
             return
         with self._guard:
             self._refuse_after_fault()
+            self._refuse_damage()
             try:
                 if idle:
                     self._check_place()
                 since_s = self._logged_since_s
                 if since_s is not None and (idle or self._clock() - since_s >= metadata_log_age_max_s):
                     self._copy_log()
-            except (OSError, sqlite3.Error, Moved) as error:
+            except (OSError, apsw.Error, Moved) as error:
                 # Pages for which the store has no room stay in the log.
-                if not _is_want_of_room(error):
+                if not is_want_of_room(error):
                     self._fault = error
                     raise MetadataFault(f"the metadata cannot be kept: {error}") from error
 
     def _copy_log(self) -> None:
         """Copies the log into the store, and syncs that; all but what a reader's view still needs from the log."""
-        _is_busy, logged, copied = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        _is_busy, logged, copied = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").get
         self._logged_since_s = None if copied == logged else self._clock()
         if copied == logged:
             self.entry_synced = self._entry
@@ -308,6 +327,30 @@ class SqliteMetadata(Metadata):
                 self._record.sync()
             except OSError as error:
                 raise MetadataFault(f"the commit record cannot be written: {error}") from error
+
+    def _refuse_damage(self) -> None:
+        """Fail if any connection has met a damaged page, or the scrub."""
+        assert self._path is not None
+        what = connections.damage_met.get(self._path.absolute())
+        if what is not None:
+            self._fault = MetadataDamaged(what)
+            raise MetadataFault(
+                f"{self._path} is damaged: {what}. Nothing more is served from it. `peacefs metadata check` says "
+                "what is affected"
+            )
+
+    def scrub(self, pages: int) -> None:
+        with self._guard:
+            if self._path is None or self._scrub is None:
+                return
+            self._refuse_damage()
+            try:
+                found = self._scrub.look(pages)
+            except OSError as error:
+                raise MetadataFault(f"{self._path} cannot be read: {error}") from error
+            if found is not None:
+                connections.damage_met.setdefault(self._path.absolute(), f"page {found} is not what was written")
+                self._refuse_damage()
 
     def _refuse_after_fault(self) -> None:
         if self._fault is not None:
@@ -322,8 +365,9 @@ class SqliteMetadata(Metadata):
             # Most faults make SQLite do it by itself.
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
+            self._digest.value = row_digest.stored(self._writer) or 0
             self._entry = self._transaction.meta("journal_number")
-        except sqlite3.Error:
+        except apsw.Error:
             return False
         return True
 
@@ -332,12 +376,14 @@ class SqliteMetadata(Metadata):
         self._transaction.begin()
         execute("SAVEPOINT request")
         mark = 0 if self._recorder is None else self._recorder.mark()
+        digest = self._digest.value
         try:
             outcome = RequestOutcome(request(self._transaction), None)
         except Exception as error:
-            if _is_fault_of_the_store(error):
+            if is_fault_of_the_store(error):
                 raise
             execute("ROLLBACK TO request")
+            self._digest.value = digest
             if self._recorder is not None:
                 self._recorder.cut(mark)
             self._transaction.forget_request()
@@ -348,7 +394,7 @@ class SqliteMetadata(Metadata):
     def reader(self) -> SqliteReader:
         if self._path is None:
             return SqliteReader(self._writer)
-        connection = _connect(self._path)
+        connection = connect(self._path)
         connection.execute("PRAGMA query_only = ON")
         reader = SqliteReader(connection)
         self._readers.append(reader)
@@ -360,6 +406,9 @@ class SqliteMetadata(Metadata):
                 reader.close()
             self._readers.clear()
             self._writer.close()
+            if self._scrub is not None:
+                self._scrub.close()
+                self._scrub = None
             if self._record is not None:
                 self._record.close()
                 self._record = None
@@ -368,30 +417,27 @@ class SqliteMetadata(Metadata):
                 self._place = None
 
 
-def _connect_writer(path: Path, *, is_journaled: bool = False) -> sqlite3.Connection:
-    writer = _connect(path)
+def _connect_writer(path: Path, *, is_journaled: bool = False) -> apsw.Connection:
+    writer = connect(path)
     try:
         writer.execute("PRAGMA journal_mode = WAL")
         # The journal has the commits that a power cut takes from the log; NORMAL keeps the file whole.
         writer.execute(f"PRAGMA synchronous = {'NORMAL' if is_journaled else 'FULL'}")
         writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         writer.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        migrate(writer)
-    except sqlite3.Error as error:
+        if migrate(writer):
+            writer.execute("BEGIN IMMEDIATE")
+            row_digest.store_computed(writer)
+            writer.execute("COMMIT")
+    except apsw.Error as error:
         writer.close()
         raise StartupError(f"cannot write {path}: {error}") from None
     return writer
 
 
 @functools.cache
-def _empty_store() -> sqlite3.Connection:
+def _empty_store() -> apsw.Connection:
     """Make the tables once for all stores in memory: a simulation makes stores by the hundred."""
-    template = _connect(":memory:")
+    template = connect_plain(":memory:")
     migrate(template)
     return template
-
-
-def _connect(target: Path | str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        target, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS, timeout=5.0
-    )

@@ -29,6 +29,8 @@ class StorePlace:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._descriptors: list[int] = []
+        #: Reads the database file; -1 before it is held.
+        self.database = -1
         self._identities: dict[Path, Identity] = {}
 
     @classmethod
@@ -54,9 +56,9 @@ class StorePlace:
         SQLite's locks on a file when any descriptor of that file is closed.
         """
         if self._store not in self._identities:
-            self._hold(self._store, os.O_RDONLY)
+            self.database = self._hold(self._store, os.O_RDONLY)
 
-    def _hold(self, path: Path, flags: int) -> None:
+    def _hold(self, path: Path, flags: int) -> int:
         path = path.absolute()
         try:
             descriptor = os.open(path, flags | os.O_CLOEXEC, private_files.FILE_MODE)
@@ -75,6 +77,7 @@ class StorePlace:
         except OSError as error:
             raise StartupError(f"cannot lock {path}: {error.strerror}") from None
         self._identities[path] = _identity(os.fstat(descriptor))
+        return descriptor
 
     def check(self) -> None:
         """Raise Moved unless all paths name what they named at the start, the log's since it was there."""

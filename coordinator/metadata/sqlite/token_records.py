@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sqlite3
-from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from peacefs.coordinator.metadata.token_records import (
@@ -17,8 +15,9 @@ from peacefs.coordinator.metadata.token_records import (
     TokenRecords,
 )
 
+from .connections import Execute
+
 R = TypeVar("R")
-Execute = Callable[..., sqlite3.Cursor]
 
 #: The first field of each is its key.
 _TABLES: Final[dict[type[TokenRecord], str]] = {

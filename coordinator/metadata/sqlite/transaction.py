@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import sqlite3
 from collections import deque
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+import apsw
 import msgspec
 
 from peacefs.coordinator.metadata.model import (
@@ -38,6 +37,7 @@ from peacefs.protocol.limits import (
     rights_changes_remembered_max,
 )
 
+from .connections import Execute
 from .schema import DIRECTORY_KIND, FILE_KIND, GC_FLOOR_HELD, LIVE
 from .snapshot_rows import SnapshotRows
 from .token_records import forgotten, recorded
@@ -85,7 +85,7 @@ _CHARGE_QUOTA = "UPDATE quota SET names = names + ?, bytes = bytes + ? WHERE dir
 class SqliteTransaction(SnapshotRows, Transaction):
     """Changes on the writing connection. One instance serves all requests, one after the other."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(connection)
         self.tx: int = self.meta("last_tx")
         #: Draws inode numbers; there is none before an epoch has begun.
@@ -101,7 +101,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
         #: Changes after this transaction are remembered.
         self._remembered_since = self.tx
 
-    def record(self, execute: Callable[..., sqlite3.Cursor]) -> None:
+    def record(self, execute: Execute) -> None:
         """Have every statement executed by `execute`, which keeps what changes something."""
         self._execute = execute
 
@@ -142,7 +142,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
                     (at_tx, kept_for, *values),
                 )
                 return
-        deleted = self._execute(f"DELETE FROM {row} AND to_tx = {LIVE}", values).rowcount
+        deleted = self._change(f"DELETE FROM {row} AND to_tx = {LIVE}", values)
         assert deleted == 1, f"{deleted} live rows in {row} for {values}"
 
     def _keep_inode(self, inode: InodeId) -> None:
@@ -259,13 +259,13 @@ class SqliteTransaction(SnapshotRows, Transaction):
     def add_chunk(self, inode: InodeId, position: int, record: ChunkRecord, checksum: int) -> bool:
         hint = msgspec.json.encode(record.hint).decode()
         values = (record.chunk, record.version, record.length, checksum, record.replication, hint)
-        if self._execute(_ADD_CHUNK, values).rowcount == 0:
+        if self._change(_ADD_CHUNK, values) == 0:
             return False
         self._execute(_ADD_REFERENCE, (inode, position, self.tx, record.chunk, record.length))
         return True
 
     def set_chunk_replication(self, chunk: ChunkId, replication: int) -> bool:
-        return self._execute(_SET_CHUNK_REPLICATION, (replication, chunk, replication, replication)).rowcount == 1
+        return self._change(_SET_CHUNK_REPLICATION, (replication, chunk, replication, replication)) == 1
 
     def add_reference(self, inode: InodeId, position: int, chunk: ChunkId, length: int) -> None:
         self._execute(_ADD_REFERENCE, (inode, position, self.tx, chunk, length))
@@ -336,7 +336,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
         self._execute("DELETE FROM discarded WHERE inode = ?", (inode,))
 
     def remember(self, request: str, answer: bytes, now_ms: int) -> bool:
-        return self._execute(_REMEMBER, (request, answer, now_ms)).rowcount == 1
+        return self._change(_REMEMBER, (request, answer, now_ms)) == 1
 
     def forget_answers(self, before_ms: int, limit: int, keep: int = 0) -> int:
         rows = self._execute(_OLDEST_ANSWERS, (keep, limit)).fetchall()
@@ -432,7 +432,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
             self.move_above(first_of_epoch(self.meta("epoch")))
         return lacked
 
-    def set_meta(self, key: str, value: int) -> None:
+    def set_meta(self, key: str, value: int | bytes) -> None:
         """Replaces a value of the table of single values."""
         self._floor = None if key == "floor" else self._floor
         self._execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))

@@ -1,0 +1,201 @@
+"""Connections to stores: what is read from a database's file is compared with the checksums of its pages.
+
+SQLite reaches its files through `_SummedFiles`. A page of the database that does not match raises DamagedPage out
+of the statement that read it. Sums of the log's pages are kept in memory while this process has the log open:
+SQLite itself verifies them only when it recovers a log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import apsw
+from xxhash import xxh3_64_intdigest
+
+from peacefs.protocol.errors import ServiceUnready
+
+from .page_sums import PAGE_BYTES, PageSums, path_of
+
+_VFS = "peacefs-page-sums"
+_STATEMENTS = 256
+_BUSY_TIMEOUT_MS = 5000
+_LOG_HEAD_BYTES, _FRAME_HEAD_BYTES = 32, 24
+_FRAME_BYTES = _FRAME_HEAD_BYTES + PAGE_BYTES
+
+
+class Rows(Protocol):
+    """What a statement gives. A row is a tuple, with the types of its columns."""
+
+    def fetchone(self) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+#: Executes a statement with its values.
+Execute = Callable[..., Rows]
+
+
+class DamagedPage(ServiceUnready):
+    """A page that was read is not what was written. A coordinator that meets one stops."""
+
+
+#: For each store in which this process met a damaged page: the first one, in words.
+damage_met: dict[Path, str] = {}
+
+
+def connect(target: Path) -> apsw.Connection:
+    """Open a store that has page sums, to read and write. Raises apsw.Error."""
+    return _prepared(apsw.Connection(str(target.absolute()), vfs=_VFS, statementcachesize=_STATEMENTS))
+
+
+def connect_plain(target: Path | str) -> apsw.Connection:
+    """Open a database without page sums: in memory, or a copy. Raises apsw.Error."""
+    return _prepared(apsw.Connection(str(target), statementcachesize=_STATEMENTS))
+
+
+def connect_read_only(path: Path) -> apsw.Connection:
+    """Open a store or a copy of one, to read. It cannot write, not even by a checkpoint when it is closed.
+
+    Raises apsw.Error.
+    """
+    vfs = _VFS if path_of(path).exists() else None
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return _prepared(_ReadOnly(uri, flags=flags, vfs=vfs))
+
+
+def is_fault_of_the_store(error: BaseException) -> bool:
+    """Return whether the store itself failed, as opposed to a request that asked for something impossible."""
+    of_request = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
+    return isinstance(error, apsw.Error | DamagedPage | OSError) and not isinstance(error, of_request)
+
+
+def is_want_of_room(error: BaseException) -> bool:
+    """Return whether the disk was full. SQLite reports failed syncs and exhausted quotas by other codes."""
+    return isinstance(error, apsw.FullError)
+
+
+class _ReadOnly(apsw.Connection):
+    """A connection that is closed without a fault."""
+
+    def close(self, force: bool = False) -> None:
+        # SQLite asks for the lock that a last checkpoint needs, is refused it on a read-only file, and goes on.
+        # The refusal is an exception in a VFS in Python, which would come out of here.
+        with contextlib.suppress(apsw.IOError):
+            super().close(force)
+
+
+def _met(path: Path, what: str) -> DamagedPage:
+    damage_met.setdefault(path, what)
+    return DamagedPage(f"the metadata is damaged: {what}")
+
+
+def _prepared(connection: apsw.Connection) -> apsw.Connection:
+    connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
+    return connection
+
+
+class _SummedFiles(apsw.VFS):
+    """The system's files, with verified pages."""
+
+    def __init__(self) -> None:
+        super().__init__(_VFS, "")
+        #: For each log that is open: the checksum of the page at each offset.
+        self._logs: dict[str, dict[int, int]] = {}
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
+        path = name.filename() if isinstance(name, apsw.URIFilename) else name
+        if path is not None and flags[0] & apsw.SQLITE_OPEN_MAIN_DB:
+            return _Database(Path(path), name, flags)
+        if path is not None and flags[0] & apsw.SQLITE_OPEN_WAL:
+            return _Log(Path(path.removesuffix("-wal")), self._logs.setdefault(path, {}), name, flags)
+        return apsw.VFSFile("", name, flags)
+
+
+class _Database(apsw.VFSFile):
+    """The file of the database."""
+
+    def __init__(self, path: Path, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
+        self._path = path
+        self._sums = PageSums.open(path)
+        super().__init__("", name, flags)
+
+    def xRead(self, amount: int, offset: int) -> bytes:
+        data = super().xRead(amount, offset)
+        if amount == PAGE_BYTES:
+            page = offset // PAGE_BYTES + 1
+            if not self._sums.matches(page, data) and (data or page <= self._sums.pages):
+                raise _met(self._path, f"page {page} is not what was written")
+        return data
+
+    def xWrite(self, data: bytes, offset: int) -> None:
+        super().xWrite(data, offset)
+        assert (len(data), offset % PAGE_BYTES) == (PAGE_BYTES, 0), "SQLite writes whole pages"
+        with _as_error_of_sqlite():
+            self._sums.note(offset // PAGE_BYTES + 1, data)
+
+    def xTruncate(self, newsize: int) -> None:
+        super().xTruncate(newsize)
+        with _as_error_of_sqlite():
+            self._sums.cut(newsize // PAGE_BYTES)
+
+    def xSync(self, flags: int) -> None:
+        with _as_error_of_sqlite():
+            self._sums.sync()
+        super().xSync(flags)
+
+    def xClose(self) -> None:
+        self._sums.close()
+        super().xClose()
+
+
+class _Log(apsw.VFSFile):
+    """The file of the log of a database. `sums` is shared by all who have it open in this process."""
+
+    def __init__(
+        self, path: Path, sums: dict[int, int], name: str | apsw.URIFilename | None, flags: list[int]
+    ) -> None:
+        self._path = path
+        self._sums_at = sums
+        super().__init__("", name, flags)
+
+    def xRead(self, amount: int, offset: int) -> bytes:
+        data = super().xRead(amount, offset)
+        if amount == PAGE_BYTES:
+            known = self._sums_at.get(offset)
+            if known is not None and known != xxh3_64_intdigest(data):
+                raise _met(self._path, f"the page at {offset} of its log is not what was written")
+        elif amount == _FRAME_BYTES:
+            # SQLite recovers the log, and verifies what it reads now.
+            self._sums_at[offset + _FRAME_HEAD_BYTES] = xxh3_64_intdigest(data[_FRAME_HEAD_BYTES:])
+        return data
+
+    def xWrite(self, data: bytes, offset: int) -> None:
+        if len(data) == PAGE_BYTES:
+            self._sums_at[offset] = xxh3_64_intdigest(data)
+        elif len(data) not in (_LOG_HEAD_BYTES, _FRAME_HEAD_BYTES):
+            self._sums_at.clear()
+        super().xWrite(data, offset)
+
+    def xTruncate(self, newsize: int) -> None:
+        self._sums_at.clear()
+        super().xTruncate(newsize)
+
+
+@contextlib.contextmanager
+def _as_error_of_sqlite() -> Iterator[None]:
+    """Have SQLite know a full disk from a failed one."""
+    try:
+        yield
+    except OSError as error:
+        kind = apsw.FullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else apsw.IOError
+        raise kind(f"page sums: {error}") from error
+
+
+_FILES = _SummedFiles()

@@ -1,0 +1,188 @@
+"""Checksums of the database's pages, in a file beside it: what a page must be when it is read.
+
+A checksum inside a page finds a flipped bit. It does not find an old page that was put back, two pages that were
+exchanged, or a page of zeroes over a sum of zeroes. So the sums lie apart, one per page, each of the page's number
+and its bytes: entry N of the file is the sum of page N, and entry 0 names the format.
+
+SQLite writes pages of the database when it copies the log (or while a database is made), and the log begins anew
+only after the database was synced. `PageSums.sync` runs as a part of that sync. So after a crash a sum may differ
+from its page only where the log still has the page, and SQLite then reads it from the log.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from xxhash import xxh3_64_intdigest
+
+from peacefs.protocol import private_files
+from peacefs.protocol.errors import StartupError
+
+from .log_scan import pages_of
+
+PAGE_BYTES = 4096
+
+_SUM = struct.Struct(">Q")
+_MAGIC = b"pfspsum1"
+_PAGES_AT_ONCE = 1024
+
+
+def path_of(store: Path) -> Path:
+    """Return where the sums of a store lie."""
+    return store.with_name(store.name + ".sums")
+
+
+def sum_of(page: int, data: bytes | memoryview) -> int:
+    """Return the checksum of a page, which is counted from 1."""
+    return xxh3_64_intdigest(data, page)
+
+
+class PageSums:
+    """The open file of sums of one database. Any number of processes may read it; one writes."""
+
+    def __init__(self, store: Path, descriptor: int) -> None:
+        self._store = store
+        self._descriptor = descriptor
+        self._is_synced = True
+
+    @classmethod
+    def open(cls, store: Path) -> PageSums:
+        """Open the sums of a store. Raises OSError; ValueError for a file that is none of ours."""
+        descriptor = os.open(path_of(store), os.O_RDWR | os.O_CLOEXEC)
+        if os.pread(descriptor, len(_MAGIC), 0) != _MAGIC:
+            os.close(descriptor)
+            raise ValueError(f"{path_of(store)} does not begin as a file of page sums does")
+        return cls(store, descriptor)
+
+    @classmethod
+    def create(cls, store: Path) -> PageSums:
+        """Make a file for a database that has no pages yet. Raises OSError."""
+        private_files.create_file(path_of(store))
+        descriptor = os.open(path_of(store), os.O_RDWR | os.O_CLOEXEC)
+        os.pwrite(descriptor, _MAGIC, 0)
+        return cls(store, descriptor)
+
+    def matches(self, page: int, data: bytes | memoryview) -> bool:
+        """Return whether a page is what was written last."""
+        return os.pread(self._descriptor, _SUM.size, page * _SUM.size) == _SUM.pack(sum_of(page, data))
+
+    def note(self, page: int, data: bytes) -> None:
+        """Write the sum of a page that was written. Raises OSError."""
+        self._is_synced = False
+        packed = _SUM.pack(sum_of(page, data))
+        if os.pwrite(self._descriptor, packed, page * _SUM.size) != _SUM.size:
+            raise OSError(f"{path_of(self._store)} was not written in full")
+
+    def cut(self, pages: int) -> None:
+        """Forget the pages after the first `pages`. Raises OSError."""
+        self._is_synced = False
+        os.ftruncate(self._descriptor, (pages + 1) * _SUM.size)
+
+    def sync(self) -> None:
+        """Make durable what was noted. Raises OSError."""
+        if not self._is_synced:
+            self._is_synced = True
+            os.fdatasync(self._descriptor)
+
+    def differing(self, database: int, first: int, count: int) -> list[int]:
+        """Return the pages from `first` on, `count` at most, whose bytes in an open file do not match.
+
+        A page that one of the files lacks differs. Returns nothing after the end of both. Raises OSError.
+        """
+        data = memoryview(os.pread(database, count * PAGE_BYTES, (first - 1) * PAGE_BYTES))
+        sums = os.pread(self._descriptor, count * _SUM.size, first * _SUM.size)
+        there = max(-(-len(data) // PAGE_BYTES), -(-len(sums) // _SUM.size))
+        return [
+            first + at
+            for at in range(there)
+            if sums[at * _SUM.size : (at + 1) * _SUM.size]
+            != _SUM.pack(sum_of(first + at, data[at * PAGE_BYTES : (at + 1) * PAGE_BYTES]))
+        ]
+
+    @property
+    def pages(self) -> int:
+        """Return how many pages have a sum."""
+        return os.fstat(self._descriptor).st_size // _SUM.size - 1
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class PageScrub:
+    """Compares the pages of a database that is open with their sums, some at a time, again and again."""
+
+    def __init__(self, store: Path, database: int) -> None:
+        """`database` is a descriptor of the file that stays open. Raises OSError, ValueError."""
+        self._store = store
+        self._database = database
+        self._sums = PageSums.open(store)
+        self._next = 1
+
+    def look(self, pages: int) -> int | None:
+        """Return the first of the next so many pages that differs. Nothing writes meanwhile. Raises OSError."""
+        found = self._sums.differing(self._database, self._next, pages)
+        self._next += pages
+        if self._next > self._sums.pages:
+            self._next = 1
+        if found:
+            in_log = pages_of(_log_of(self._store))
+            found = [page for page in found if page not in in_log]
+        return found[0] if found else None
+
+    def close(self) -> None:
+        self._sums.close()
+
+
+def build(store: Path) -> None:
+    """Make durable sums of a database that nobody has open and that was found whole. Raises OSError."""
+    staged = store.with_name(store.name + ".summing")
+    sums = PageSums.create(staged)
+    try:
+        for page, data in enumerate(_pages(store), start=1):
+            sums.note(page, data)
+        sums.sync()
+    finally:
+        sums.close()
+    path_of(staged).rename(path_of(store))
+    directory = os.open(store.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def damaged_pages(store: Path) -> list[int]:
+    """Return the pages of a database, which nobody has open, that are not what was written last.
+
+    Pages that the log has do not count: SQLite reads them from there. Raises StartupError.
+    """
+    try:
+        sums = PageSums.open(store)
+    except (OSError, ValueError) as error:
+        raise StartupError(f"cannot read {path_of(store)}: {error}") from None
+    descriptor = os.open(store, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        in_log = pages_of(_log_of(store))
+        pages = max(sums.pages, -(-os.fstat(descriptor).st_size // PAGE_BYTES))
+        found: list[int] = []
+        for first in range(1, pages + 1, _PAGES_AT_ONCE):
+            found += sums.differing(descriptor, first, _PAGES_AT_ONCE)
+        return [page for page in found if page not in in_log]
+    except OSError as error:
+        raise StartupError(f"cannot read {store}: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+        sums.close()
+
+
+def _log_of(store: Path) -> Path:
+    return store.with_name(store.name + "-wal")
+
+
+def _pages(store: Path) -> Iterator[bytes]:
+    with store.open("rb") as file:
+        while data := file.read(PAGE_BYTES):
+            yield data

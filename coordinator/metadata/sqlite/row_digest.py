@@ -1,0 +1,95 @@
+"""The digest of a store: one number that says what all of its rows are, whatever file they lie in.
+
+It is the sum, modulo 2**128, of a keyed hash of each row. A change takes the old row's hash away and adds the new
+one's, so a commit costs only the rows that it changed, and the order of changes does not matter. Each commit
+stores the digest. Two stores of one cluster with the same rows have the same digest: a standby compares its own
+with the leader's at each entry of the journal, and whoever restores or checks a copy computes it from the rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Final
+
+import apsw
+import msgspec
+
+from .connections import Rows
+
+DIGEST_KEY: Final = "digest"
+
+_BYTES = 16
+_MODULUS = 1 << (8 * _BYTES)
+#: Rows of `meta` that may differ between stores that are equal otherwise.
+_OWN_KEYS = frozenset({DIGEST_KEY, "journal", "journal_number"})
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class RowDigest:
+    """Follows the changes that one connection makes. The caller sets it back when changes are rolled back."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._hash = _hasher(connection)
+        self.value = stored(connection) or 0
+        connection.preupdate_hook(self._changed)
+
+    def _changed(self, update: apsw.PreUpdate) -> None:
+        table, old, new = update.table_name, update.old, update.new
+        if old is not None and _counts(table, old):
+            self.value = (self.value - self._hash(table, old)) % _MODULUS
+        if new is not None and _counts(table, new):
+            self.value = (self.value + self._hash(table, new)) % _MODULUS
+
+    def packed(self) -> bytes:
+        return self.value.to_bytes(_BYTES, "big")
+
+
+def stored(connection: apsw.Connection) -> int | None:
+    """Return the digest that a store says of itself; None where it says none."""
+    packed = connection.execute("SELECT value FROM meta WHERE key = ?", (DIGEST_KEY,)).get
+    return int.from_bytes(packed, "big") if packed else None
+
+
+def computed(connection: apsw.Connection) -> int:
+    """Return the digest of all rows that a connection sees. Takes 2 to 3 us per row."""
+    hash_of = _hasher(connection)
+    tables: Rows = connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    )
+    found = 0
+    for (table,) in tables.fetchall():
+        for row in connection.execute(f'SELECT * FROM "{table}"'):
+            if _counts(table, row):
+                found += hash_of(table, row)
+    return found % _MODULUS
+
+
+def store_computed(connection: apsw.Connection) -> None:
+    """Compute the digest anew, within a transaction of the caller's, and store it."""
+    packed = computed(connection).to_bytes(_BYTES, "big")
+    connection.execute("UPDATE meta SET value = ? WHERE key = ?", (packed, DIGEST_KEY))
+
+
+def difference(connection: apsw.Connection) -> str | None:
+    """Return what is wrong if the rows are not those that the digest stands for, in words."""
+    says = stored(connection)
+    if says is None or says == computed(connection):
+        return None
+    return "its rows are not those that were committed: their digest differs from the one that was stored"
+
+
+def _hasher(connection: apsw.Connection) -> Callable[[str, tuple[apsw.SQLiteValue, ...]], int]:
+    cluster_id: str = connection.execute("SELECT value FROM meta WHERE key = 'cluster_id'").get
+    key = str(cluster_id).encode()[:64]
+    blake2b, from_bytes = hashlib.blake2b, int.from_bytes
+
+    def hash_of(table: str, row: tuple[apsw.SQLiteValue, ...]) -> int:
+        return from_bytes(blake2b(_encode((table, row)), digest_size=_BYTES, key=key).digest(), "big")
+
+    return hash_of
+
+
+def _counts(table: str, row: tuple[apsw.SQLiteValue, ...]) -> bool:
+    return table != "meta" or row[0] not in _OWN_KEYS
