@@ -175,7 +175,7 @@ def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
             findings = check_tables(connection, begun)
             _note(findings, "all rows are what was committed", [fault] if fault else [])
             connection.execute("COMMIT")
-        except (apsw.Error, DamagedPage) as error:
+        except (apsw.Error, DamagedPage, UnicodeDecodeError) as error:
             findings.problems.append(Problem("the tables can be read", 1, [str(error)]))
     _note(findings, "all that was acknowledged is there", [loss] if loss else [])
     return findings

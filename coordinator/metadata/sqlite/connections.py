@@ -70,6 +70,12 @@ def connect_read_only(path: Path) -> apsw.Connection:
     return _prepared(_ReadOnly(uri, flags=flags, vfs=vfs))
 
 
+def connect_past_sums(path: Path) -> apsw.Connection:
+    """Connect to read, without a look at the checksums of pages. Raises apsw.Error."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return apsw.Connection(f"{path.absolute().as_uri()}?mode=ro", flags=flags)
+
+
 def is_fault_of_the_store(error: BaseException) -> bool:
     """Return whether the store itself failed, as opposed to a request that asked for something impossible."""
     of_request = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
@@ -98,6 +104,8 @@ def _met(path: Path, what: str) -> DamagedPage:
 
 def _prepared(connection: apsw.Connection) -> apsw.Connection:
     connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
+    # Otherwise SQLite compiles a statement anew whenever its values are others, to plan by them.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return connection
 
 

@@ -20,7 +20,7 @@ from peacefs.protocol import private_files
 from peacefs.protocol.errors import StartupError
 
 from . import commit_record, page_sums, row_digest
-from .connections import connect, connect_plain, connect_read_only
+from .connections import connect, connect_past_sums, connect_plain, connect_read_only
 from .schema import (
     APPLICATION_ID,
     LIVE,
@@ -109,7 +109,7 @@ def verify(path: Path, advice: str = _ADVICE) -> None:
             where = f"page {damaged[0]} is not what was written, and {fault}" if damaged else fault
             raise StartupError(f"{path} is damaged ({where}). {advice}")
     try:
-        with contextlib.closing(_connect_past_sums(path)) as connection:
+        with contextlib.closing(connect_past_sums(path)) as connection:
             _verify_contents(path, connection, advice)
     except apsw.Error as error:
         raise StartupError(f"{path} is damaged ({error}). {advice}") from None
@@ -140,12 +140,12 @@ def fault_of_rows(path: Path) -> str | None:
     Checks the structure of every page and the digest of all rows, and no checksums of pages.
     """
     try:
-        with contextlib.closing(_connect_past_sums(path)) as connection:
+        with contextlib.closing(connect_past_sums(path)) as connection:
             verdict = str(connection.execute("PRAGMA integrity_check(1)").get)
             if verdict != "ok":
                 return verdict.splitlines()[-1]
             return row_digest.difference(connection)
-    except apsw.Error as error:
+    except (apsw.Error, UnicodeDecodeError) as error:
         return str(error)
 
 
@@ -175,7 +175,7 @@ def verify_identity(path: Path, advice: str = _ADVICE) -> None:
     if magic != _MAGIC:
         raise StartupError(f"{path} is not peacefs metadata: it does not begin as an SQLite file does. {advice}")
     try:
-        with contextlib.closing(_connect_past_sums(path)) as connection:
+        with contextlib.closing(connect_past_sums(path)) as connection:
             _verify_identity(path, connection, advice)
     except apsw.Error as error:
         raise StartupError(f"{path} is damaged ({error}). {advice}") from None
@@ -191,12 +191,6 @@ def refuse_follower(path: Path) -> None:
             "coordinator of its cluster runs and this one has led: "
             f"`peacefs metadata leave-journal --dir {path.parent}`"
         )
-
-
-def _connect_past_sums(path: Path) -> apsw.Connection:
-    """Connect to read, without a look at the checksums of pages. Raises apsw.Error."""
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    return apsw.Connection(f"{path.absolute().as_uri()}?mode=ro", flags=flags)
 
 
 def _verify_identity(path: Path, connection: apsw.Connection, advice: str) -> None:

@@ -94,11 +94,11 @@ def accept(store: Path, rng: Random) -> Accepted | None:
         if not store.exists():
             raise StartupError(f"{store} is not there: restore a backup (`peacefs metadata restore`)")
         metadata_file.verify(store)
+        metadata_file.provide_sums(store)
         loss = find(store)
         if loss is None:
             return None
         kept = _keep_log(store)
-        metadata_file.provide_sums(store)
         epoch = _go_on_without(store, rng)
         commit_record.path_of(store).unlink(missing_ok=True)
         return Accepted(loss, epoch, kept)

@@ -121,13 +121,16 @@ class PageScrub:
         self._sums = PageSums.open(store)
         self._next = 1
 
-    def look(self, pages: int) -> int | None:
-        """Return the first of the next so many pages that differs. Nothing writes meanwhile. Raises OSError."""
+    def look(self, pages: int, *, is_log_copied: bool) -> int | None:
+        """Return the first of the next so many pages that differs. Nothing writes meanwhile. Raises OSError.
+
+        Until the log has been copied as a whole, pages that it has do not count: a crash may have left them torn.
+        """
         found = self._sums.differing(self._database, self._next, pages)
         self._next += pages
         if self._next > self._sums.pages:
             self._next = 1
-        if found:
+        if found and not is_log_copied:
             in_log = pages_of(_log_of(self._store))
             found = [page for page in found if page not in in_log]
         return found[0] if found else None

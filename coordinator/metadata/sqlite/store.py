@@ -37,7 +37,7 @@ from . import file as metadata_file
 from .changes import Changes, NewerEntry, Recorder, TouchedRows, read_changes
 from .changes import apply as apply_changes
 from .commit_record import Acknowledged, CommitRecord
-from .connections import connect, connect_plain, is_fault_of_the_store, is_want_of_room
+from .connections import DamagedPage, connect, connect_plain, is_fault_of_the_store, is_want_of_room
 from .page_sums import PageScrub
 from .reader import SqliteReader
 from .row_digest import DIGEST_KEY, RowDigest
@@ -113,10 +113,10 @@ class SqliteMetadata(Metadata):
             if not path.exists():
                 metadata_file.create(path, owner)
             metadata_file.verify(path)
+            metadata_file.provide_sums(path)
             if journal is None:
                 lost_commits.refuse(path)
                 metadata_file.refuse_follower(path)
-            metadata_file.provide_sums(path)
             connections.damage_met.pop(path.absolute(), None)
             place.hold_database()
             writer = _connect_writer(path, is_journaled=journal is not None)
@@ -345,7 +345,7 @@ class SqliteMetadata(Metadata):
                 return
             self._refuse_damage()
             try:
-                found = self._scrub.look(pages)
+                found = self._scrub.look(pages, is_log_copied=self._logged_since_s is None)
             except OSError as error:
                 raise MetadataFault(f"{self._path} cannot be read: {error}") from error
             if found is not None:
@@ -405,7 +405,9 @@ class SqliteMetadata(Metadata):
             for reader in self._readers:
                 reader.close()
             self._readers.clear()
-            self._writer.close()
+            with contextlib.suppress(DamagedPage):
+                # SQLite copies the log into the file now; it copies nothing that is damaged.
+                self._writer.close()
             if self._scrub is not None:
                 self._scrub.close()
                 self._scrub = None

@@ -1,0 +1,315 @@
+"""Damage to the database: every name and length that is served is what was written, or nothing is served."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import apsw
+import pytest
+from journal.replicated_store import Replica
+from oracles.damaged_pages import DAMAGES, flip_a_bit
+from support.long_runs import often
+
+from peacefs.coordinator.metadata.sqlite.backup import back_up, restore
+from peacefs.coordinator.metadata.sqlite.check import check
+from peacefs.coordinator.metadata.sqlite.exact_copies import make, staged
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import MetadataFault
+from peacefs.protocol.errors import PeacefsError, ServiceUnready, StartupError
+
+from .conftest import Space
+
+_ROUNDS = often(12, 200)
+#: What was written, kept beside the store: each path with its length.
+Model = dict[str, int]
+Damage = Callable[[Path, bytes, Random], str]
+
+
+@pytest.fixture
+def seed() -> int:
+    chosen = int(os.environ.get("PEACEFS_SEED") or Random().randrange(2**32))
+    print(f"seed {chosen}")
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, Model]:
+    """A store that was closed, an earlier state of its file, and what must be in it."""
+    path = tmp_path_factory.mktemp("written") / "metadata.sqlite"
+    model: Model = {}
+    metadata = SqliteMetadata.open(path, owner="root")
+    metadata.begin_epoch()
+    space = Space(metadata)
+    _create(space, model, "/a", 250)
+    metadata.close()
+    old = path.read_bytes()
+    metadata = SqliteMetadata.open(path, owner="root")
+    metadata.begin_epoch()
+    space = Space(metadata)
+    _create(space, model, "/b", 100)
+    for number in range(0, 250, 5):
+        space.rename(f"/a/file-{number}", f"/b/moved-{number}")
+        model[f"/b/moved-{number}"] = model.pop(f"/a/file-{number}")
+    space.set_quota("/a", names=10_000)
+    metadata.close()
+    return path, old, model
+
+
+def _create(space: Space, model: Model, directory: str, files: int) -> None:
+    for number in range(files):
+        path = f"{directory}/file-{number}"
+        space.create(path, 1 + number, 7)
+        model[path] = 8 + number
+
+
+def _listed(metadata: SqliteMetadata) -> Model:
+    """All that a reader sees, by listing and by looking up each name."""
+    space = Space(metadata)
+    found = {}
+    for directory in space.names("/"):
+        for name in space.names(f"/{directory}"):
+            path = f"/{directory}/{name}"
+            found[path] = space.status(path).length
+            assert sum(length for _chunk, length in space.pieces(path)) == found[path]
+    return found
+
+
+def _copied(store: Path, to: Path) -> Path:
+    shutil.copytree(store.parent, to)
+    return to / store.name
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.evidence("database-damaged")
+def test_damage_while_the_coordinator_is_down_is_refused_or_harmless(
+    written: tuple[Path, bytes, Model], tmp_path: Path, damage: Damage, seed: int
+) -> None:
+    store, old, model = written
+    random, refused = Random(seed), 0
+    for number in range(_ROUNDS):
+        harmed = _copied(store, tmp_path / str(number))
+        what = damage(harmed, old, random)
+        before = harmed.read_bytes()
+        try:
+            metadata = SqliteMetadata.open(harmed, owner="root")
+        except StartupError:
+            refused += 1
+            assert harmed.read_bytes() == before, what
+        else:
+            assert _listed(metadata) == model, what
+            metadata.close()
+        shutil.rmtree(harmed.parent)
+    assert refused > _ROUNDS // 3
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.evidence("database-damaged")
+def test_damage_while_the_coordinator_serves_stops_it(
+    written: tuple[Path, bytes, Model], tmp_path: Path, damage: Damage, seed: int
+) -> None:
+    store, old, model = written
+    random, stopped = Random(seed), 0
+    for number in range(_ROUNDS):
+        harmed = _copied(store, tmp_path / str(number))
+        metadata = SqliteMetadata.open(harmed, owner="root")
+        assert metadata.begin_epoch() > 0
+        metadata.tend(idle=True)
+        # A reader of its own has nothing in its memory yet.
+        what = damage(harmed, old, random)
+        try:
+            assert _listed(metadata) == model, what
+        except ServiceUnready:
+            with pytest.raises(MetadataFault, match="is damaged"):
+                metadata.tend(idle=True)
+        with pytest.raises(MetadataFault, match="is damaged"):
+            _scrub_once(metadata)
+        stopped += 1
+        with pytest.raises(MetadataFault):
+            metadata.commit([lambda tx: tx.raise_gc_floor(1)])
+        metadata.close()
+        shutil.rmtree(harmed.parent)
+    assert stopped == _ROUNDS
+
+
+def _scrub_once(metadata: SqliteMetadata) -> None:
+    for _ in range(100):
+        metadata.scrub(16)
+
+
+def test_scrub_passes_over_a_sound_store_that_changes(tmp_path: Path) -> None:
+    metadata = SqliteMetadata.open(tmp_path / "metadata.sqlite", owner="root")
+    metadata.begin_epoch()
+    space = Space(metadata)
+    for number in range(120):
+        space.mkdirs(f"/{number % 7}/{number}")
+        metadata.scrub(3)
+        if not number % 10:
+            metadata.tend(idle=True)
+    metadata.close()
+
+
+@pytest.mark.evidence("database-damaged")
+def test_damaged_log_of_a_killed_coordinator_is_refused_or_harmless(
+    written: tuple[Path, bytes, Model], tmp_path: Path, seed: int
+) -> None:
+    store, _, model = written
+    live = _copied(store, tmp_path / "live")
+    metadata = SqliteMetadata.open(live, owner="root")
+    metadata.begin_epoch()
+    space, now = Space(metadata), dict(model)
+    _create(space, now, "/c", 20)
+    killed = _copied(live, tmp_path / "killed")
+    metadata.close()
+    random, refused = Random(seed), 0
+    for number in range(_ROUNDS):
+        harmed = _copied(killed, tmp_path / str(number))
+        what = flip_a_bit(harmed.with_name(harmed.name + "-wal"), b"", random)
+        try:
+            metadata = SqliteMetadata.open(harmed, owner="root")
+        except StartupError:
+            refused += 1
+        else:
+            assert _listed(metadata) == now, what
+            metadata.close()
+        shutil.rmtree(harmed.parent)
+    assert refused > _ROUNDS // 3
+
+
+def test_page_of_the_log_that_changes_while_the_coordinator_serves_stops_it(tmp_path: Path) -> None:
+    store = tmp_path / "metadata.sqlite"
+    metadata = SqliteMetadata.open(store, owner="root")
+    metadata.begin_epoch()
+    space, model = Space(metadata), {}
+    metadata.tend(idle=True)
+    _create(space, model, "/a", 40)
+    log = bytearray(store.with_name(store.name + "-wal").read_bytes())
+    for at in range(32 + 24 + 2000, len(log), 24 + 4096):
+        log[at] ^= 1
+    store.with_name(store.name + "-wal").write_bytes(log)
+    with pytest.raises(PeacefsError, match="of its log is not what was written"):
+        _listed(metadata)
+    with pytest.raises(MetadataFault, match="is damaged"):
+        metadata.tend(idle=False)
+    metadata.close()
+
+
+@pytest.mark.evidence("database-damaged")
+def test_damaged_backup_is_not_restored_and_none_is_made_of_a_damaged_store(
+    written: tuple[Path, bytes, Model], tmp_path: Path, seed: int
+) -> None:
+    store, _, model = written
+    backup = tmp_path / "backup"
+    back_up(store, backup, lambda done, total: None)
+    before, random, refused = backup.read_bytes(), Random(seed), 0
+    for number in range(_ROUNDS):
+        damage = random.choice(DAMAGES[:3])
+        backup.write_bytes(before)
+        what = damage(backup, b"", random)
+        target = tmp_path / str(number) / store.name
+        try:
+            restore(backup, target, lambda done, total: None, random, replace=False)
+        except StartupError:
+            refused += 1
+        else:
+            metadata = SqliteMetadata.open(target, owner="root")
+            assert _listed(metadata) == model, what
+            metadata.close()
+        harmed = _copied(store, tmp_path / f"harmed-{number}")
+        what = damage(harmed, b"", random)
+        made = tmp_path / f"made-{number}"
+        try:
+            back_up(harmed, made, lambda done, total: None)
+        except PeacefsError:
+            assert not made.exists(), what
+        else:
+            restored = tmp_path / f"restored-{number}" / store.name
+            restore(made, restored, lambda done, total: None, random, replace=False)
+            metadata = SqliteMetadata.open(restored, owner="root")
+            assert _listed(metadata) == model, what
+            metadata.close()
+    assert refused > _ROUNDS // 3
+
+
+def test_copy_for_a_standby_that_was_damaged_on_its_way_is_refused(
+    written: tuple[Path, bytes, Model], tmp_path: Path, seed: int
+) -> None:
+    store, _, model = written
+    with make(_copied(store, tmp_path / "leader")) as file:
+        sent = file.read()
+    random, refused = Random(seed), 0
+    for number in range(_ROUNDS):
+        target = tmp_path / str(number) / store.name
+        target.parent.mkdir()
+        try:
+            with staged(target) as copying:
+                copying.write_bytes(sent)
+                what = random.choice(DAMAGES[:3])(copying, b"", random)
+        except StartupError:
+            refused += 1
+            assert not target.exists()
+        else:
+            metadata = SqliteMetadata.open(target, owner="root")
+            assert _listed(metadata) == model, what
+            metadata.close()
+    assert refused > _ROUNDS // 3
+
+
+def test_standby_that_differs_from_its_leader_says_so_and_stops() -> None:
+    replica = Replica()
+    space = Space(replica.leader)
+    space.mkdirs("/d")
+    replica.follow()
+    # Behind the back of the digest, as a fault of memory or of SQLite would.
+    other = apsw.Connection(":memory:")
+    with other.backup("main", replica.standby._writer, "main") as copying:
+        copying.step()
+    other.execute("UPDATE inode SET permission = permission + 1 WHERE inode = 1")
+    strayed = SqliteMetadata(other, journal=replica.writer)
+    space.mkdirs("/d/below")
+    entries = replica.journal.read(strayed.journal_place().number, 100)
+    strayed.apply(entries)
+    assert space.commit(lambda tx: tx.raise_gc_floor(5)) is None
+    # The change of the row that strayed takes a hash away that was never added.
+    space.commit(lambda tx: tx.touch(1, 10**15))
+    with pytest.raises(MetadataFault, match="is not what the leader has"):
+        strayed.apply(replica.journal.read(strayed.journal_place().number, 100))
+    strayed.close()
+    replica.leader.close()
+    replica.standby.close()
+
+
+def test_sums_that_are_lost_are_made_anew_if_all_rows_are_sound(
+    written: tuple[Path, bytes, Model], tmp_path: Path
+) -> None:
+    store, _, model = written
+    bare = _copied(store, tmp_path / "bare")
+    bare.with_name(bare.name + ".sums").unlink()
+    metadata = SqliteMetadata.open(bare, owner="root")
+    assert _listed(metadata) == model
+    metadata.close()
+    assert bare.with_name(bare.name + ".sums").read_bytes() == store.with_name(store.name + ".sums").read_bytes()
+    assert check(bare, lambda name, number, steps: None).problems == []
+
+
+def test_damage_where_no_row_lies_is_mended_with_a_warning(
+    written: tuple[Path, bytes, Model], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, _, model = written
+    harmed = _copied(store, tmp_path / "harmed")
+    data = bytearray(harmed.read_bytes())
+    # Between the header and the cells of a page of a table lies nothing.
+    page = next(
+        page
+        for page in range(1, len(data) // 4096)
+        if data[page * 4096] in (2, 5, 10, 13) and not any(data[page * 4096 + 1500 : page * 4096 + 1600])
+    )
+    data[page * 4096 + 1550] ^= 1
+    harmed.write_bytes(data)
+    metadata = SqliteMetadata.open(harmed, owner="root")
+    assert "was damaged where no row lies" in caplog.text
+    assert _listed(metadata) == model
+    metadata.close()

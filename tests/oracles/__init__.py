@@ -1,0 +1,1 @@
+"""Judges of the product: models, other engines and arithmetic. They import nothing of what they judge."""
