@@ -37,10 +37,12 @@ class RowDigest:
 
     def _changed(self, update: apsw.PreUpdate) -> None:
         table, old, new = update.table_name, update.old, update.new
-        if old is not None and _counts(table, old):
-            self.value = (self.value - self._hash(table, old)) % _MODULUS
-        if new is not None and _counts(table, new):
-            self.value = (self.value + self._hash(table, new)) % _MODULUS
+        if table == "meta" and (old or new or ("",))[0] in _OWN_KEYS:
+            return
+        change = 0 if new is None else self._hash(table, new)
+        if old is not None:
+            change -= self._hash(table, old)
+        self.value = (self.value + change) % _MODULUS
 
     def packed(self) -> bytes:
         return self.value.to_bytes(_BYTES, "big")
@@ -61,7 +63,7 @@ def computed(connection: apsw.Connection) -> int:
     found = 0
     for (table,) in tables.fetchall():
         for row in connection.execute(f'SELECT * FROM "{table}"'):
-            if _counts(table, row):
+            if table != "meta" or row[0] not in _OWN_KEYS:
                 found += hash_of(table, row)
     return found % _MODULUS
 
@@ -83,13 +85,11 @@ def difference(connection: apsw.Connection) -> str | None:
 def _hasher(connection: apsw.Connection) -> Callable[[str, tuple[apsw.SQLiteValue, ...]], int]:
     cluster_id: str = connection.execute("SELECT value FROM meta WHERE key = 'cluster_id'").get
     key = str(cluster_id).encode()[:64]
-    blake2b, from_bytes = hashlib.blake2b, int.from_bytes
+    begun = hashlib.blake2b(digest_size=_BYTES, key=key)
 
     def hash_of(table: str, row: tuple[apsw.SQLiteValue, ...]) -> int:
-        return from_bytes(blake2b(_encode((table, row)), digest_size=_BYTES, key=key).digest(), "big")
+        hashing = begun.copy()
+        hashing.update(_encode((table, row)))
+        return int.from_bytes(hashing.digest(), "big")
 
     return hash_of
-
-
-def _counts(table: str, row: tuple[apsw.SQLiteValue, ...]) -> bool:
-    return table != "meta" or row[0] not in _OWN_KEYS
