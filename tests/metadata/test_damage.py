@@ -258,6 +258,7 @@ def test_copy_for_a_standby_that_was_damaged_on_its_way_is_refused(
     assert refused > _ROUNDS // 3
 
 
+@pytest.mark.evidence("stores-differ")
 def test_standby_that_differs_from_its_leader_says_so_and_stops() -> None:
     replica = Replica()
     space = Space(replica.leader)
