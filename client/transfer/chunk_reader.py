@@ -84,8 +84,10 @@ class ChunkReader:
         """
         while self._position < self._end:
             replica = self._replica or (yield from self._next_replica())
+            # Blocks are read whole; what follows the range must not reach a buffer that is larger than the range.
+            room = into[: self._end - self._position] if into is not None else None
             try:
-                piece = yield from replica.next_piece(into)
+                piece = yield from replica.next_piece(room)
             except ShortCircuitFailed:
                 yield from replica.abandon()
                 self._replica, self._reads_locally = self._stream(replica.hop), False

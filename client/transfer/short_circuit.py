@@ -68,7 +68,7 @@ class ShortCircuitReader:
         shared = self._shared = self._shared or (yield from self._opened())
         skipped = self._position % checksum_block_bytes
         at = self._position - skipped
-        target = self._room_for(at, None if skipped else into)
+        target = self._room_for(at, None if skipped else into, shared.length)
         yield from self._fill(shared.file, at, target)
         self._verify(at, target, shared.sums)
         piece = target[skipped : min(len(target), self._end - at)]
@@ -76,18 +76,21 @@ class ShortCircuitReader:
         self.gave_something = True
         return piece
 
-    def _room_for(self, at: int, into: memoryview | None) -> memoryview:
+    def _room_for(self, at: int, into: memoryview | None, replica_bytes: int) -> memoryview:
         """Room for whole blocks from `at` on, where they are wanted if there is enough."""
-        if into is not None and (count := self._blocks_within(at, len(into))):
+        if into is not None and (count := self._blocks_within(at, len(into), replica_bytes)):
             return into[:count]
-        count = self._blocks_within(at, read_piece_bytes)
+        count = self._blocks_within(at, read_piece_bytes, replica_bytes)
         if len(self._buffer) < count:
             self._buffer = bytearray(count)
         return memoryview(self._buffer)[:count]
 
-    def _blocks_within(self, at: int, room: int) -> int:
-        """The bytes of the blocks at `at` that this has room for, without those of which nothing is wanted."""
-        wanted_to = min(-(-self._end // checksum_block_bytes) * checksum_block_bytes, self._layout.length)
+    def _blocks_within(self, at: int, room: int, replica_bytes: int) -> int:
+        """Return how many bytes of the blocks at `at` fit, without the blocks of which nothing is wanted.
+
+        A block ends where the replica ends, not where the file does: a truncated file shows less of its chunk.
+        """
+        wanted_to = min(-(-self._end // checksum_block_bytes) * checksum_block_bytes, replica_bytes)
         end = min(at + min(room, read_piece_bytes), wanted_to)
         return end - at if end == wanted_to else (end - at) // checksum_block_bytes * checksum_block_bytes
 
@@ -131,7 +134,11 @@ class ShortCircuitReader:
             raise
         yield from fx.release(owner)
         if isinstance(answer, DescriptorShared) and file is not None:
-            return SharedDescriptor(layout.chunk, layout.version, self.node, file, answer.sums)
+            if answer.length is not None and answer.length >= layout.length:
+                return SharedDescriptor(layout.chunk, layout.version, self.node, file, answer.sums, answer.length)
+            yield from fx.close_file(file)
+            # The datanode tells of a replica that is too short; one of release 0.1.0 gives no length.
+            raise ShortCircuitFailed(f"{self._what}: the replica's length is {answer.length}")
         if file is not None:
             yield from fx.close_file(file)
         if isinstance(answer, Failure):
@@ -152,13 +159,14 @@ class ShortCircuitReader:
 
 
 class SharedDescriptor(NamedTuple):
-    """An open file, the checksums of all its blocks, and whose replica it is."""
+    """An open file, the checksums of all its blocks, the replica's length, and whose replica it is."""
 
     chunk: ChunkId
     version: Version
     owner: NodeId
     file: fx.File
     sums: bytes
+    length: int
 
 
 class SharedDescriptors:

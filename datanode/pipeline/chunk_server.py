@@ -76,9 +76,8 @@ class ChunkServer:
         if plan.file is None:
             raise BadRequest(f"a chunk of {plan.length} bytes has no file of its own to share")
         try:
-            yield from fx.send_descriptor(
-                reader, DescriptorShared(plan.sums), plan.file, timeout_s=self._reader_timeout_s
-            )
+            answer = DescriptorShared(plan.sums, plan.length)
+            yield from fx.send_descriptor(reader, answer, plan.file, timeout_s=self._reader_timeout_s)
         except OSError as error:
             raise named_fault(error, f"cannot share {describe(plan.chunk, plan.version)}") from None
 

@@ -75,10 +75,12 @@ class RequestDescriptor(TracedMessage, frozen=True, tag="BorrowChunk"):
 class DescriptorShared(Message, frozen=True, tag="ChunkLent"):
     """The file comes with this message: the chunk's data from its start on, to be read only.
 
-    `sums` are the packed checksums of all its blocks.
+    `sums` are the packed checksums of all its blocks, and `length` is the chunk's: a file may show less of it.
+    Datanodes of release 0.1.0 do not give the length.
     """
 
     sums: bytes
+    length: int | None = None
 
 
 class ReadChunk(TracedMessage, frozen=True):

@@ -261,6 +261,25 @@ def test_torn_tail_is_cut_at_the_last_whole_record(seed: int) -> None:
         )
 
 
+def test_log_whose_torn_tail_was_cut_within_a_large_chunk_is_read_and_goes_on(store: SegmentStore) -> None:
+    """The writer died in an append of many records: what is left of it is more than 256 KiB of one chunk."""
+    written = batches(4, size=5000)
+    whole = MemorySegments()
+    write(whole, written, segment_bytes=1 << 24)
+    ((segment, length),) = whole.segments("s")
+    torn = whole.read("s", segment, 0, length - 1000)
+    assert len(torn) > 400_000
+    store.append_all([SegmentAppend("s", segment, torn)])
+    logs = StreamLogs(store, segment_bytes=1 << 24)
+    log = logs.open("s", _KIND)
+    assert log.durable == 15_000 and store.segments("s")[0][1] > 300_000
+    assert rows_of(LogReader(store, "s").read()) == rows_of(written[:3])
+    log.append(written[3])
+    logs.commit()
+    assert rows_of(LogReader(store, "s").read()) == rows_of(written)
+    assert rows_of(LogReader(store, "s").read(14_990)) == rows_of(written)[14_990:]
+
+
 @pytest.mark.parametrize(
     ("place", "said"),
     [

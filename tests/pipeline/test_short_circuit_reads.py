@@ -10,8 +10,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from peacefs.client.transfer.file_reader import FileReader, read_range
+from peacefs.client.transfer.file_reader import FileReader, read_range, read_rest_into
 from peacefs.client.transfer.short_circuit import SharedDescriptors
 from peacefs.protocol.errors import (
     AccessDenied,
@@ -23,7 +24,7 @@ from peacefs.protocol.errors import (
 )
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_piece_bytes
-from peacefs.protocol.messages import DescriptorShared, Failure, Packet, ReadChunk, RequestDescriptor
+from peacefs.protocol.messages import DescriptorShared, Failure, Layout, Packet, ReadChunk, RequestDescriptor
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
@@ -88,6 +89,48 @@ def test_every_range_is_exact_wherever_there_is_room_for_it(written):
             assert len(piece) > 0
             read += piece
         assert read == DATA[offset : offset + length]
+
+
+def cut_to(layout, length):
+    """Return the layout of a file that was truncated within its only chunk."""
+    (chunk,) = layout.chunks
+    return Layout(length, [replace(chunk, length=length)])
+
+
+@pytest.mark.parametrize(
+    "length", [1, checksum_block_bytes, 5 * checksum_block_bytes + 1, 3 * MIB - 1, 4 * MIB + 4]
+)
+def test_file_that_shows_less_than_its_replica_is_read_from_the_shared_file(written, messages_sent, length):
+    layout = cut_to(written.layout(), length)
+    for offset in (0, length // 2, length - 1):
+        assert written.driver.run(read_range("file-token", layout, offset, length)) == DATA[offset:length]
+        room = memoryview(bytearray(b"." * (length + 100_000)))
+        reader = FileReader("file-token", layout, offset, len(room))
+        assert written.driver.run(read_rest_into(reader, room)) == length - offset
+        assert room[length - offset :].tobytes().strip(b".") == b"", "what was cut off stays on the disk"
+    assert not written.coordinator.corrupt
+    # Files of 256 KiB or less are taken for small ones.
+    wanted = RequestDescriptor if length > 256 * 1024 else ReadChunk
+    assert asked_in_turn(messages_sent) == [wanted] * 6
+
+
+@pytest.mark.parametrize("length", [None, 4 * MIB])
+def test_datanode_that_does_not_know_the_replicas_length_is_asked_for_the_bytes(
+    written, messages_sent, monkeypatch, length
+):
+    """Datanodes of release 0.1.0 do not give it; a length below the file's own cannot be right."""
+    monkeypatch.setattr(
+        "peacefs.datanode.pipeline.chunk_server.DescriptorShared", lambda sums, _: DescriptorShared(sums, length)
+    )
+    before = open_descriptors()
+    assert written.read() == DATA
+    assert (
+        written.driver.run(read_range("file-token", cut_to(written.layout(), 4 * MIB + 1), 0, 5 * MIB))
+        == DATA[:-4]
+    )
+    assert asked_in_turn(messages_sent) == [RequestDescriptor, ReadChunk] * 2
+    assert not written.coordinator.corrupt
+    assert open_descriptors() <= before + 8
 
 
 def test_reader_of_an_open_file_asks_for_the_descriptor_of_each_chunk_once(written, messages_sent, until):
