@@ -206,7 +206,11 @@ class CoordinatorHttp:
         refusal = self._refusal(response, asked)
         if is_not_leading(refusal):
             self._coordinators.leave(asked)
-        raise refusal
+        try:
+            raise refusal
+        finally:
+            # Its traceback has this frame: both would stay, with all that callers hold, until a collection.
+            del refusal
 
     def _authorization(self) -> dict[str, str]:
         token = self.token.current()

@@ -56,14 +56,13 @@ class RetryPolicy:
         pause_s = client_backoff_s
         unasked, absent = coordinators - 1, 0
         while True:
-            elsewhere = True
+            elsewhere, is_absent = True, False
             try:
                 answer = attempt()
             except NotReached as absence:
                 fault = absence.fault
                 absent += 1
-                if not self.has_been_answered and absent >= coordinators:
-                    raise fault from None
+                is_absent = not self.has_been_answered and absent >= coordinators
             except Unanswered as loss:
                 fault = loss.fault
             except PeacefsError as refusal:
@@ -77,13 +76,17 @@ class RetryPolicy:
             else:
                 self.has_been_answered = True
                 return answer
-            if elsewhere and unasked and self._clock() < deadline_s:
+            if elsewhere and unasked and not is_absent and self._clock() < deadline_s:
                 unasked -= 1
                 continue
             unasked = coordinators - 1
             pause_s = min(pause_s * 2, client_backoff_max_s) * self._rng.uniform(0.5, 1.0)
-            if self._clock() + pause_s > deadline_s:
-                raise fault from None
+            if is_absent or self._clock() + pause_s > deadline_s:
+                try:
+                    raise fault from None
+                finally:
+                    # Its traceback has this frame: both would stay, with what callers hold, until a collection.
+                    del fault
             self._sleep(pause_s)
 
 

@@ -130,7 +130,11 @@ class ControlRpc:
             refusal = from_wire(reply.code, reply.message, reply.culprit)
             if is_not_leading(refusal):
                 self._coordinators.leave(asked)
-            raise refusal
+            try:
+                raise refusal
+            finally:
+                # Its traceback has this frame: both would stay, with all that callers hold, until a collection.
+                del refusal
         return reply
 
     def _connected(self, asked: CoordinatorAddress, token: str) -> SocketConnection:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import gc
+import io
+import os
+import sys
+import threading
 import uuid
+import weakref
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from fsspec.spec import AbstractBufferedFile
 
+from peacefs.client.file_objects import FileSink
 from peacefs.client.os_errors import os_errors
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.limits import packet_bytes
 
+from .collector import is_collecting
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from peacefs.client.file_objects import FileSink, FileSource
+    from peacefs.client.file_objects import FileSource
 
     from .filesystem import PeaceFsspecFileSystem
 
@@ -79,10 +89,14 @@ class FsspecSource(AbstractBufferedFile):  # type: ignore[misc]
 class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
     """Writes a file that appears, whole, when it is closed; `xb` refuses one that is there, now and then.
 
-    A `with` block that is left by an exception discards it, and so does forgetting to close it. `flush` promises
+    A file that is dropped without `close` is closed then, as fsspec's others and Python's own files are: at the
+    latest when the process ends. A `with` block that is left by an exception discards it. `flush` promises
     nothing; `hflush` publishes what was written so far, on disks.
     Within a transaction (`autocommit` false) the data goes to a hidden file beside it, which `commit` renames.
     """
+
+    #: Set when the file is open.
+    _process = 0
 
     def __init__(
         self,
@@ -96,6 +110,8 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         self.closed: bool
+        if mode not in ("wb", "xb", "ab"):
+            raise NotImplementedError(f"a file cannot be opened in mode {mode!r}: use rb, wb, xb or ab")
         self._written_path = path
         self._is_given_up = False
         if not autocommit:
@@ -108,6 +124,10 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
             self._sink = self._begin(fs, mode, replication)
         super().__init__(fs, path, mode, block_size, autocommit=autocommit, **options)
         self.loc = self._sink.tell()
+        self._process = os.getpid()
+        self._unclosed = fs.unclosed
+        if autocommit:
+            self._unclosed[self._sink] = weakref.ref(self)
 
     def _begin(self, fs: PeaceFsspecFileSystem, mode: str, replication: int | None) -> FileSink:
         if mode == "ab":
@@ -120,6 +140,7 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
     def write(self, data: Buffer) -> int:
         if self.closed:
             raise ValueError("I/O operation on closed file.")
+        self._check_process()
         with os_errors():
             count = self._sink.write(data)
         self.loc += count
@@ -134,6 +155,7 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
 
     def hflush(self) -> None:
         """Makes what was written part of the file, on the disks of datanodes, for whoever opens it from now on."""
+        self._check_process()
         with os_errors():
             self._sink.hflush()
 
@@ -141,9 +163,16 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
         """Publishes the file, or what a transaction will rename. Raises what went wrong."""
         if self.closed:
             return
+        self._check_process()
         self.closed = True
+        self._unclosed.pop(self._sink, None)
         with os_errors():
             self._sink.close()
+
+    def _check_process(self) -> None:
+        """Raise ValueError in a forked process, also if that only lets go of a text file around this one."""
+        if self._process != os.getpid():
+            raise ValueError(f"{self.path} can only be written by the process that opened it")
 
     def commit(self) -> None:
         """The end of a transaction that went well."""
@@ -161,9 +190,10 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
                 self.fs.files.delete(self._written_path)
 
     def _give_up(self) -> None:
-        if not self.closed:
+        if not self.closed and self._process == os.getpid():
             self.closed = True
             self._is_given_up = True
+            self._unclosed.pop(self._sink, None)
             self._sink.discard()
 
     def __exit__(
@@ -175,5 +205,42 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
             self._give_up()
 
     def __del__(self) -> None:
-        # The inherited one closes, which would publish half a file. The sink beneath gives up what was not closed.
-        self.closed = True
+        if self.closed or self._process != os.getpid() or sys.is_finalizing():
+            # What a forked process inherits is its parent's. At the end of the process the file system has
+            # published its files, and no thread can be started any more.
+            return
+        end = self.close if self.autocommit else self._give_up
+        if is_collecting():
+            # The client may be at work on this thread; the process does not end before the new thread does.
+            threading.Thread(target=end, name="peacefs-dropped-file").start()
+        else:
+            end()
+
+
+#: The files of a file system that are to be published before its client is closed.
+UnclosedFiles = dict[FileSink, weakref.ref[FsspecSink]]
+
+
+def publish_all(unclosed: UnclosedFiles) -> None:
+    """Close files as the process ends. Raises the error of the last that fails, after all were tried."""
+    with ExitStack() as each:
+        for sink, reference in list(unclosed.items()):
+            each.callback(sink.close)
+            opened = reference()
+            if opened is not None:
+                each.callback(_close_outermost_first, opened, set())
+
+
+def _close_outermost_first(opened: io.IOBase, seen: set[int]) -> None:
+    """Close a file after what Python and fsspec have around it: text and compression hold back data of their own.
+
+    What they are is known to whoever has opened them, and to the garbage collector.
+    """
+    seen.add(id(opened))
+    holders = gc.get_referrers(opened)
+    # The attributes of a file that is written in Python refer to what it wraps.
+    holders += gc.get_referrers(*(holder for holder in holders if type(holder) is dict))
+    for holder in holders:
+        if isinstance(holder, io.IOBase) and id(holder) not in seen:
+            _close_outermost_first(holder, seen)
+    opened.close()

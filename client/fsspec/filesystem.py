@@ -29,7 +29,7 @@ from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, ParentNotDi
 from peacefs.protocol.limits import coordinator_http_port_default, ranges_read_at_once_max
 
 from .copies import CopyingFileSystem
-from .files import FsspecSink, FsspecSource
+from .files import FsspecSink, FsspecSource, UnclosedFiles, publish_all
 
 _SCHEME = "peace://"
 
@@ -75,6 +75,8 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
         self._token_file = token_file
         self._files: PeaceFileSystem | None = None
         self._process = 0
+        #: Files that are published before the client is closed.
+        self.unclosed: UnclosedFiles = {}
 
     @property
     def files(self) -> PeaceFileSystem:
@@ -89,8 +91,9 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
                     ca_file=self._ca_file,
                 )
                 self._process = os.getpid()
+            self.unclosed = {}
             # Nobody closes a file system of fsspec.
-            weakref.finalize(self, _close, self._files, self._process)
+            weakref.finalize(self, _close, self._files, self._process, self.unclosed)
         return self._files
 
     @property
@@ -359,10 +362,13 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
         return True
 
 
-def _close(files: PeaceFileSystem, process: int) -> None:
+def _close(files: PeaceFileSystem, process: int, unclosed: UnclosedFiles) -> None:
     # A forked process must not say goodbye on its parent's connections.
     if process == os.getpid():
-        files.close()
+        try:
+            publish_all(unclosed)
+        finally:
+            files.close()
 
 
 def _info(status: FileStatus) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.waiting import wait_until
 
+from peacefs.client.control.addresses import parse_address
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 
@@ -47,3 +50,34 @@ def environment(shared_cluster: LocalCluster) -> dict[str, str]:
         # Nothing listens there: a client that used it would fail.
         "http_proxy": "http://127.0.0.1:1",
     }
+
+
+@pytest.fixture(scope="session")
+def fsspec() -> Any:
+    """Return fsspec, which knows `peace://` as by the entry point of an installed peacefs."""
+    fsspec = pytest.importorskip("fsspec")
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    ((name, value),) = project["entry-points"]["fsspec.specs"].items()
+    fsspec.register_implementation(name, value, clobber=True)
+    return fsspec
+
+
+@pytest.fixture
+def fs(fsspec: Any, shared_cluster: LocalCluster) -> Iterator[Any]:
+    """Yield `peace://` for alice; clients that a test makes by URLs are closed, too."""
+    address = parse_address(shared_cluster.http_address)
+    opened = fsspec.filesystem(
+        "peace", host=address.host, port=address.port, user="alice", skip_instance_cache=True
+    )
+    yield opened
+    opened.files.close()
+    for cached in type(opened)._cache.values():
+        if cached._files is not None:
+            cached._files.close()
+    type(opened).clear_instance_cache()
+
+
+@pytest.fixture
+def base(fs: Any, shared_cluster: LocalCluster, home: str) -> str:
+    """Return the URL of the test's directory."""
+    return f"peace://{parse_address(shared_cluster.http_address).netloc}{home}"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import socket
-import tomllib
-from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
@@ -16,7 +14,6 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from peacefs.client.control.addresses import parse_address
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.os_errors import as_os_error
@@ -27,34 +24,6 @@ fsspec = pytest.importorskip("fsspec")
 abstract = pytest.importorskip("fsspec.tests.abstract")
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _registered() -> None:
-    """As the entry point of an installed peacefs registers it."""
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    ((name, value),) = project["entry-points"]["fsspec.specs"].items()
-    fsspec.register_implementation(name, value, clobber=True)
-
-
-@pytest.fixture
-def fs(shared_cluster: LocalCluster) -> Iterator[Any]:
-    address = parse_address(shared_cluster.http_address)
-    opened = fsspec.filesystem(
-        "peace", host=address.host, port=address.port, user="alice", skip_instance_cache=True
-    )
-    yield opened
-    opened.files.close()
-    for cached in type(opened)._cache.values():
-        if cached._files is not None:
-            cached._files.close()
-    type(opened).clear_instance_cache()
-
-
-@pytest.fixture
-def base(shared_cluster: LocalCluster, home: str) -> str:
-    """The URL of the test's directory."""
-    return f"peace://{parse_address(shared_cluster.http_address).netloc}{home}"
 
 
 class _OnACluster(abstract.AbstractFixtures):  # type: ignore[misc]
@@ -72,12 +41,11 @@ class TestCopies(abstract.AbstractCopyTests, _OnACluster):  # type: ignore[misc]
 
 
 class TestGets(abstract.AbstractGetTests, _OnACluster):  # type: ignore[misc]
-    # Forty patterns for what is inherited; copies, which are not, go through them.
-    test_get_glob_edge_cases = None
+    pass
 
 
 class TestPuts(abstract.AbstractPutTests, _OnACluster):  # type: ignore[misc]
-    test_put_glob_edge_cases = None
+    pass
 
 
 class TestOpens(abstract.AbstractOpenTests, _OnACluster):  # type: ignore[misc]
@@ -136,7 +104,7 @@ def test_a_file_is_extended_and_one_that_is_not_there_begun(fs: Any, home: str) 
         assert opened.tell() == 6
 
 
-def test_an_exception_or_forgetting_to_close_publishes_nothing(fs: Any, home: str) -> None:
+def test_an_exception_in_a_with_block_publishes_nothing(fs: Any, home: str) -> None:
     fs.pipe_file(f"{home}/file", b"before")
 
     def fail_half_way() -> None:
@@ -146,9 +114,6 @@ def test_an_exception_or_forgetting_to_close_publishes_nothing(fs: Any, home: st
 
     with pytest.raises(ZeroDivisionError):
         fail_half_way()
-    opened = fs.open(f"{home}/file", "wb")
-    opened.write(b"forgotten")
-    del opened
     assert fs.cat_file(f"{home}/file") == b"before"
     assert fs.ls(home, detail=False) == [f"{home}/file"]
 

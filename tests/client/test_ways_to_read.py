@@ -206,9 +206,12 @@ def test_a_truncated_file_is_read_in_every_way_whatever_is_done_with_it(
     d.check_everything()
 
 
-def test_files_that_are_changed_at_random_are_read_in_every_way(directory: Directory, rng: Random) -> None:
+@pytest.mark.parametrize("_round", range(often(1, 5)))
+def test_files_that_are_changed_at_random_are_read_in_every_way(
+    directory: Directory, rng: Random, _round: int
+) -> None:
     d, names = directory, ("a", "b", "c")
-    for _ in range(often(12, 400)):
+    for _ in range(often(10, 40)):
         there = sorted(d.model.files)
         changes = [d.create] if len(there) < 2 else [d.create, d.append, d.truncate, d.truncate, d.concat, d.copy]
         changes += [d.rename, d.snapshot] if there else []
