@@ -942,6 +942,8 @@ dataflow_batch_rows_max: Final = 65_536
 # Parts of a stage, and rows of all of them that a part without rows holds up at most.
 dataflow_parts_max: Final = 1024
 dataflow_grain_rows: Final = 2048
+#: Values of a column that a sum or mean of whole numbers adds up, of one key in one window.
+dataflow_values_per_sum_max: Final = 2**31 - 1
 # A stream log begins another segment when one has so many bytes.
 stream_log_segment_bytes: Final = 64 * MIB
 # A reader reads a log in pieces of so many bytes, and keeps so many rooms for them that nothing is in any more.

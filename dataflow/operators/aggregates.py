@@ -1,10 +1,14 @@
-"""Aggregate functions as accumulators that can be merged: what a batch gives, how two merge, what is shown."""
+"""Aggregate functions as accumulators that can be merged: what a batch gives, how two merge, what is shown.
+
+Whole numbers are added up exactly; a sum that does not fit into its column stops the query. Of floating-point
+numbers NaN is the highest (decision 61).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 import pyarrow as pa
 from pyarrow import compute
@@ -14,16 +18,18 @@ from peacefs.dataflow.unit_state.interface import Accumulator
 from peacefs.dataflow.unit_state.paged_groups import keeps
 from peacefs.protocol.errors import InvalidQuery
 
+from .exact_sums import ExactSums, Words, high_part, low_part
+from .interface import Rows
+from .value_order import has_order, order_of, values_of
+
 Function = Literal["count", "sum", "min", "max", "mean"]
-_Operation = Literal["rows", "values", "sum", "min", "max"]
-#: The accumulators of each function: (name, what is kept).
-_ACCUMULATORS: dict[Function, tuple[tuple[str, _Operation], ...]] = {
-    "count": (("count", "rows"),),
-    "sum": (("sum", "sum"),),
-    "min": (("min", "min"),),
-    "max": (("max", "max"),),
-    "mean": (("sum", "sum"), ("number", "values")),
-}
+Merged = Callable[[str], pa.ChunkedArray]
+
+#: Columns that are computed from one of the rows have names of these and of that one. No user's name begins so.
+_LOW: Final = "\0low "
+_HIGH: Final = "\0high "
+_ORDER: Final = "\0order "
+_COMPUTED: Final = {_LOW: low_part, _HIGH: high_part, _ORDER: order_of}
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Aggregation:
         if self.column is None:
             return pa.int64()
         stream.require([self.column], f"{self.function}({self.column!r})")
-        kind = stream.schema.field(self.column).type
+        kind = self._input_type(stream)
         if self.function in ("min", "max"):
             if not keeps(kind) or pa.types.is_fixed_size_binary(kind):
                 raise InvalidQuery(f"{self.function}({self.column!r}) has type {kind}: it cannot be ordered")
@@ -52,40 +58,83 @@ class Aggregation:
             raise InvalidQuery(
                 f"{self.function}({self.column!r}) needs a number; the column has type {kind}: cast it with select"
             )
-        return pa.float64() if self.function == "mean" else _sum_type(kind)
+        if self.function == "mean" or pa.types.is_floating(kind):
+            return pa.float64()
+        return pa.uint64() if pa.types.is_unsigned_integer(kind) else pa.int64()
 
     def accumulators(self, stream: StreamType) -> list[Accumulator]:
-        return [
-            Accumulator(f"{self.name}.{name}", operation, self._accumulator_type(name, stream), self.column)
-            for name, operation in _ACCUMULATORS[self.function]
-        ]
+        if self.column is None:
+            return [Accumulator(f"{self.name}.count", "rows", pa.int64())]
+        kind = self._input_type(stream)
+        if self.function == "min" or self.function == "max":
+            if has_order(kind):
+                return [Accumulator(f"{self.name}.order", self.function, pa.int64(), _ORDER + self.column)]
+            return [Accumulator(f"{self.name}.{self.function}", self.function, kind, self.column)]
+        number = Accumulator(f"{self.name}.number", "values", pa.int64(), self.column)
+        if pa.types.is_floating(kind):
+            total = Accumulator(f"{self.name}.sum", "sum", pa.float64(), self.column)
+            return [total] if self.function == "sum" else [total, number]
+        if _is_narrow(kind):
+            return [Accumulator(f"{self.name}.low", "part", pa.int64(), self.column), number]
+        low = Accumulator(f"{self.name}.low", "part", pa.int64(), _LOW + self.column)
+        return [low, Accumulator(f"{self.name}.high", "part", pa.int64(), _HIGH + self.column), number]
 
-    def show(self, merged: Callable[[str], pa.ChunkedArray]) -> pa.ChunkedArray:
-        """Return the column of the result, given the merged accumulators by name."""
-        if self.function == "mean":
-            total = merged(f"{self.name}.sum").cast(pa.float64())
-            number = merged(f"{self.name}.number").cast(pa.float64())
-            return compute.divide(total, compute.if_else(compute.equal(number, 0.0), None, number))
-        ((name, _),) = _ACCUMULATORS[self.function]
-        return merged(f"{self.name}.{name}")
+    def show(self, merged: Merged, stream: StreamType) -> pa.Array | pa.ChunkedArray:
+        """Return the column of the result, given the merged accumulators by name.
 
-    def _accumulator_type(self, name: str, stream: StreamType) -> pa.DataType:
-        if name in ("count", "number"):
-            return pa.int64()
-        kind = stream.schema.field(self.column).type
-        return kind if name in ("min", "max") else _sum_type(kind)
+        Raises OverflowError if a sum does not fit into its type.
+        """
+        if self.column is None:
+            return merged(f"{self.name}.count")
+        kind = self._input_type(stream)
+        if self.function in ("min", "max"):
+            if has_order(kind):
+                return values_of(merged(f"{self.name}.order"), kind)
+            return merged(f"{self.name}.{self.function}")
+        if pa.types.is_floating(kind):
+            total = merged(f"{self.name}.sum")
+            return total if self.function == "sum" else self._mean_of(total, merged(f"{self.name}.number"))
+        try:
+            low, number = self._words(merged, "low"), self._words(merged, "number")
+            high = low >> 32 if _is_narrow(kind) else self._words(merged, "high")
+            sums = ExactSums(low & (2**32 - 1) if _is_narrow(kind) else low, high, number)
+            return sums.means() if self.function == "mean" else sums.sums(self.result_type(stream))
+        except OverflowError as error:
+            raise OverflowError(f"{self.function}({self.column!r}): {error}") from None
+
+    def _words(self, merged: Merged, name: str) -> Words:
+        return compute.fill_null(merged(f"{self.name}.{name}"), 0).to_numpy()  # type: ignore[no-any-return]
+
+    def _mean_of(self, total: pa.ChunkedArray, number: pa.ChunkedArray) -> pa.ChunkedArray:
+        counts = number.cast(pa.float64())
+        return compute.divide(total, compute.if_else(compute.equal(counts, 0.0), None, counts))
+
+    def _input_type(self, stream: StreamType) -> pa.DataType:
+        return stream.schema.field(self.column).type
 
 
-def _sum_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_floating(kind):
-        return pa.float64()
-    return pa.uint64() if pa.types.is_unsigned_integer(kind) else pa.int64()
+def _is_narrow(kind: pa.DataType) -> bool:
+    """Return whether a sum of so many numbers as can be added up has room in 64 bits."""
+    return bool(kind.bit_width <= 32)
 
 
-def check_keys(keys: Sequence[str], stream: StreamType) -> None:
-    """Raise InvalidQuery unless a stream has these columns, of types by which groups can be kept."""
-    stream.require(keys, "key_by")
-    for key in keys:
-        kind = stream.schema.field(key).type
-        if not keeps(kind):
-            raise InvalidQuery(f"key_by({key!r}): groups cannot be kept by type {kind}; cast it with select")
+class AggregatedColumns:
+    """The columns of rows that accumulators read, some of them computed from one of the rows."""
+
+    def __init__(self, keys: Sequence[str], accumulators: Iterable[Accumulator], otherwise: str) -> None:
+        """`otherwise` is a column to take where none is read, so that rows can be counted."""
+        read = (each.column for each in accumulators if each.column is not None)
+        self._names = list(dict.fromkeys([*keys, *read])) or [otherwise]
+
+    def of(self, rows: Rows) -> Rows:
+        columns = [_column(rows, name) for name in self._names]
+        return pa.RecordBatch.from_arrays(columns, names=self._names)
+
+
+def _column(rows: Rows, name: str) -> pa.Array:
+    if name in rows.schema.names:
+        return rows.column(name)
+    for prefix, compute_from in _COMPUTED.items():
+        if name.startswith(prefix):
+            return compute_from(rows.column(name.removeprefix(prefix)))
+    raise AssertionError(f"there is no column {name}")

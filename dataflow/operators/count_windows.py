@@ -21,8 +21,9 @@ from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.interface import Accumulator
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
-from .aggregates import Aggregation, check_keys
+from .aggregates import AggregatedColumns, Aggregation
 from .interface import Operator, OperatorSpecification, Rows
+from .keys import check_keys, key_codes, with_plain_keys
 from .phases import Phases, last_of_keys
 from .stamps import earliest
 
@@ -75,7 +76,7 @@ class _CountWindows(Operator):
         self, of: AggregateCountWindows, stream: StreamType, schema: pa.Schema, state: OperatorState
     ) -> None:
         self._of = of
-        self._time = stream.time
+        self._stream, self._time = stream, stream.time
         self._schema = schema
         self._pane_rows = gcd(of.size_rows, of.advance_rows)
         accumulators = [each for one in of.aggregations for each in one.accumulators(stream)]
@@ -85,8 +86,8 @@ class _CountWindows(Operator):
             accumulators.append(Accumulator(_STAMP, "min", pa.int64(), _STAMP))
         keys = pa.schema([stream.schema.field(key) for key in of.keys])
         self._merges = [(each.name, each.merge) for each in accumulators]
-        read = (each.column for each in accumulators if each.column not in (None, _STAMP))
-        self._columns = list(dict.fromkeys([*of.keys, *(column for column in read if column is not None)]))
+        read = (each for each in accumulators if each.column != _STAMP)
+        self._columns = AggregatedColumns(of.keys, read, self._time)
         self._keeps_stamps = state.keeps_stamps
         self._oldest: int | None = None
         self._calls_before_look = 0
@@ -100,9 +101,10 @@ class _CountWindows(Operator):
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
         self._idle_since.set(None)
+        rows = with_plain_keys(rows, self._of.keys)
         size, advance, pane = self._of.size_rows, self._of.advance_rows, self._pane_rows
         numbers = self._number(rows)
-        kept = rows.select(self._columns).append_column(_PANE, pa.array(numbers // pane))
+        kept = self._columns.of(rows).append_column(_PANE, pa.array(numbers // pane))
         if self._keeps_stamps:
             assert self.stamp is not None
             kept = kept.append_column(_STAMP, pa.array(np.full(rows.num_rows, self.stamp)))
@@ -184,7 +186,7 @@ class _CountWindows(Operator):
         """Return which row of its key each row is, from 0."""
         # Without keys any column will do: it is not looked at.
         keys = rows.select(list(self._of.keys) or [self._time])
-        codes = _codes(keys.columns) if self._of.keys else np.zeros(rows.num_rows, np.int64)
+        codes = key_codes(keys.columns) if self._of.keys else np.zeros(rows.num_rows, np.int64)
         _, firsts, codes = np.unique(codes, return_index=True, return_inverse=True)
         asked = pa.Table.from_batches([keys.take(pa.array(firsts))])
         before = compute.fill_null(self._counts.find(0, asked).column(_ROWS), 0).to_numpy()
@@ -218,24 +220,9 @@ class _CountWindows(Operator):
 
     def _shown(self, keys: pa.Table, merged: pa.Table, times: pa.ChunkedArray) -> Iterable[Rows]:
         columns = [keys.column(key) for key in self._of.keys if key != self._time]
-        columns += [times, *(each.show(merged.column) for each in self._of.aggregations)]
+        columns += [times, *(each.show(merged.column, self._stream) for each in self._of.aggregations)]
         batches: list[Rows] = pa.Table.from_arrays(columns, schema=self._schema).combine_chunks().to_batches()
         return batches
-
-
-def _codes(columns: Sequence[pa.Array]) -> _Numbers:
-    """Return a number for each row, the same for rows whose keys are equal."""
-    codes: _Numbers | None = None
-    for column in columns:
-        encoded = column.dictionary_encode(null_encoding="encode")
-        found = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        if codes is None:
-            codes = found
-        else:
-            _, codes = np.unique(codes, return_inverse=True)
-            codes = codes * len(encoded.dictionary) + found
-    assert codes is not None
-    return codes
 
 
 def _with(table: pa.Table | None, name: str, column: pa.Array) -> pa.Table:

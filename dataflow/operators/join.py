@@ -2,7 +2,8 @@
 
 To be the same whatever the order of arrival, it takes the rows of both inputs in the order of their *progress*,
 the latest time that their stream had reached (the left one first if both have reached the same): a row waits until
-the other input is as far. Each pair comes with the later of its two rows.
+the other input is as far. A pair comes when the later of its two rows is taken, and has the later of their times.
+A row that comes after a later one of its stream may lack pairs: those it should have met may be gone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
 
 from .interface import Operator, OperatorSpecification, Rows
+from .keys import check_keys, comparable
 from .row_times import EARLIEST_US, running_maxima, times_of
 from .stamps import CountedStamps
 
@@ -45,8 +47,8 @@ class JoinWindow(OperatorSpecification):
 
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         left, right = inputs
-        left.require(self.keys, "join")
-        right.require(self.keys, "join")
+        check_keys(self.keys, left, "join")
+        check_keys(self.keys, right, "join")
         for key in self.keys:
             if left.schema.field(key).type != right.schema.field(key).type:
                 raise InvalidQuery(
@@ -166,12 +168,16 @@ class _Join(Operator):
         order = np.lexsort((np.minimum(*orders), np.maximum(*orders)))
         chosen = [pa.array(each[order]) for each in places]
         names = (sides[0].column_names[:-2], self._schema.names[len(sides[0].column_names) - 2 :])
-        columns = [
-            column
+        columns = {
+            name: side.column(name).take(rows)
             for side, rows, wanted in zip(sides, chosen, names, strict=True)
-            for column in side.select(wanted).take(rows).columns
-        ]
-        batches: list[Rows] = pa.Table.from_arrays(columns, schema=self._schema).combine_chunks().to_batches()
+            for name in wanted
+        }
+        times = [side.column(name).take(rows) for side, name, rows in zip(sides, self._times, chosen, strict=True)]
+        columns[self._times[0]] = compute.max_element_wise(*times)
+        batches: list[Rows] = (
+            pa.Table.from_arrays(list(columns.values()), schema=self._schema).combine_chunks().to_batches()
+        )
         return batches
 
     def _near(self, sides: Sequence[pa.Table], names: Sequence[str], places: Sequence[_Places]) -> _Mask:
@@ -188,9 +194,10 @@ def _matches(left: pa.Table, right: pa.Table, keys: list[str], begin: tuple[int,
     """Return the places of rows with the same key, where the first of each table is at `begin`."""
     if not left.num_rows or not right.num_rows:
         return np.empty(0, np.int64), np.empty(0, np.int64)
+    columns = zip(*(comparable(left.column(key), right.column(key)) for key in keys), strict=True)
     numbered = [
-        table.append_column(name, pa.array(np.arange(first, first + table.num_rows)))
-        for table, name, first in zip((left, right), (_LEFT, _RIGHT), begin, strict=True)
+        pa.table(list(given), names=keys).append_column(name, pa.array(np.arange(first, first + len(given[0]))))
+        for given, name, first in zip(columns, (_LEFT, _RIGHT), begin, strict=True)
     ]
     joined = numbered[0].join(numbered[1], keys=keys, join_type="inner", use_threads=False)
     return joined.column(_LEFT).to_numpy(), joined.column(_RIGHT).to_numpy()

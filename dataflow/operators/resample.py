@@ -20,6 +20,7 @@ from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
 
 from .interface import Operator, OperatorSpecification, Rows
+from .keys import check_keys, key_codes, with_plain_keys
 from .row_times import Times, times_of
 from .stamps import KeyedStamps
 
@@ -35,7 +36,8 @@ class Resample(OperatorSpecification):
 
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         (stream,) = inputs
-        stream.require([*self.keys, *self.columns], "resample")
+        check_keys(self.keys, stream)
+        stream.require(self.columns, "resample")
         if self.method not in ("last", "linear"):
             raise InvalidQuery(f"resample has no method {self.method!r}: use 'last' or 'linear'")
         fields = [stream.schema.field(name) for name in (*self.keys, stream.time)]
@@ -70,6 +72,7 @@ class _Resample(Operator):
         self._stamps = KeyedStamps()
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
+        rows = with_plain_keys(rows, self._of.keys)
         groups, of_row = _groups(rows, self._of.keys)
         known = self._last.find_all(groups)
         had = [(group, last) for group, last in enumerate(known) if last is not None]
@@ -145,12 +148,7 @@ class _Resample(Operator):
 
 def _groups(rows: Rows, keys: Sequence[str]) -> tuple[list[Any], NDArray[np.int64]]:
     """Return the keys of rows, each once, and which of them each row has."""
-    codes = np.zeros(rows.num_rows, np.int64)
-    for key in keys:
-        encoded = rows.column(key).dictionary_encode("encode")
-        codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
-        # Small again, so that the next column finds room.
-        codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
+    codes = key_codes([rows.column(key) for key in keys]) if keys else np.zeros(rows.num_rows, np.int64)
     _, first, of_row = np.unique(codes, return_index=True, return_inverse=True)
     shown = rows.select(list(keys)).take(pa.array(first))
     columns = [column.to_pylist() for column in shown.columns]

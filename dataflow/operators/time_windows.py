@@ -23,8 +23,9 @@ from peacefs.dataflow.model.stream_type import TIME, StreamType
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
 
-from .aggregates import Aggregation, check_keys
+from .aggregates import AggregatedColumns, Aggregation
 from .interface import Operator, OperatorSpecification, Rows
+from .keys import check_keys, with_plain_keys
 from .phases import Phases
 from .row_times import EARLIEST_US, Times, running_maxima, times_of
 from .stamps import LatestStamp, earliest
@@ -76,15 +77,13 @@ class _TimeWindows(Operator):
         self, of: AggregateTimeWindows, stream: StreamType, schema: pa.Schema, state: OperatorState
     ) -> None:
         self._of = of
-        self._time = stream.time
+        self._stream, self._time = stream, stream.time
         self._schema = schema
         self._pane_us = gcd(of.size_us, of.advance_us)
         accumulators = [each for one in of.aggregations for each in one.accumulators(stream)]
         keys = pa.schema([stream.schema.field(key) for key in of.keys])
         self._groups = state.groups("panes", keys, accumulators)
-        #: The columns that are kept of a row.
-        columns = [*of.keys, *(each.column for each in accumulators if each.column is not None)]
-        self._columns = list(dict.fromkeys(columns)) or [self._time]
+        self._columns = AggregatedColumns(of.keys, accumulators, self._time)
         # [latest time of a row, end of the last window that was emitted, since when no row came]
         self._progress = state.cell("progress", [EARLIEST_US, EARLIEST_US, None])
         # The oldest stamp of each pane, and that of the latest row. A row that was late is late again: what made
@@ -133,7 +132,7 @@ class _TimeWindows(Operator):
         return started * self._of.advance_us + self._of.size_us
 
     def _merge(self, rows: Rows, times: Times) -> None:
-        rows = rows.select(self._columns)
+        rows = with_plain_keys(self._columns.of(rows), self._of.keys)
         panes = times // self._pane_us
         if (panes[1:] >= panes[:-1]).all():
             begins = [0, *(np.flatnonzero(np.diff(panes)) + 1).tolist(), len(panes)]
@@ -186,7 +185,7 @@ class _TimeWindows(Operator):
         columns = [merged.column(key) for key in self._of.keys]
         for edge in (end - self._of.size_us, end):
             columns.append(pa.repeat(pa.scalar(edge, TIME), merged.num_rows))
-        columns += [each.show(merged.column) for each in self._of.aggregations]
+        columns += [each.show(merged.column, self._stream) for each in self._of.aggregations]
         window = pa.Table.from_arrays(columns, schema=self._schema)
         if self._of.keys:
             window = window.take(compute.sort_indices(window, [(key, "ascending") for key in self._of.keys]))

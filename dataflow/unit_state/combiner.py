@@ -20,7 +20,7 @@ from peacefs.protocol.limits import (
 from .interface import Accumulator
 
 #: Arrow's aggregation of each kind of accumulator.
-_AGGREGATIONS = {"rows": "count_all", "values": "count", "sum": "sum", "min": "min", "max": "max"}
+_AGGREGATIONS = {"rows": "count_all", "values": "count", "sum": "sum", "part": "sum", "min": "min", "max": "max"}
 
 
 class Combiner:

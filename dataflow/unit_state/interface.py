@@ -29,11 +29,12 @@ ROWS_OF: Final = "rows of "
 class Accumulator:
     """A value that is kept for each key: the rows, the values of a column that are not null, their sum, ...
 
-    Rows do not change one that is `noted`: it is 0 until it is put.
+    A `part` is a sum that is 0, and not null, where there are no values. Rows do not change one that is `noted`:
+    it is 0 until it is put.
     """
 
     name: str
-    operation: Literal["rows", "values", "sum", "min", "max", "last", "noted"]
+    operation: Literal["rows", "values", "sum", "part", "min", "max", "last", "noted"]
     type: pa.DataType
     column: str | None = None
 

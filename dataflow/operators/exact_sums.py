@@ -1,0 +1,79 @@
+"""Exact sums and means of whole numbers of any width.
+
+A number of 64 bits is two parts: its low 32 bits, and what stands above them with the sign. Each part is added up
+by itself, in 64 bits, which have room for the parts of 2^31 numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from peacefs.protocol.limits import dataflow_values_per_sum_max
+
+Words: TypeAlias = NDArray[np.int64]
+
+_LOW_BITS: Final = 32
+_LOW: Final = 2**_LOW_BITS - 1
+#: Whole numbers of so many bits are float64 as they are.
+_FLOAT_BITS: Final = 53
+
+
+def low_part(numbers: pa.Array) -> pa.Array:
+    """Return the low 32 bits of int64 or uint64 numbers. Nulls stay."""
+    words, gone = _words(numbers)
+    return pa.array((words & words.dtype.type(_LOW)).astype(np.int64), mask=gone)
+
+
+def high_part(numbers: pa.Array) -> pa.Array:
+    """Return what stands above the low 32 bits of int64 or uint64 numbers. Nulls stay."""
+    words, gone = _words(numbers)
+    return pa.array((words >> words.dtype.type(_LOW_BITS)).astype(np.int64), mask=gone)
+
+
+class ExactSums:
+    """Sums of several groups: `low` and `high` are the sums of parts, `counts` how many numbers were added up."""
+
+    def __init__(self, low: Words, high: Words, counts: Words) -> None:
+        most = int(counts.max(initial=0))
+        if most > dataflow_values_per_sum_max:
+            raise OverflowError(
+                f"{most:,} values of a key are in a window, and {dataflow_values_per_sum_max:,} can be added up: "
+                "use smaller windows"
+            )
+        self._counts = counts
+        self._high = high + (low >> _LOW_BITS)
+        self._low = low & _LOW
+
+    def sums(self, kind: pa.DataType) -> pa.Array:
+        """Return the sums as int64 or uint64; null of no values. Raises OverflowError if one does not fit."""
+        first, last = (0, _LOW) if pa.types.is_unsigned_integer(kind) else (-(2**31), 2**31 - 1)
+        wrong = np.flatnonzero((self._high < first) | (self._high > last))
+        if len(wrong):
+            raise OverflowError(
+                f"the result {self._total(int(wrong[0]))} does not fit into {kind}: cast the column to float64 with "
+                "select, or use smaller windows"
+            )
+        words = (self._high << _LOW_BITS) | self._low
+        return pa.array(words.view(kind.to_pandas_dtype()), kind, mask=self._counts == 0)
+
+    def means(self) -> pa.Array:
+        """Return the means, each the float64 that is nearest; null of no values."""
+        counts = np.maximum(self._counts, 1)
+        small = np.abs(self._high) < 2 ** (_FLOAT_BITS - _LOW_BITS - 1)
+        means = ((self._high << _LOW_BITS) + self._low) / counts
+        for at in np.flatnonzero(~small).tolist():
+            # Python rounds a quotient of whole numbers once.
+            means[at] = self._total(at) / int(counts[at])
+        return pa.array(means, mask=self._counts == 0)
+
+    def _total(self, at: int) -> int:
+        return (int(self._high[at]) << _LOW_BITS) + int(self._low[at])
+
+
+def _words(numbers: pa.Array) -> tuple[NDArray[np.integer], NDArray[np.bool_] | None]:
+    gone = numbers.is_null().to_numpy(zero_copy_only=False) if numbers.null_count else None
+    return numbers.fill_null(0).to_numpy(zero_copy_only=False), gone

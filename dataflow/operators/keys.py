@@ -1,0 +1,75 @@
+"""Keys of rows, compared in one way everywhere: null is a key, all NaN are one key, -0.0 is 0.0 (decision 61)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import compute
+
+from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.dataflow.unit_state.paged_groups import keeps
+from peacefs.protocol.errors import InvalidQuery
+
+from .interface import Rows
+
+Codes: TypeAlias = NDArray[np.int64]
+
+
+def check_keys(keys: Sequence[str], stream: StreamType, purpose: str = "key_by") -> None:
+    """Raise InvalidQuery unless a stream has these columns, of types by which groups can be kept."""
+    stream.require(keys, purpose)
+    for key in keys:
+        kind = stream.schema.field(key).type
+        if not keeps(kind):
+            raise InvalidQuery(f"{purpose}({key!r}): groups cannot be kept by type {kind}; cast it with select")
+
+
+def with_plain_keys(rows: Rows, keys: Sequence[str]) -> Rows:
+    """Return the rows with keys of which equal ones have equal bits."""
+    for key in keys:
+        if pa.types.is_floating(rows.schema.field(key).type):
+            at = rows.schema.get_field_index(key)
+            rows = rows.set_column(at, rows.schema.field(at), plain_floats(rows.column(at)))
+    return rows
+
+
+def plain_floats(numbers: Any) -> Any:
+    """Return numbers with 0.0 in place of -0.0, and the same NaN in place of every NaN. Nulls stay."""
+    kind = numbers.type
+    zeros = compute.equal(numbers, pa.scalar(0.0, kind))
+    numbers = compute.if_else(zeros, pa.scalar(0.0, kind), numbers)
+    return compute.if_else(compute.is_nan(numbers), pa.scalar(float("nan"), kind), numbers)
+
+
+def key_codes(columns: Sequence[pa.Array]) -> Codes:
+    """Return a number for each row, the same for rows whose keys are equal."""
+    codes: Codes | None = None
+    for column in columns:
+        plain = plain_floats(column) if pa.types.is_floating(column.type) else column
+        encoded = plain.dictionary_encode(null_encoding="encode")
+        found = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        if codes is not None:
+            # Small again, so that the next column finds room.
+            _, codes = np.unique(codes, return_inverse=True)
+            found = codes.reshape(-1) * len(encoded.dictionary) + found
+        codes = found
+    assert codes is not None
+    return codes
+
+
+def comparable(left: pa.ChunkedArray, right: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Return columns of keys that Arrow's join matches as keys are compared here.
+
+    Arrow matches null with nothing, and -0.0 not with 0.0.
+    """
+    if not pa.types.is_floating(left.type) and not left.null_count and not right.null_count:
+        return left, right
+    both = pa.chunked_array([*left.chunks, *right.chunks], left.type).combine_chunks()
+    if isinstance(both, pa.ChunkedArray):
+        both = pa.concat_arrays(both.chunks)
+    codes = pa.chunked_array([pa.array(key_codes([both]))])
+    return codes.slice(0, len(left)), codes.slice(len(left))
