@@ -54,8 +54,8 @@ class ExactSums:
         wrong = np.flatnonzero((self._high < first) | (self._high > last))
         if len(wrong):
             raise OverflowError(
-                f"the result {self._total(int(wrong[0]))} does not fit into {kind}: cast the column to float64 with "
-                "select, or use smaller windows"
+                f"the result {self._total(int(wrong[0]))} does not fit into {kind}: cast the column to float64 "
+                "with select, or use smaller windows"
             )
         words = (self._high << _LOW_BITS) | self._low
         return pa.array(words.view(kind.to_pandas_dtype()), kind, mask=self._counts == 0)

@@ -1,4 +1,4 @@
-"""A map of Python values in pages: keys and values as MessagePack, for functions that treat row by row.
+"""A map of Python values in pages, which come back exactly as they were put, for functions that treat row by row.
 
 Changes are kept in a dictionary and put into the pages many at a time; what was read or changed lately is kept
 besides, as it is packed, since one look into the pages costs as much as a hundred into a dictionary. Keys are
@@ -26,6 +26,7 @@ from peacefs.protocol.limits import (
 from peacefs.state.pages.page_set import PageSet
 from peacefs.state.structures.unordered_map import UnorderedMap
 
+from .exact_values import decode_key, decode_value, encode_key, encode_value
 from .interface import ValueMap
 
 _SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
@@ -36,8 +37,8 @@ _CUT: Final = b"\xc1"
 _HAS_CUT: Final = _CUT
 #: Room in a page that is not for what is kept.
 _OVERHEAD_BYTES: Final = 64
-_encode = msgspec.msgpack.encode
-_decode = msgspec.msgpack.decode
+_encode_count: Final = msgspec.msgpack.encode
+_decode_count: Final = msgspec.msgpack.decode
 
 
 class PackedMap(ValueMap):
@@ -83,7 +84,7 @@ class PackedMap(ValueMap):
                 records[key] = value
                 continue
             known[key] = count
-            records[key] = _CUT + _encode(count)
+            records[key] = _CUT + _encode_count(count)
             for piece in range(count):
                 begin = piece * self._piece_bytes
                 records[_piece_key(key, piece)] = value[begin : begin + self._piece_bytes]
@@ -104,24 +105,24 @@ class PackedMap(ValueMap):
                 keys = [key for key in self._stored if not key.startswith(_CUT)]
                 values = self._stored.find(keys).column("value").to_pylist()
                 cut = ((key, value) for key, value in zip(keys, values, strict=True) if value.startswith(_CUT))
-                self._pieces = {key: _decode(value[1:]) for key, value in cut}
+                self._pieces = {key: _decode_count(value[1:]) for key, value in cut}
         return self._pieces
 
     def _whole(self, key: bytes, stored: bytes | None) -> bytes | None:
         """Return a value, given what is stored under its key."""
         if stored is None or not stored.startswith(_CUT):
             return stored
-        keys = [_piece_key(key, piece) for piece in range(_decode(stored[1:]))]
+        keys = [_piece_key(key, piece) for piece in range(_decode_count(stored[1:]))]
         return b"".join(self._stored.find(keys).column("value").to_pylist())
 
     def __getitem__(self, key: Any) -> Any:
-        value = self._value(_encode(key))
+        value = self._value(encode_key(key))
         if value is None:
             raise KeyError(key)
-        return _decode(value)
+        return decode_value(value)
 
     def find_all(self, keys: Sequence[Any]) -> list[Any]:
-        packed = [_encode(key) for key in keys]
+        packed = [encode_key(key) for key in keys]
         missing = [key for key in dict.fromkeys(packed) if key not in self._pending and key not in self._known]
         found: dict[bytes, bytes | None] = {}
         if missing:
@@ -130,23 +131,23 @@ class PackedMap(ValueMap):
         values = [found[key] if key in found else self._value(key) for key in packed]
         for key, value in found.items():
             self._learn(key, value)
-        return [None if value is None else _decode(value) for value in values]
+        return [None if value is None else decode_value(value) for value in values]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._change(_encode(key), _encode(value))
+        self._change(encode_key(key), encode_value(value))
 
     def __delitem__(self, key: Any) -> None:
         if key not in self:
             raise KeyError(key)
-        self._change(_encode(key), _GONE)
+        self._change(encode_key(key), _GONE)
 
     def __contains__(self, key: object) -> bool:
-        return self._value(_encode(key)) is not None
+        return self._value(encode_key(key)) is not None
 
     def __iter__(self) -> Iterator[Any]:
         self.flush()
         keys = sorted(key for key in self._stored if not key.startswith(_CUT))
-        return iter([_hashable(_decode(key)) for key in keys])
+        return iter([decode_key(key) for key in keys])
 
     def __len__(self) -> int:
         self.flush()
@@ -190,7 +191,3 @@ class PackedMap(ValueMap):
 
 def _piece_key(key: bytes, piece: int) -> bytes:
     return _CUT + piece.to_bytes(4, "big") + key
-
-
-def _hashable(key: Any) -> Any:
-    return tuple(_hashable(part) for part in key) if isinstance(key, list) else key
