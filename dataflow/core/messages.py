@@ -254,6 +254,14 @@ class UnitRecovered:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsLate:
+    """Say how many rows each operator of a unit has left out by now as late, of those that have left out any."""
+
+    unit: str
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class CopyPiece:
     """A piece of a copy of a unit's state: the pages that changed since copy `base`, or all if that is 0."""
 
@@ -394,6 +402,7 @@ Message = (
     | TrimOutput
     | StandbyInStep
     | StandbyReady
+    | RowsLate
     | Pause
     | Paused
     | EventsHappened

@@ -32,6 +32,7 @@ from .determinants import EventLog
 from .effects import DropCopy, Effect, LoadCheckpoint, LoadCopy, SendMessage, StoreCheckpoint
 from .exchange import Exchange
 from .histories import Histories
+from .late_rows import LateRowReports
 from .messages import (
     CONTROLLER,
     CheckpointCost,
@@ -109,6 +110,7 @@ class NodeCore:
         self._bounds = bounds or Bounds()
         self._exchange = Exchange(network, technique, retry_s=self._bounds.subscribe_retry_s)
         self._pairs = Pairs(network, technique)
+        self._late_rows = LateRowReports()
         self._histories = Histories(network, technique, retry_s=self._bounds.subscribe_retry_s)
         self._placement = Placement(0, {})
         self._units: dict[str, HAUnit] = {}
@@ -459,6 +461,7 @@ class NodeCore:
         yield from self._pairs.send_events()
         yield from self._histories.ask(now_s)
         yield from self._histories.report()
+        yield from self._late_rows.report(self._units.values())
         yield from self._exchange.send_due()
 
     def _process(self, unit: HAUnit) -> None:

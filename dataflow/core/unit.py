@@ -330,6 +330,11 @@ class HAUnit:
         return self._operators.rows
 
     @property
+    def late_rows(self) -> dict[str, int]:
+        """Return how many rows each operator has left out as late, of those that have left out any."""
+        return self._operators.late_rows
+
+    @property
     def state_bytes(self) -> int:
         return self._state.memory_bytes
 

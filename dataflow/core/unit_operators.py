@@ -90,6 +90,11 @@ class UnitOperators:
                 for rows in _call(node.name, "the time", lambda o=operator: o.on_time(now_us)):  # type: ignore[misc]
                     yield from self._made(node.name, rows)
 
+    @property
+    def late_rows(self) -> dict[str, int]:
+        """Return how many rows each operator has left out as late, of those that have left out any."""
+        return {name: operator.late_rows for name, operator in self._running.items() if operator.late_rows}
+
     # -- inside ------------------------------------------------------------------------------------------
 
     def _push(self, stream: str, rows: pa.RecordBatch, which: str, stamp: int) -> Iterator[Made]:

@@ -31,6 +31,7 @@ from peacefs.dataflow.core.effects import (
     SinkEnded,
     StopQuery,
 )
+from peacefs.dataflow.core.late_rows import LateRowCounts
 from peacefs.dataflow.core.messages import (
     CheckpointStored,
     EventsHappened,
@@ -40,6 +41,7 @@ from peacefs.dataflow.core.messages import (
     NodeHeartbeat,
     Placement,
     RestartPointReached,
+    RowsLate,
     StandbyInStep,
     StandbyReady,
     UnitRecovered,
@@ -167,6 +169,7 @@ class EdgeRun(HostedRun):
             with_history=[plan.name for plan in network.units if technique.keeps_history(plan)],
         )
         self._announced: Placement | None = None
+        self._late_rows = LateRowCounts()
         # A thread waits for each node, one asks each source, and some delete checkpoints.
         super().__init__(network.name, threads=nodes + len(sources) + 2, observer=options.observer)
         # Records are written one after the other.
@@ -197,6 +200,13 @@ class EdgeRun(HostedRun):
     def checkpoint_of(self, unit: str) -> tuple[int, int] | None:
         """Return the checkpoint with which a unit would begin, as (incarnation, number)."""
         return self._controller.placement.units[unit].checkpoint
+
+    def late_rows(self) -> dict[str, int]:
+        """Return how many rows each operator has left out as late, of those that have left out any.
+
+        Nodes tell of them before they send what they made of the rows around them.
+        """
+        return self._late_rows.by_operator()
 
     # -- the loop -----------------------------------------------------------------------------------------
 
@@ -271,6 +281,9 @@ class EdgeRun(HostedRun):
             case StandbyReady(unit):
                 if self._controller.standby_ready(message):
                     self._tell(StandbyHasCopy(unit))
+            case RowsLate():
+                for operator in self._late_rows.add(message):
+                    log.warning("query %r: %r has left out rows that came late", self._network.name, operator)
             case UnitStopped():
                 self._perform(self._controller.unit_stopped(message))
             case StandbyInStep():

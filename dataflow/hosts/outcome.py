@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from peacefs.dataflow.core.late_rows import LateRowCounts
+
 from .costs import Flow
 
 
@@ -17,6 +19,7 @@ class Outcome:
     sinks: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     steps: int = 0
     seconds: float = 0.0
+    late: LateRowCounts = field(default_factory=LateRowCounts)
     #: (unit, node) of all that ran anywhere at any time.
     places: set[tuple[str, str]] = field(default_factory=set)
     #: (unit, node) of all that the controller had as a unit's place, standbys not among them.

@@ -43,6 +43,7 @@ from peacefs.dataflow.core.messages import (
     NodeHeartbeat,
     Placement,
     RestartPointReached,
+    RowsLate,
     StandbyInStep,
     StandbyReady,
     UnitRecovered,
@@ -414,6 +415,9 @@ class SeededRun:
                 return []
             case UnitStopped():
                 return self._controller.unit_stopped(message)
+            case RowsLate():
+                self.outcome.late.add(message)
+                return []
             case StandbyInStep(unit):
                 effects = self._controller.standby_in_step(sender, message)
                 if effects:

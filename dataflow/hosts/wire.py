@@ -43,6 +43,7 @@ from peacefs.dataflow.core.messages import (
     Placement,
     RestartPointReached,
     RestartPointRecorded,
+    RowsLate,
     StandbyInStep,
     StandbyReady,
     Subscribe,
@@ -109,6 +110,7 @@ _KINDS: tuple[type[Any], ...] = (
     HistoryPart,
     StandbyReady,
     NodeAlive,
+    RowsLate,
 )
 #: Messages with bytes that stand where others have rows.
 _WITH_DATA = (CopyPiece, RestartPointReached, HistoryPart)

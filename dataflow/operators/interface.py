@@ -37,6 +37,11 @@ class Operator(ABC):
         """Learn that an input has ended, and return what was held back for it."""
         return ()
 
+    @property
+    def late_rows(self) -> int:
+        """Return how many rows it left out, or in part, since rows with later times had come before them."""
+        return 0
+
     def on_time(self, now_us: int) -> Iterable[Rows]:
         """Learn the time. Only operators whose specification has `wants_time` do."""
         return ()
@@ -61,6 +66,8 @@ class Operator(ABC):
 class OperatorSpecification(ABC):
     #: The operator's name in messages and in names made for it.
     kind: ClassVar[str]
+    #: True if a row counts less when rows with later times came before it.
+    judges_times: ClassVar[bool] = False
 
     @property
     @abstractmethod

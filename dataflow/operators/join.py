@@ -24,7 +24,7 @@ from peacefs.protocol.errors import InvalidQuery
 
 from .interface import Operator, OperatorSpecification, Rows
 from .keys import check_keys, comparable
-from .row_times import EARLIEST_US, running_maxima, times_of
+from .row_times import EARLIEST_US, ENDED_US, running_maxima, times_of
 from .stamps import CountedStamps
 
 _PROGRESS = "__progress"
@@ -34,13 +34,12 @@ _LEFT, _RIGHT = "__left", "__right"
 _Places = NDArray[np.int64]
 _Mask = NDArray[np.bool_]
 _SIDES = ("left", "right")
-# The progress of an input that has ended.
-_ENDED_US = 2**61
 
 
 @dataclass(frozen=True)
 class JoinWindow(OperatorSpecification):
     kind: ClassVar[str] = "join"
+    judges_times: ClassVar[bool] = True
     operator_class = OperatorClass.REPEATABLE
     keys: tuple[str, ...]
     within_us: int
@@ -80,11 +79,14 @@ class _Join(Operator):
         self._progress = state.cell("progress", [EARLIEST_US, EARLIEST_US])
         # Rows are counted as they are taken, so that pairs can be put in order.
         self._taken = state.cell("taken", 0)
+        self._late = state.cell("late", 0)
         self._stamps = [CountedStamps(), CountedStamps()]
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
         progress = self._progress.get()
-        maxima = running_maxima(times_of(rows, self._times[port]), progress[port])
+        times = times_of(rows, self._times[port])
+        maxima = running_maxima(times, progress[port])
+        self._late.set(self._late.get() + int(np.count_nonzero(times < maxima)))
         progress = [*progress]
         progress[port] = int(maxima[-1])
         self._progress.set(progress)
@@ -96,12 +98,16 @@ class _Join(Operator):
 
     def end(self, port: int) -> Iterable[Rows]:
         progress = [*self._progress.get()]
-        progress[port] = _ENDED_US
+        progress[port] = ENDED_US
         self._progress.set(progress)
         return self._take()
 
     def oldest(self, port: int) -> int | None:
         return self._stamps[port].oldest
+
+    @property
+    def late_rows(self) -> int:
+        return int(self._late.get())
 
     def _take(self) -> Iterable[Rows]:
         """Take the rows that nothing can come before any more, and return the pairs that they make."""

@@ -28,6 +28,7 @@ from .stamps import KeyedStamps
 @dataclass(frozen=True)
 class Resample(OperatorSpecification):
     kind: ClassVar[str] = "resample"
+    judges_times: ClassVar[bool] = True
     operator_class = OperatorClass.CONVERGENT_CAPABLE
     keys: tuple[str, ...]
     columns: tuple[str, ...]
@@ -69,6 +70,7 @@ class _Resample(Operator):
         self._schema = schema
         #: key -> [time, values ...] of the last row
         self._last = state.mapping("last")
+        self._late = state.cell("late", 0)
         self._stamps = KeyedStamps()
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
@@ -80,6 +82,7 @@ class _Resample(Operator):
         of = np.concatenate([np.array([group for group, _ in had], np.int64), of_row])
         times = np.concatenate([np.array([last[0] for _, last in had], np.int64), times_of(rows, self._time)])
         order = _in_order(of, times)
+        self._late.set(self._late.get() + len(of) - len(order))
         # Neighbours in `order`; the first of a key has none before it.
         same = of[order[1:]] == of[order[:-1]]
         before, after = order[:-1][same], order[1:][same]
@@ -90,6 +93,10 @@ class _Resample(Operator):
 
     def oldest(self, port: int) -> int | None:
         return self._stamps.oldest
+
+    @property
+    def late_rows(self) -> int:
+        return int(self._late.get())
 
     def _values(self, rows: Rows, name: str, at: int, had: Sequence[tuple[int, Any]]) -> pa.Array:
         column = rows.column(name)
@@ -107,7 +114,7 @@ class _Resample(Operator):
         """Remember the last row of each key that had one."""
         last = last[last >= begin]
         chosen = pa.array(last)
-        columns = zip(times[last].tolist(), *(each.take(chosen).to_pylist() for each in values), strict=True)
+        columns = zip(times[last].tolist(), *(_kept(each.take(chosen)) for each in values), strict=True)
         for group, kept in zip(of[last].tolist(), columns, strict=True):
             self._last[groups[group]] = list(kept)
             self._stamps.replace(self.stamp, groups[group])
@@ -151,8 +158,16 @@ def _groups(rows: Rows, keys: Sequence[str]) -> tuple[list[Any], NDArray[np.int6
     codes = key_codes([rows.column(key) for key in keys]) if keys else np.zeros(rows.num_rows, np.int64)
     _, first, of_row = np.unique(codes, return_index=True, return_inverse=True)
     shown = rows.select(list(keys)).take(pa.array(first))
-    columns = [column.to_pylist() for column in shown.columns]
+    columns = [_kept(column) for column in shown.columns]
     return (list(zip(*columns, strict=True)) if columns else [()]), of_row.reshape(-1)
+
+
+def _kept(column: pa.Array) -> list[Any]:
+    """Return values as they are kept: times as whole numbers, of which Python's types have not all digits."""
+    if pa.types.is_temporal(column.type):
+        column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def _in_order(of: NDArray[np.int64], times: Times) -> NDArray[np.int64]:

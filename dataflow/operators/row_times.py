@@ -13,6 +13,8 @@ Times: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 #: Earlier than every row, and far enough from the lowest number that windows can be subtracted from it.
 EARLIEST_US = -(2**61)
+#: What an input has come to that has ended: later than every row.
+ENDED_US = 2**61
 
 
 def times_of(rows: Rows, column: str) -> Times:

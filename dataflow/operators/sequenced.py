@@ -24,6 +24,7 @@ from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
 
+from .aligned_union import AlignedUnion
 from .grains import (
     HIDDEN,
     SEQUENCE,
@@ -58,7 +59,7 @@ class Sequenced(OperatorSpecification):
         if kind is not OperatorClass.ARBITRARY:
             return kind
         # Inputs interleave grain by grain here, and rows of a grain have an order.
-        settled = isinstance(self.inner, Union) or bool(self.inner.unique)
+        settled = isinstance(self.inner, Union | AlignedUnion) or bool(self.inner.unique)
         return OperatorClass.DETERMINISTIC if settled else OperatorClass.ARBITRARY
 
     @property
@@ -130,6 +131,10 @@ class _Sequenced(Operator):
         self._grains.end(port)
         return self._take()
 
+    @property
+    def late_rows(self) -> int:
+        return self._inner.late_rows
+
     def _take(self) -> Iterator[Rows]:
         assert self._grains is not None
         # Nothing is done before it is known of each input whether it goes on or has ended here.
@@ -176,6 +181,10 @@ class _Numbered:
 
     def end(self, port: int, largest: int) -> Iterable[Rows]:
         return self._numbered(list(self._inner.end(port)), largest)
+
+    @property
+    def late_rows(self) -> int:
+        return self._inner.late_rows
 
     def _numbered(self, made: Sequence[Rows], largest: int) -> Iterator[Rows]:
         first = 0

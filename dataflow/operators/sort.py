@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
@@ -24,6 +25,7 @@ from .stamps import LatestStamp, TimedStamps, earliest
 @dataclass(frozen=True)
 class BoundedSort(OperatorSpecification):
     kind: ClassVar[str] = "sort"
+    judges_times: ClassVar[bool] = True
     operator_class = OperatorClass.CONVERGENT_CAPABLE
     within_us: int
 
@@ -41,6 +43,7 @@ class _Sort(Operator):
         self._time = stream.time
         self._waiting = state.rows("waiting", stream.schema)
         self._latest = state.cell("latest", EARLIEST_US)
+        self._late = state.cell("late", 0)
         self._stamps, self._latest_stamp = TimedStamps(), LatestStamp()
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
@@ -49,11 +52,17 @@ class _Sort(Operator):
         self._latest.set(int(maxima[-1]))
         self._stamps.add(self.stamp, int(times.max()))
         self._latest_stamp.reach(self.stamp, int(times.max()))
-        self._waiting.append(rows.filter(pa.array(times >= maxima - self._within_us)))
+        on_time = times >= maxima - self._within_us
+        self._late.set(self._late.get() + int(np.count_nonzero(~on_time)))
+        self._waiting.append(rows.filter(pa.array(on_time)))
         return self._release(int(maxima[-1]) - self._within_us)
 
     def end(self, port: int) -> Iterable[Rows]:
         return self._release(self._latest.get())
+
+    @property
+    def late_rows(self) -> int:
+        return int(self._late.get())
 
     def oldest(self, port: int) -> int | None:
         return earliest(self._stamps.oldest, self._latest_stamp.stamp)

@@ -37,6 +37,7 @@ WINDOW_END = "window_end"
 @dataclass(frozen=True)
 class AggregateTimeWindows(OperatorSpecification):
     kind: ClassVar[str] = "aggregate"
+    judges_times: ClassVar[bool] = True
     keys: tuple[str, ...]
     size_us: int
     advance_us: int
@@ -86,6 +87,7 @@ class _TimeWindows(Operator):
         self._columns = AggregatedColumns(of.keys, accumulators, self._time)
         # [latest time of a row, end of the last window that was emitted, since when no row came]
         self._progress = state.cell("progress", [EARLIEST_US, EARLIEST_US, None])
+        self._late = state.cell("late", 0)
         # The oldest stamp of each pane, and that of the latest row. A row that was late is late again: what made
         # it so is in a pane that is there for as long as that of the late one would be.
         self._stamps: dict[int, int] = {}
@@ -99,6 +101,7 @@ class _TimeWindows(Operator):
         if self.stamp is not None:
             self._latest.reach(self.stamp, int(times.max()))
         if not on_time.all():
+            self._late.set(self._late.get() + int(np.count_nonzero(~on_time)))
             rows, times = rows.filter(pa.array(on_time)), times[on_time]
         if rows.num_rows:
             self._merge(rows, times)
@@ -107,6 +110,10 @@ class _TimeWindows(Operator):
 
     def end(self, port: int) -> Iterable[Rows]:
         return self._close_all()
+
+    @property
+    def late_rows(self) -> int:
+        return int(self._late.get())
 
     def on_time(self, now_us: int) -> Iterable[Rows]:
         latest, closed, idle_since = self._progress.get()

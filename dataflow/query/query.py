@@ -23,6 +23,7 @@ from peacefs.dataflow.model.stream_type import StreamType, names_of
 from peacefs.dataflow.operators.interface import OperatorSpecification
 from peacefs.protocol.errors import InvalidQuery
 
+from .alignment import align_unions
 from .network import Network, OperatorNode, SinkNode, SourceNode
 from .schemas import Schema, as_schema
 from .stages import Stage, expand
@@ -59,9 +60,8 @@ class Query:
 
     def network(self) -> Network:
         """Return what was written, as one value. Raises InvalidQuery if something is missing."""
-        network = Network(
-            self.name, tuple(self._sources.values()), tuple(self._operators.values()), tuple(self._sinks.values())
-        )
+        operators = align_unions(self._operators.values())
+        network = Network(self.name, tuple(self._sources.values()), operators, tuple(self._sinks.values()))
         whole = (
             expand(self.name, network.sources, network.operators, network.sinks, self._stages)
             if self._stages

@@ -2,8 +2,8 @@
 
 The format is MessagePack. What it has no type for is an extension: a code, and bytes in MessagePack again.
 
-Keys have the same bytes if they are equal and of one type; all NaN are one key, and -0.0 is 0.0. A tuple in a key is
-an array, since a list cannot be in one.
+Keys have the same bytes if they are equal and of one type; all NaN are one key, and -0.0 is 0.0. A tuple in a key
+is an array, since a list cannot be in one.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def _scalar(value: Any) -> Ext:
     if kind is Decimal:
         return _ext(_DECIMAL, str(value))
     raise RecordRefused(
-        f"a state cannot keep a value of type {kind.__module__}.{kind.__qualname__} as it is: make it a number, str, "
-        "bytes, list, tuple, dict, set, Decimal, or one of datetime's types"
+        f"a state cannot keep a value of type {kind.__module__}.{kind.__qualname__} as it is: make it an int, "
+        "float, str, bytes, list, tuple, dict, set, Decimal, or one of datetime's types"
     )
 
 

@@ -74,5 +74,9 @@ class _Counting(Operator):
     def end(self, port: int) -> Iterable[Rows]:
         return self._operator.end(port)
 
+    @property
+    def late_rows(self) -> int:
+        return self._operator.late_rows
+
     def on_time(self, now_us: int) -> Iterable[Rows]:
         return self._operator.on_time(now_us)

@@ -1,4 +1,4 @@
-"""What a function puts into its state comes back equal and of the same type, after a failure too, or is refused."""
+"""What a function puts into its state comes back equal and of the same type, or is refused."""
 
 from __future__ import annotations
 

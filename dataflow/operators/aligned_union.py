@@ -1,0 +1,95 @@
+"""Union of streams for what judges rows by their times: none of them makes rows of another late.
+
+A row waits until every other input has come as far, or has ended. The progress of a stream at a row is the latest
+time up to there. Rows leave in the order of their progress; those of one progress in the order of the inputs. So the
+union has come to the least of what its inputs have come to, however the inputs interleave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute
+
+from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.dataflow.unit_state.operator_state import OperatorState
+
+from .interface import Operator, OperatorSpecification, Rows
+from .row_operators import Union
+from .row_times import EARLIEST_US, ENDED_US, running_maxima, times_of
+from .stamps import CountedStamps, LatestStamp, earliest
+
+_PROGRESS = "\0progress"
+
+
+@dataclass(frozen=True)
+class AlignedUnion(OperatorSpecification):
+    """A union that something reads which judges rows by their times."""
+
+    kind: ClassVar[str] = "union"
+    operator_class = OperatorClass.ARBITRARY
+
+    def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
+        return Union().output_type(inputs)
+
+    def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
+        return _Aligning(inputs, state)
+
+
+class _Aligning(Operator):
+    def __init__(self, inputs: Sequence[StreamType], state: OperatorState) -> None:
+        self._time, self._schema = inputs[0].time, inputs[0].schema
+        waiting = self._schema.append(pa.field(_PROGRESS, pa.int64()))
+        self._waiting = [state.rows(f"input {port}", waiting) for port in range(len(inputs))]
+        self._progress = state.cell("progress", [EARLIEST_US] * len(inputs))
+        self._stamps = [CountedStamps() for _ in inputs]
+        self._latest = [LatestStamp() for _ in inputs]
+
+    def process(self, port: int, rows: Rows) -> Iterable[Rows]:
+        progress = [*self._progress.get()]
+        times = times_of(rows, self._time)
+        maxima = running_maxima(times, progress[port])
+        progress[port] = int(maxima[-1])
+        self._progress.set(progress)
+        self._stamps[port].add(self.stamp, rows.num_rows)
+        self._latest[port].reach(self.stamp, int(times.max()))
+        self._waiting[port].append(rows.append_column(_PROGRESS, pa.array(maxima)))
+        return self._release()
+
+    def end(self, port: int) -> Iterable[Rows]:
+        progress = [*self._progress.get()]
+        progress[port] = ENDED_US
+        self._progress.set(progress)
+        return self._release()
+
+    def oldest(self, port: int) -> int | None:
+        return earliest(self._stamps[port].oldest, self._latest[port].stamp)
+
+    def _release(self) -> Iterable[Rows]:
+        """Return the rows that no row of another input can come before."""
+        progress = self._progress.get()
+        parts = [self._split(port, progress) for port in range(len(progress))]
+        if not any(part.num_rows for part in parts):
+            return ()
+        together = pa.concat_tables(parts)
+        # Stable: rows of one progress are in the order of the inputs, and those of one input keep theirs.
+        order = np.argsort(together.column(_PROGRESS).to_numpy(), kind="stable")
+        batches: list[Rows] = (
+            together.drop_columns([_PROGRESS]).take(pa.array(order)).combine_chunks().to_batches()
+        )
+        return batches
+
+    def _split(self, port: int, progress: Sequence[int]) -> pa.Table:
+        """Remove the rows of an input that may leave, which are the first, and return them."""
+        # Of rows with one progress those of earlier inputs leave first: the earlier ones have to be past it.
+        until = min([*(each - 1 for each in progress[:port]), *progress[port + 1 :]], default=ENDED_US)
+        waiting = self._waiting[port].table()
+        count = int(compute.sum(compute.less_equal(waiting.column(_PROGRESS), until)).as_py() or 0)
+        self._waiting[port].drop(count)
+        self._stamps[port].drop(count)
+        return waiting.slice(0, count)
