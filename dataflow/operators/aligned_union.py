@@ -1,8 +1,8 @@
 """Union of streams for what judges rows by their times: none of them makes rows of another late.
 
 A row waits until every other input has come as far, or has ended. The progress of a stream at a row is the latest
-time up to there. Rows leave in the order of their progress; those of one progress in the order of the inputs. So the
-union has come to the least of what its inputs have come to, however the inputs interleave.
+time up to there. Rows leave in the order of their progress; those of one progress in the order of the inputs. The
+union has so come to the least of what its inputs have come to, however these interleave.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Aligning(Operator):
     def __init__(self, inputs: Sequence[StreamType], state: OperatorState) -> None:
         self._time, self._schema = inputs[0].time, inputs[0].schema
         waiting = self._schema.append(pa.field(_PROGRESS, pa.int64()))
-        self._waiting = [state.rows(f"input {port}", waiting) for port in range(len(inputs))]
+        self._waiting = [state.rows(f"waiting {port}", waiting) for port in range(len(inputs))]
         self._progress = state.cell("progress", [EARLIEST_US] * len(inputs))
         self._stamps = [CountedStamps() for _ in inputs]
         self._latest = [LatestStamp() for _ in inputs]

@@ -1,0 +1,176 @@
+"""Every operator, alone and behind every other, gives the rows that DuckDB gives of the same streams."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from oracles import sql_streams as sql
+from oracles.exact_aggregates import key_of
+from simulation.seeds import seeds
+from support.judged_operators import BINARY, UNARY, Judged
+from support.long_runs import often
+
+from peacefs.dataflow import Query
+from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.hosts.failures import Kill
+from peacefs.dataflow.hosts.outcome import Outcome
+from peacefs.dataflow.hosts.seeded import SeededRun
+from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.query.stream import Stream
+from peacefs.dataflow.techniques.active_standby import ActiveStandby
+from peacefs.dataflow.techniques.amnesia import Amnesia
+from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.techniques.passive_standby import PassiveStandby
+from peacefs.dataflow.techniques.sguard import SGuard
+from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
+
+_TEXTS = ["a", "b", "rare", None]
+_NUMBERS = [1.5, 0.0, -0.0, float("nan"), -float("nan"), None]
+_SOURCES = ("left", "right")
+Build = tuple[Callable[..., Stream], Callable[..., str], int, bool]
+
+
+def rows_of(chance: random.Random, keys: list[Any], port: int) -> pa.Table:
+    """Return rows in the order of their times, of which no two of both streams are the same."""
+    at, rows = 0, []
+    for _ in range(often(45, 90)):
+        at += 2 * chance.choice([1, 300_000, 500_000, 900_000, 7_000_000])
+        key = chance.choice(keys)
+        if key == "rare" and chance.random() < 0.8:
+            key = "a"
+        rows.append((key, at + port, chance.randint(0, 60)))
+    kind = pa.string() if "a" in keys else pa.float64()
+    columns = zip(*rows, strict=True)
+    kinds = (kind, pa.int64(), pa.int64())
+    arrays = [pa.array(column, each) for column, each in zip(columns, kinds, strict=True)]
+    return pa.table([arrays[0], arrays[1].cast(pa.timestamp("us")), arrays[2]], names=["key", "at", "value"])
+
+
+def network_of(write: Callable[..., Stream], schema: pa.Schema, ports: int) -> Network:
+    query = Query("judged")
+    write(*(query.source(name, schema, time="at") for name in _SOURCES[:ports])).sink("out")
+    return query.network()
+
+
+def play(network: Network, tables: list[pa.Table], seed: int, technique: Technique, **how: Any) -> Outcome:
+    # One source gives many rows at a time, and the other few.
+    sizes = random.Random(seed).sample([2, 9], 2)
+    given = {
+        source.name: table.to_batches(max_chunksize=size)
+        for source, table, size in zip(network.sources, tables, sizes, strict=False)
+    }
+    bounds = Bounds(page_bytes=8192, state_bytes_max=16 << 20)
+    return SeededRun(network, technique, given, seed=seed, bounds=bounds, **how).run(until_s=600)
+
+
+def told(rows: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
+    return Counter((key_of(key), at, value) for key, at, value in rows)
+
+
+def shown(outcome: Outcome) -> list[tuple[Any, ...]]:
+    tables = [pa.Table.from_batches([rows]) for rows in outcome.sinks["out"]]
+    return [
+        (key, at, value)
+        for table in tables
+        for key, at, value in zip(
+            table.column("key").to_pylist(),
+            table.column("at").cast(pa.int64()).to_pylist(),
+            table.column("value").to_pylist(),
+            strict=True,
+        )
+    ]
+
+
+def judge(build: Build, seed: int, technique: Technique | None = None, **how: Any) -> Outcome:
+    write, statement, ports, parts = build
+    chance = random.Random(seed)
+    keys = _TEXTS if parts or seed % 2 else _NUMBERS
+    tables = [rows_of(chance, keys, port) for port in range(ports)]
+    outcome = play(network_of(write, tables[0].schema, ports), tables, seed, technique or Amnesia(), **how)
+    assert told(shown(outcome)) == told(sql.rows_of(statement, *tables))
+    assert outcome.late.by_operator() == {}, "no row was late"
+    return outcome
+
+
+def alone(one: Judged, ports: int) -> Build:
+    return one.write, one.sql, ports, one.parts
+
+
+def behind(first: Judged, second: Judged, ports: int) -> Build:
+    """Return a unary operator behind another operator."""
+    return (
+        lambda *streams: second.write(first.write(*streams)),
+        lambda *rows: second.sql(first.sql(*rows)),
+        ports,
+        first.parts or second.parts,
+    )
+
+
+def before(first: Judged, second: Judged) -> Build:
+    """Return a binary operator behind a unary one on its left."""
+    return (
+        lambda left, right: second.write(first.write(left), right),
+        lambda left, right: second.sql(first.sql(left), right),
+        2,
+        first.parts or second.parts,
+    )
+
+
+ALONE = {name: alone(one, 1) for name, one in UNARY.items()} | {
+    name: alone(one, 2) for name, one in BINARY.items()
+}
+PAIRS: dict[str, Build] = {}
+for (first, one), (second, other) in itertools.product((UNARY | BINARY).items(), UNARY.items()):
+    if not (one.ties and other.orders_rows):
+        PAIRS[f"{first}, then {second}"] = behind(one, other, 2 if first in BINARY else 1)
+for (first, one), (second, other) in itertools.product(UNARY.items(), BINARY.items()):
+    PAIRS[f"{first}, then {second}"] = before(one, other)
+
+#: The pairs in which faults were found.
+_ALWAYS = [
+    "join, then tumbling",
+    "union, then tumbling",
+    "tumbling, then join",
+    "union, then sort",
+    "sliding, then tumbling",
+    "windows in parts, then tumbling",
+    "parts, then count window",
+    "join in parts, then sliding",
+    "union in parts, then tumbling",
+]
+_SHORT = [*_ALWAYS, *random.Random(1).sample(sorted(PAIRS.keys() - set(_ALWAYS)), 6)]
+
+
+@pytest.mark.parametrize("seed", seeds(often(1, 12)))
+@pytest.mark.parametrize("name", ALONE)
+def test_operator_gives_the_rows_that_sql_gives(name: str, seed: int) -> None:
+    judge(ALONE[name], seed)
+
+
+@pytest.mark.parametrize("seed", seeds(often(1, 2)))
+@pytest.mark.parametrize("name", list(PAIRS) if often(0, 1) else _SHORT)
+def test_pair_of_operators_gives_the_rows_that_sql_gives(name: str, seed: int) -> None:
+    judge(PAIRS[name], seed)
+
+
+_TECHNIQUES: dict[str, Callable[[], Technique]] = {
+    "sguard": lambda: SGuard(interval_s=0.1),
+    "upstream backup": lambda: UpstreamBackup(interval_s=0.06, precise=True),
+    "active standby": lambda: ActiveStandby(interval_s=0.06),
+    "passive standby": lambda: PassiveStandby(interval_s=0.06),
+}
+
+
+@pytest.mark.parametrize("technique", _TECHNIQUES)
+def test_recovered_union_gives_the_rows_that_sql_gives(technique: str) -> None:
+    """The nodes die one after the other, at steps all over the run."""
+    calm = judge(PAIRS["union, then tumbling"], 1, _TECHNIQUES[technique]())
+    for step in range(5, calm.steps, max(1, calm.steps // often(2, 60))):
+        node = f"node-{step % 3 + 1}"
+        judge(PAIRS["union, then tumbling"], 1, _TECHNIQUES[technique](), failures=[Kill(step, node)])
