@@ -52,6 +52,7 @@ from .messages import (
     Placement,
     RestartPointReached,
     RestartPointRecorded,
+    RowsLate,
     StandbyInStep,
     StandbyReady,
     TrimOutput,
@@ -147,7 +148,7 @@ class NodeCore:
                     effects += self._begin(now_s, message.unit)
             case NodeHeartbeat() | CheckpointStored() | RestartPointReached() | UnitStopped() | UnitRecovered():
                 raise AssertionError(f"{type(message).__name__} is for the controller")
-            case EventsHappened() | HistoryWanted() | StandbyReady() | NodeAlive():
+            case EventsHappened() | HistoryWanted() | StandbyReady() | NodeAlive() | RowsLate():
                 raise AssertionError(f"{type(message).__name__} is for the controller")
             case CopyPiece() | CopyHeld() | Determinants() | DeterminantsHeld() | TrimOutput() | StandbyInStep():
                 if self._pairs.begins_anew(message):

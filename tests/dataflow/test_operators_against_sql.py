@@ -132,6 +132,8 @@ for (first, one), (second, other) in itertools.product((UNARY | BINARY).items(),
 for (first, one), (second, other) in itertools.product(UNARY.items(), BINARY.items()):
     PAIRS[f"{first}, then {second}"] = before(one, other)
 
+_KEYED = ["tumbling", "count window", "resample", "process", "join"]
+
 #: The pairs in which faults were found.
 _ALWAYS = [
     "join, then tumbling",
@@ -151,6 +153,12 @@ _SHORT = [*_ALWAYS, *random.Random(1).sample(sorted(PAIRS.keys() - set(_ALWAYS))
 @pytest.mark.parametrize("name", ALONE)
 def test_operator_gives_the_rows_that_sql_gives(name: str, seed: int) -> None:
     judge(ALONE[name], seed)
+
+
+@pytest.mark.parametrize("name", _KEYED)
+def test_keys_are_compared_by_one_rule(name: str) -> None:
+    """Null, NaN of several bits, and zeros of both signs are keys."""
+    judge(ALONE[name], 2)
 
 
 @pytest.mark.parametrize("seed", seeds(often(1, 2)))

@@ -76,7 +76,7 @@ def numbered(rows: str) -> str:
 
 
 def resampled(every_us: int) -> Unary:
-    """The value of the last row by then, at each multiple of `every_us` from the first row of a key to its last."""
+    """The value of the last row by then, at multiples of `every_us` from the first row of a key to the last."""
 
     def sql(rows: str) -> str:
         spans = f"(SELECT key, min(t) AS first, max(t) AS last FROM {rows} GROUP BY key)"
