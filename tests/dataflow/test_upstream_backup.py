@@ -105,7 +105,7 @@ def test_neighbours_that_die_one_after_the_other_stop_a_query_that_keeps_less(pr
         assert windows <= {row[:2] for row in observed.rows("out")}
         assert not precise or observed.rows("out") == expected.rows("out")
 
-    for step in steps(alone.steps - 20, every=24, begin=20):
+    for step in steps(alone.steps - 20, every=12, begin=20):
         one, other = node_of(alone, "first"), node_of(alone, "second")
         for dead in ([Kill(step, one), Kill(step, other)], [Kill(step, one), Kill(step + 25, other)]):
             try:
