@@ -107,6 +107,15 @@ def test_sums_and_means_of_whole_numbers_are_exact_or_stop_the_query(kind: pa.Da
                 run_operator(sums, rows, chance=chance)
 
 
+@pytest.mark.parametrize("values", [[_NAN, 1.0], [1.0, -_NAN], [_NAN, _NAN], [_NAN, None]])
+def test_nan_is_the_highest_number(values: list[Any]) -> None:
+    rows = rows_of(pa.float64(), values, ["k"] * 2, pa.string())
+    node = operator_of(lambda stream: counted(2)(stream, F.min("value"), F.max("value")), rows.schema)
+    (row,) = run_operator(node, rows).to_pylist()
+    assert exact.same(row["min_value"], exact.lowest(values))
+    assert exact.same(row["max_value"], exact.highest(values))
+
+
 def test_mean_of_a_count_window_of_large_numbers_is_their_mean() -> None:
     rows = rows_of(pa.int64(), [2**62] * 4, ["k"] * 4, pa.string())
     node = operator_of(lambda stream: counted(4)(stream, F.mean("value")), rows.schema)
