@@ -86,7 +86,10 @@ class Stream:
     # -- several rows ---------------------------------------------------------------------------------------
 
     def union(self, *others: Stream, name: str | None = None) -> Stream:
-        """Put the rows of other streams of the same type among these, as they come."""
+        """Put the rows of other streams of the same type among these, as they come.
+
+        If a window, sort, join or resample reads them, rows wait for the input that is behind.
+        """
         if not others:
             raise InvalidQuery("union needs another stream: union(other)")
         return self.query.add_operator(Union(), (self, *others), name)
