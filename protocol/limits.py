@@ -931,6 +931,18 @@ dataflow_acknowledge_interval_s_max: Final = 60.0
 dataflow_retained_bytes_max: Final = 1024 * MIB
 # Points of a unit that are remembered: where rows came in, and where it could begin.
 dataflow_causes_max: Final = 4096
+# A driver asks so often whether a younger one has begun, and delivers to sinks for so long after the answer.
+dataflow_fence_s: Final = 0.25
+dataflow_lease_s: Final = 1.0
+# Rows wait so long for a coordinator that says whether they may be delivered; then the query fails.
+dataflow_unfenced_s_max: Final = 600.0
+# A driver that takes over waits so long for the end of a delivery of the one before.
+dataflow_delivery_s_max: Final = 30.0
+# The time that a connection has for its greeting, and the most connections that have not greeted; over that the
+# oldest ends. A greeting that is sent at once is read before so many others can be accepted.
+dataflow_greeting_s: Final = 5.0
+dataflow_strangers_max: Final = 256
+dataflow_strangers_backlog: Final = 32
 # The limits of one message between nodes: its head, and its rows.
 dataflow_head_bytes_max: Final = 1 * MIB
 dataflow_rows_bytes_max: Final = 256 * MIB

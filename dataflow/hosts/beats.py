@@ -16,7 +16,7 @@ from typing import Any
 
 from peacefs.protocol import limits
 
-from .wire import NodeHello
+from .greeting import greet
 
 
 class Beats:
@@ -32,7 +32,7 @@ class Beats:
         every_s: float,
         busy_s_max: float = limits.dataflow_busy_s_max,
     ) -> None:
-        self._hello = b"".join(encode(NodeHello(name, token, beats=True)))
+        self._name, self._token = name, token
         self._beat = b"".join(encode(message))
         self._every_s, self._busy_s_max = every_s, busy_s_max
         self._round_s = time.monotonic()
@@ -80,5 +80,5 @@ class Beats:
     def _connect(self, address: str) -> socket.socket:
         host, _, port = address.rpartition(":")
         connection = socket.create_connection((host, int(port)), timeout=self._every_s)
-        connection.sendall(self._hello)
+        connection.sendall(greet(self._name, self._token, address, beats=True))
         return connection

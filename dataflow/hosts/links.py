@@ -1,14 +1,14 @@
 """Connections between the processes of a dataflow: TCP, one in each direction, messages in order.
 
 A connection is made when there is something to send. When it ends, both ends are told, and what was on its way is
-lost. Connections begin with the query's token; who does not know it is not listened to. Loopback only. Beats
+lost. A connection begins with a greeting (`greeting.py`). Until that has proved that the other end belongs to the
+query, nothing else is read. Connections that have not greeted have a deadline, and are few. Loopback only. Beats
 have connections of their own (`beats.py`), whose end tells nobody anything.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -17,13 +17,17 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from peacefs.protocol.errors import ProtocolViolation
+from peacefs.protocol.limits import dataflow_greeting_s, dataflow_strangers_backlog, dataflow_strangers_max
 
-from .wire import MessageReader, NodeHello, encode
+from .greeting import Greeting, greet, read_greeting
+from .wire import MessageReader, encode
 
 log = logging.getLogger("peacefs.dataflow")
 
 _HOST = "127.0.0.1"
-_READ_BYTES = 1 << 20
+#: A stranger's time is counted in so many rounds. While the loop is busy with one batch, however long, at most one
+#: round ends, and a greeting that came meanwhile is read.
+_ROUNDS = 10
 
 
 class LinkReader(Protocol):
@@ -51,20 +55,28 @@ class Links:
         """
         self._encode = encode
         self._new_reader: Callable[[], LinkReader] = new_reader or partial(MessageReader, schemas)
-        self._hello = NodeHello(name, token)
+        self._name, self._token = name, token
+        self._address = ""
         self._received = received
         self._broken = broken
         self._sent = sent
         self._outgoing: dict[str, _Outgoing] = {}
         self._server: asyncio.Server | None = None
-        self._readers: set[asyncio.Task[None]] = set()
+        self._incoming: set[_Incoming] = set()
+        # Connections that have not greeted yet, with the rounds that each has had; oldest first.
+        self._strangers: dict[_Incoming, int] = {}
+        self._round: asyncio.TimerHandle | None = None
+        self._warned = False
         self._closing = False
 
     async def listen(self) -> str:
         """Accept connections, and return the address."""
-        self._server = await asyncio.start_server(self._accept, _HOST, 0)
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: _Incoming(self), _HOST, 0, backlog=dataflow_strangers_backlog
+        )
         host, port = self._server.sockets[0].getsockname()[:2]
-        return f"{host}:{port}"
+        self._address = f"{host}:{port}"
+        return self._address
 
     def send(self, peer: str, address: str, message: Any) -> None:
         outgoing = self._outgoing.get(peer)
@@ -77,12 +89,17 @@ class Links:
 
     async def close(self) -> None:
         self._closing = True
-        tasks = [*(outgoing.task for outgoing in self._outgoing.values()), *self._readers]
+        if self._server is not None:
+            self._server.close()
+        if self._round is not None:
+            self._round.cancel()
+        for incoming in self._incoming:
+            incoming.abort()
+        tasks = [outgoing.task for outgoing in self._outgoing.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._server is not None:
-            self._server.close()
             await self._server.wait_closed()
 
     async def _write(self, peer: str, outgoing: _Outgoing) -> None:
@@ -90,7 +107,7 @@ class Links:
         try:
             host, _, port = outgoing.address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
-            writer.writelines(self._encode(self._hello))
+            writer.write(greet(self._name, self._token, outgoing.address))
             # The peer sends nothing here: whatever comes, or an end, means that it is gone.
             gone = asyncio.create_task(reader.read(1))
             gone.add_done_callback(lambda _: outgoing.messages.put_nowait(None))
@@ -112,33 +129,103 @@ class Links:
                 del self._outgoing[peer]
                 self._broken(peer)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._readers.add(task)
-        peer: str | None = None
-        beats = False
-        messages = self._new_reader()
+    # -- called by incoming connections ---------------------------------------------------------------------
+
+    def opened(self, incoming: _Incoming) -> None:
+        """Register a connection; over the limit, end the stranger that has said nothing for longest."""
+        self._incoming.add(incoming)
+        self._strangers[incoming] = 0
+        if len(self._strangers) > dataflow_strangers_max:
+            self._refuse(next(iter(self._strangers)), "too many connections have not greeted")
+        if self._round is None:
+            self._begin_round()
+
+    def greeting_of(self, incoming: _Incoming, data: bytearray) -> Greeting | None:
+        """Return the greeting at the beginning of what has come; None if it is not whole, or refused."""
         try:
-            while data := await reader.read(_READ_BYTES):
-                for message in messages.feed(data):
-                    if isinstance(message, NodeHello):
-                        if not hmac.compare_digest(message.token, self._hello.token):
-                            return
-                        peer, beats = message.node, message.beats
-                    elif peer is None:
-                        return
-                    else:
-                        self._received(peer, message)
+            greeting = read_greeting(data, self._token, self._address)
+        except ProtocolViolation as refusal:
+            self._refuse(incoming, refusal.message)
+            return None
+        if greeting is not None:
+            del self._strangers[incoming]
+        return greeting
+
+    def new_reader(self) -> LinkReader:
+        return self._new_reader()
+
+    def received(self, peer: str, message: Any) -> None:
+        self._received(peer, message)
+
+    def closed(self, incoming: _Incoming) -> None:
+        self._incoming.discard(incoming)
+        self._strangers.pop(incoming, None)
+        greeting = incoming.greeting
+        if greeting is not None and not greeting.beats and not self._closing:
+            self._broken(greeting.node)
+
+    # -- strangers ------------------------------------------------------------------------------------------
+
+    def _begin_round(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._round = loop.call_later(dataflow_greeting_s / _ROUNDS, self._end_round)
+
+    def _end_round(self) -> None:
+        self._round = None
+        for incoming in list(self._strangers):
+            self._strangers[incoming] += 1
+            if self._strangers[incoming] > _ROUNDS:
+                self._refuse(incoming, f"no greeting came within {dataflow_greeting_s:g} s")
+        if self._strangers:
+            self._begin_round()
+
+    def _refuse(self, incoming: _Incoming, reason: str) -> None:
+        self._strangers.pop(incoming, None)
+        incoming.abort()
+        if not self._warned:
+            # Once: whoever connects without end is not to fill the log.
+            self._warned = True
+            log.warning("a connection to %s is refused, as others like it will be: %s", self._address, reason)
+
+
+class _Incoming(asyncio.Protocol):
+    """A connection that somebody else has made. Reads nothing but a greeting until that was accepted."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._transport: asyncio.Transport
+        self._begun = bytearray()
+        self._messages: LinkReader
+        self.greeting: Greeting | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._links.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport.is_closing():
+            return
+        if self.greeting is None:
+            self._begun += data
+            self.greeting = self._links.greeting_of(self, self._begun)
+            if self.greeting is None:
+                return
+            data = bytes(self._begun[self.greeting.length :])
+            self._begun.clear()
+            self._messages = self._links.new_reader()
+        try:
+            for message in self._messages.feed(data):
+                self._links.received(self.greeting.node, message)
         except ProtocolViolation as error:
-            log.warning("the connection from %s ends: %s", peer, error.message)
-        except (OSError, asyncio.CancelledError):
-            pass  # the connection ends, which is told below
-        finally:
-            writer.close()
-            self._readers.discard(task)
-            if peer is not None and not beats and not self._closing:
-                self._broken(peer)
+            log.warning("the connection from %s ends: %s", self.greeting.node, error.message)
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._links.closed(self)
+
+    def abort(self) -> None:
+        self._transport.abort()
 
 
 class _Outgoing:

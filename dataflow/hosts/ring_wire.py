@@ -17,8 +17,6 @@ from peacefs.dataflow.ring.view import RingMember
 from peacefs.protocol.errors import ProtocolViolation
 from peacefs.protocol.limits import dataflow_rows_bytes_max
 
-from .wire import NodeHello
-
 _PREFIX = struct.Struct(">2sBBII")
 _MAGIC = b"pr"
 _FORMAT = 1
@@ -65,10 +63,9 @@ class NodeFailed:
     reason: str
 
 
-HostMessage = NodeFailed | messages.RingMessage | NodeStarted | BeginNode | NodeFigures | NodeHello
+HostMessage = NodeFailed | messages.RingMessage | NodeStarted | BeginNode | NodeFigures
 
 _KINDS: tuple[type[Any], ...] = (
-    NodeHello,
     NodeStarted,
     BeginNode,
     NodeFigures,
@@ -147,7 +144,12 @@ class RingMessageReader:
             del self._bytes[:end]
             if crc32c(body, crc32c(start)) != checksum:
                 raise ProtocolViolation("a message of a ring does not match its checksum")
-            try:
-                yield _decoders[kind].decode(body)
-            except (msgspec.DecodeError, pa.ArrowException, OSError, ValueError) as error:
-                raise ProtocolViolation(f"a message of a ring cannot be read: {error}") from error
+            yield _decode(kind, body)
+
+
+def _decode(kind: int, body: bytes) -> HostMessage:
+    try:
+        message: HostMessage = _decoders[kind].decode(body)
+    except Exception as error:  # of msgspec, Arrow or NumPy; an empty Arrow stream raises StopIteration
+        raise ProtocolViolation(f"a message of a ring cannot be read: {error!r}") from error
+    return message

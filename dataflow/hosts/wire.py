@@ -63,16 +63,6 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class NodeHello:
-    """The first message of a connection: who speaks, and that it belongs to this query."""
-
-    node: str
-    token: str
-    #: True for a connection of beats alone: where it ends, nothing else was on its way.
-    beats: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class _DataHead:
     stream: str
     subscription: Subscription
@@ -81,7 +71,6 @@ class _DataHead:
 
 
 _KINDS: tuple[type[Any], ...] = (
-    NodeHello,
     _DataHead,
     Subscribe,
     Subscribed,
@@ -118,7 +107,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoders = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
 
 
-def encode(message: Message | NodeHello) -> list[bytes | memoryview]:
+def encode(message: Message) -> list[bytes | memoryview]:
     """Return the buffers of a message, to be sent one after the other."""
     rows: memoryview | bytes = b""
     head: object = message
@@ -141,7 +130,7 @@ class MessageReader:
         self._schemas = schemas
         self._bytes = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Message | NodeHello]:
+    def feed(self, data: bytes) -> Iterator[Message]:
         """Yield the messages that are whole now. Raises ProtocolViolation for anything else."""
         self._bytes += data
         while len(self._bytes) >= _PREFIX.size:
@@ -163,7 +152,7 @@ class MessageReader:
                 raise ProtocolViolation("a message of a dataflow does not match its checksum")
             yield self._message(kind, head, rows)
 
-    def _message(self, kind: int, head_bytes: bytes, rows_bytes: bytes) -> Message | NodeHello:
+    def _message(self, kind: int, head_bytes: bytes, rows_bytes: bytes) -> Message:
         try:
             head = _decoders[kind].decode(head_bytes)
             if isinstance(head, _WITH_DATA):
@@ -171,6 +160,6 @@ class MessageReader:
             if not isinstance(head, _DataHead):
                 return head  # type: ignore[no-any-return]
             rows = pa.ipc.read_record_batch(pa.py_buffer(rows_bytes), self._schemas[head.stream])
-        except (msgspec.DecodeError, pa.ArrowException, OSError, KeyError) as error:
-            raise ProtocolViolation(f"a message of a dataflow cannot be read: {error}") from error
+        except Exception as error:  # of msgspec or Arrow, which raise many kinds for bytes that make no sense
+            raise ProtocolViolation(f"a message of a dataflow cannot be read: {error!r}") from error
         return Data(head.stream, head.subscription, Batch(head.first, rows), head.sent_bytes)

@@ -21,8 +21,9 @@ from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.beats import Beats
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
+from peacefs.dataflow.hosts.greeting import Greeting, read_greeting
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
-from peacefs.dataflow.hosts.wire import MessageReader, NodeHello, encode
+from peacefs.dataflow.hosts.wire import MessageReader, encode
 from peacefs.dataflow.ring.keyed_table import DictTable
 from peacefs.dataflow.ring.monitor import Monitor
 from peacefs.dataflow.ring.node_context import NodeContext
@@ -30,7 +31,7 @@ from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 
-_HELLO, _ALIVE = NodeHello("node-1", "token", beats=True), NodeAlive("node-1", "session")
+_ALIVE = NodeAlive("node-1", "session")
 
 
 class Listener:
@@ -55,9 +56,16 @@ class Listener:
 
     def _read(self, connection: socket.socket, heard: list[Any]) -> None:
         reader = MessageReader({})
+        begun = b""
         try:
             while data := connection.recv(4096):
-                heard += reader.feed(data)
+                if heard:
+                    heard += reader.feed(data)
+                    continue
+                begun += data
+                greeting = read_greeting(begun, "token", self.address)
+                if greeting is not None:
+                    heard += [greeting, *reader.feed(begun[greeting.length :])]
         except OSError:
             pass
         heard.append("end")
@@ -93,7 +101,9 @@ def test_beats_go_on_while_the_node_is_busy(listener: Listener) -> None:
         wait_until(lambda: listener.heard and len(listener.heard[0]) > 4, "beats")
         thread.note([])
         wait_until(lambda: listener.heard[0][-1] == "end", "the end of beats that nobody needs")
-    assert listener.heard[0][:5] == [_HELLO, *4 * [_ALIVE]]
+    assert isinstance(listener.heard[0][0], Greeting)
+    assert (listener.heard[0][0].node, listener.heard[0][0].beats) == ("node-1", True)
+    assert listener.heard[0][1:5] == 4 * [_ALIVE]
 
 
 def test_beats_begin_again_where_the_connection_broke(listener: Listener) -> None:
@@ -103,7 +113,7 @@ def test_beats_begin_again_where_the_connection_broke(listener: Listener) -> Non
         wait_until(lambda: listener.heard and len(listener.heard[0]) > 1, "beats")
         listener.hang_up()
         wait_until(lambda: len(listener.heard) > 1 and len(listener.heard[1]) > 1, "another connection")
-    assert listener.heard[1][:2] == [_HELLO, _ALIVE]
+    assert listener.heard[1][:2] == [listener.heard[0][0], _ALIVE]
 
 
 def test_beats_reach_others_while_one_is_not_there(listener: Listener) -> None:
