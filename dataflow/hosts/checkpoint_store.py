@@ -7,6 +7,7 @@ them is the *record*, a file in which the controller says which one each unit be
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from peacefs.dataflow.logs.segments import MemorySegments, SegmentStore
 from peacefs.state.checkpoints.directory_store import DirectoryStore
 from peacefs.state.checkpoints.memory_store import MemoryStore
 from peacefs.state.checkpoints.store import CheckpointStore as PageStore
+
+from .driver_fence import DirectoryFence, DriverFence, MemoryFence
 
 RECORD = "query.json"
 #: The directory of units' logs, beside the checkpoints.
@@ -36,8 +39,16 @@ class UnitCheckpoints(Protocol):
         """Return where the logs of units go to."""
         ...
 
+    def begin_run(self) -> tuple[UnitCheckpoints, DriverFence]:
+        """Make this program the only driver of the query: older ones write and deliver nothing more.
+
+        Returns the checkpoints as this driver and its nodes may write them, when the last delivery of an older one
+        is over. Raises StartupError if that does not end, and RunSuperseded if a younger driver has begun.
+        """
+        ...
+
     def record(self, record: bytes) -> None:
-        """Replace the record, whole."""
+        """Replace the record, whole. Raises RunSuperseded if this is of a driver that is not the youngest."""
         ...
 
     def recorded(self) -> bytes | None:
@@ -75,7 +86,15 @@ class MemoryCheckpoints:
     def __init__(self) -> None:
         self._pages = MemoryStore()
         self._segments = MemorySegments()
-        self._record: bytes | None = None
+        # One for all drivers.
+        self._record: list[bytes] = []
+        self._drivers: list[MemoryFence] = []
+        self._fence: MemoryFence | None = None
+
+    def begin_run(self) -> tuple[MemoryCheckpoints, DriverFence]:
+        fenced = copy.copy(self)
+        fenced._fence = MemoryFence(self._drivers)
+        return fenced, fenced._fence
 
     def pages(self) -> PageStore:
         return self._pages
@@ -84,10 +103,12 @@ class MemoryCheckpoints:
         return self._segments
 
     def record(self, record: bytes) -> None:
-        self._record = record
+        if self._fence is not None:
+            self._fence.check()
+        self._record[:] = [record]
 
     def recorded(self) -> bytes | None:
-        return self._record
+        return self._record[0] if self._record else None
 
     def replicas(self, unit: str, checkpoint: CheckpointId) -> Mapping[str, int]:
         return {}
@@ -99,9 +120,16 @@ class MemoryCheckpoints:
 class DirectoryCheckpoints:
     """A directory that all nodes see."""
 
-    def __init__(self, root: Path | str) -> None:
+    def __init__(self, root: Path | str, fence: DirectoryFence | None = None) -> None:
+        """`fence`: of the driver that they are written by."""
         # Nodes may have another working directory.
         self._root = Path(root).absolute()
+        self._fence = fence
+
+    def begin_run(self) -> tuple[DirectoryCheckpoints, DriverFence]:
+        fence = DirectoryFence(self._root)
+        fence.begin()
+        return DirectoryCheckpoints(self._root, fence), fence
 
     def pages(self) -> PageStore:
         return DirectoryStore(self._root)
@@ -110,6 +138,10 @@ class DirectoryCheckpoints:
         return DirectorySegments(self._root / LOGS)
 
     def record(self, record: bytes) -> None:
+        with contextlib.nullcontext() if self._fence is None else self._fence.delivery():
+            self._write_record(record)
+
+    def _write_record(self, record: bytes) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
         staged = self._root / f".{RECORD}"
         with staged.open("wb") as file:

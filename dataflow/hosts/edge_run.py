@@ -53,14 +53,15 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.admission import admit
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
-from peacefs.protocol.errors import PeacefsError, StartupError
+from peacefs.protocol.errors import PeacefsError, RunSuperseded, StartupError
 
 from .checkpoint_store import UnitCheckpoints, delete, retain
+from .driver_fence import DriverFence, OpenFence
 from .interface import Sink, Source
 from .link_traffic import LinkTraffic
 from .links import Links
 from .node_process import EDGE, NodeOrders
-from .query_record import new_record, read_record
+from .query_record import RunRecord, new_record, read_record
 from .query_run import HostedRun, check_ends
 from .row_counts import RowCounts
 from .run_events import (
@@ -81,10 +82,11 @@ log = logging.getLogger("peacefs.dataflow")
 class RunOptions:
     """`resume`: go on with what the record beside the checkpoints says; sources begin with their first row again.
 
-    A sink of a query that is resumed has an attribute `delivered`, the number of rows that it has taken for good;
-    it gets those after. `datanode_of` names the datanode nearby of each node, so that units are recovered where
-    their checkpoints are. A technique that gives less than `guarantee` is refused. `traffic` counts the bytes on
-    links, and `row_counts` rows by the node that sends them.
+    A driver that still runs the query is stopped. A sink of a query that is resumed has an attribute `delivered`,
+    the number of rows that it has taken for good, and gets those after. It is asked for when no other driver
+    delivers any more, so let it be a property that looks. `datanode_of` names the datanode nearby of each node, so
+    that units are recovered where their checkpoints are. A technique that gives less than `guarantee` is refused.
+    `traffic` counts the bytes on links, and `row_counts` rows by the node that sends them.
     """
 
     resume: bool = False
@@ -137,23 +139,23 @@ class EdgeRun(HostedRun):
         technique.check_nodes(nodes)
         self._network, self._technique, self._bounds = network, technique, bounds
         self._sources, self._sinks = sources, sinks
-        self._launcher, self._checkpoints = launcher, checkpoints
+        self._launcher = launcher
         self._names = [f"node-{number}" for number in range(1, nodes + 1)]
         self._token = secrets.token_hex(16)
         self._options = options
         self._record = new_record(network, technique.name)
-        found = checkpoints.recorded() if technique.takes_checkpoints else None
-        if found is not None:
-            if not options.resume:
-                raise StartupError(
-                    "a query has left its record beside the checkpoints: resume it with resume=True, or give "
-                    "another directory"
-                )
-            self._record = read_record(found).resumed()
-            self._record.check(network, technique.name)
+        self._fence: DriverFence = OpenFence()
+        found: RunRecord | None = None
         if technique.takes_checkpoints:
+            # A driver that is refused does not take over.
+            self._found(checkpoints)
+            checkpoints, self._fence = checkpoints.begin_run()
+            found = self._found(checkpoints)
+            self._record = self._record if found is None else found.resumed()
             # Before anything begins, so that no number is given twice.
             checkpoints.record(msgspec.json.encode(self._record))
+        self._checkpoints = checkpoints
+        # Asked for now that no older driver delivers any more.
         delivered = {name: int(getattr(sink, "delivered", 0)) for name, sink in sinks.items()}
         self._edge = EdgeCore(network, technique, bounds, delivered=delivered if found is not None else None)
         self._controller = ControllerCore(
@@ -170,13 +172,31 @@ class EdgeRun(HostedRun):
         )
         self._announced: Placement | None = None
         self._late_rows = LateRowCounts()
-        # A thread waits for each node, one asks each source, and some delete checkpoints.
-        super().__init__(network.name, threads=nodes + len(sources) + 2, observer=options.observer)
+        # A thread waits for each node, one asks each source, one for other drivers, and some delete checkpoints.
+        super().__init__(network.name, threads=nodes + len(sources) + 3, observer=options.observer)
         # Records are written one after the other.
         self._recorder = ThreadPoolExecutor(1)
         self._thread.start()
 
+    def _found(self, checkpoints: UnitCheckpoints) -> RunRecord | None:
+        """Return the record to go on with; None if there is none. Raises StartupError, InvalidQuery."""
+        found = checkpoints.recorded()
+        if found is None:
+            return None
+        if not self._options.resume:
+            raise StartupError(
+                "a query has left its record beside the checkpoints: resume it with resume=True, or give "
+                "another directory"
+            )
+        record = read_record(found)
+        record.check(self._network, self._technique.name)
+        return record
+
     # -- for the user -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self._fence.close()
+        super().close()
 
     def place_of(self, unit: str) -> str | None:
         """Return the node where a unit runs; None while there is none."""
@@ -216,6 +236,7 @@ class EdgeRun(HostedRun):
         sent = None if traffic is None else traffic.counter(EDGE)
         self._links = Links(EDGE, self._token, schemas, self._received, self._broken, sent)
         self._address = await self._links.listen()
+        self._begin(self._watch_fence())
         try:
             for name in self._names:
                 self._begin(self._keep_running(name))
@@ -239,6 +260,26 @@ class EdgeRun(HostedRun):
             self._launcher.close()
             await self._loop.shutdown_default_executor()
             self._recorder.shutdown()
+
+    # -- other drivers --------------------------------------------------------------------------------------
+
+    async def _watch_fence(self) -> None:
+        """Stop soon after a younger driver has begun, also when there is nothing to write or deliver."""
+        while True:
+            await asyncio.sleep(limits.dataflow_fence_s)
+            try:
+                await asyncio.to_thread(self._fence.check)
+            except RunSuperseded:
+                raise
+            except (PeacefsError, OSError) as fault:
+                log.info("whether another driver has begun cannot be found out now: %s", fault)
+
+    def _deliver_fenced(self, sink: str, rows: pa.RecordBatch) -> None:
+        try:
+            with self._fence.delivery():
+                self._deliver(sink, self._sinks[sink], rows)
+        except PeacefsError as refusal:
+            self._fail(refusal.message)
 
     # -- events ---------------------------------------------------------------------------------------------
 
@@ -310,6 +351,9 @@ class EdgeRun(HostedRun):
 
     def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
+            if self._failure is not None:
+                # Rows that were not delivered are not acknowledged.
+                return
             match effect:
                 case SendMessage(to, message) if to == EDGE:
                     if isinstance(message, Placement):
@@ -320,7 +364,7 @@ class EdgeRun(HostedRun):
                     if address is not None:
                         self._links.send(to, address, message)
                 case Deliver(sink, _, batch):
-                    self._deliver(sink, self._sinks[sink], batch.rows)
+                    self._deliver_fenced(sink, batch.rows)
                 case SinkEnded():
                     if self._edge.ended:
                         self._ended.set()
@@ -354,6 +398,8 @@ class EdgeRun(HostedRun):
         """Write the record. Where that fails nothing is lost: producers keep their rows until it is there."""
         try:
             self._checkpoints.record(data)
+        except RunSuperseded:
+            raise
         except (PeacefsError, OSError) as error:
             log.warning("the record of query %r cannot be written now: %s", self._network.name, error)
             return False

@@ -1,21 +1,38 @@
-"""Checkpoints of units in peacefs, written by the I/O service, so that Peace decides who writes when."""
+"""Checkpoints of units in peacefs, written by the I/O service, so that Peace decides who writes when.
+
+A driver begins a run of the directory, as a driver of Spark does (decision 15). It and its nodes write through the
+run's path, and what an older driver writes is refused. The cluster does not see what goes to a sink, so a driver
+delivers only while it has a lease: an answer of the coordinator, a second old at most, that it is the youngest.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import socket
 import threading
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from peacefs.client.control.addresses import parse_address
+from peacefs.client.control.query_runs import CheckpointRuns
+from peacefs.client.control.token_source import TokenSource
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.dataflow.core.messages import CheckpointId, sequence_of
 from peacefs.dataflow.logs.peace_segments import PeaceSegments
 from peacefs.dataflow.logs.segments import SegmentStore
-from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol import limits
+from peacefs.protocol.errors import FileNotFound, PeacefsError, QueryFailed, RunSuperseded
 from peacefs.state.checkpoints.peace_store import PeaceStore
 from peacefs.state.checkpoints.store import CheckpointStore as PageStore
 
 from .checkpoint_store import LOGS, RECORD, name_of
+from .driver_fence import DeliveryLock, DriverFence, lock_of_this_host
+
+log = logging.getLogger("peacefs.dataflow")
 
 
 @dataclass
@@ -27,6 +44,23 @@ class PeaceCheckpoints:
     user: str | None = None
     _files: PeaceFileSystem | None = field(default=None, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def begin_run(self) -> tuple[PeaceCheckpoints, DriverFence]:
+        files = self._connected()
+        with CheckpointRuns(parse_address(self.coordinator), files.user, TokenSource.of(None)) as runs:
+            begun = runs.begin(self.directory, host=socket.gethostname(), pid=os.getpid())
+        fenced = PeaceCheckpoints(self.coordinator, begun.location, self.user)
+        fenced._files = files
+        if fenced.recorded() is not None:
+            # An older driver may have asked just before, and begin to deliver for so long.
+            time.sleep(limits.dataflow_lease_s)
+        lock = lock_of_this_host(f"{self.coordinator} {self.directory}")
+        lock.wait_for_others("a process of this host")
+        return fenced, PeaceFence(fenced, lock)
+
+    def still_writes(self) -> None:
+        """Change nothing, as a run. Raises RunSuperseded if that is not the latest, PeerUnreachable, ..."""
+        self._connected().mkdirs(self.directory)
 
     def pages(self) -> PageStore:
         return PeaceStore(self._connected(), root=self.directory)
@@ -72,3 +106,54 @@ class PeaceCheckpoints:
             if self._files is None:
                 self._files = PeaceFileSystem(self.coordinator, user=self.user)
             return self._files
+
+
+class PeaceFence:
+    """The fence of a directory of a cluster."""
+
+    def __init__(self, checkpoints: PeaceCheckpoints, lock: DeliveryLock) -> None:
+        """`checkpoints`: those of a run. `lock`: of the drivers of this host, one of which may be stopped after it
+        has looked at its lease.
+        """
+        self._checkpoints = checkpoints
+        self._lock = lock
+        self._closed = threading.Event()
+        # The end of the lease.
+        self._until_s = 0.0
+
+    def check(self) -> None:
+        asked_s = _now_s()
+        self._checkpoints.still_writes()
+        self._until_s = max(self._until_s, asked_s + limits.dataflow_lease_s)
+
+    @contextlib.contextmanager
+    def delivery(self) -> Iterator[None]:
+        with self._lock.held():
+            self._renew()
+            yield
+
+    def _renew(self) -> None:
+        """Return within the lease, however long it takes to get it. Raises RunSuperseded, QueryFailed."""
+        begun_s = _now_s()
+        while _now_s() >= self._until_s:
+            try:
+                self.check()
+            except RunSuperseded:
+                raise
+            except (PeacefsError, OSError) as fault:
+                waited_s = _now_s() - begun_s
+                if waited_s > limits.dataflow_unfenced_s_max or self._closed.is_set():
+                    raise QueryFailed(
+                        f"no coordinator has said for {waited_s:.0f} s whether another driver has taken over: "
+                        f"{fault}; nothing more is delivered: resume the query when the cluster is there again"
+                    ) from fault
+                log.warning("rows wait until a coordinator says that no other driver has taken over: %s", fault)
+                self._closed.wait(limits.dataflow_checkpoint_retry_s)
+
+    def close(self) -> None:
+        self._closed.set()
+
+
+def _now_s() -> float:
+    """Return the time on a clock that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

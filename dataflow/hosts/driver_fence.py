@@ -1,0 +1,194 @@
+"""Fences between drivers of one query: once a younger one has begun, older ones write and deliver nothing.
+
+A driver is the program that started a query, with its sources, sinks and controller. Two of them on one directory
+would both deliver all rows. The one that begins last goes on; the others stop with an error that names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from peacefs.protocol import limits
+from peacefs.protocol.errors import RunSuperseded, StartupError
+
+_DRIVER = ".driver"
+_LOCK = ".driver.lock"
+_POLL_S = 0.005
+
+
+class DriverFence(Protocol):
+    """The right of one driver to write and deliver. Thread-safe."""
+
+    def check(self) -> None:
+        """Raise RunSuperseded if a younger driver has begun. May take long."""
+        ...
+
+    def delivery(self) -> AbstractContextManager[None]:
+        """Hold rows back from a sink, or a younger driver until it has them.
+
+        Raises RunSuperseded if a younger driver has begun, and QueryFailed if that cannot be found out.
+        """
+        ...
+
+    def close(self) -> None:
+        """Have nobody wait in `delivery` any more."""
+
+
+class OpenFence:
+    """The fence of a query that leaves nothing for another driver: all may deliver."""
+
+    def check(self) -> None:
+        """Nobody takes over."""
+
+    def delivery(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def close(self) -> None:
+        """Nobody waits."""
+
+
+class MemoryFence:
+    """The fence of one process, in which `drivers` are all that have begun."""
+
+    def __init__(self, drivers: list[MemoryFence]) -> None:
+        self._drivers = drivers
+        drivers.append(self)
+
+    def check(self) -> None:
+        if self._drivers[-1] is not self:
+            raise RunSuperseded("another driver of this process has taken over; this driver should stop")
+
+    @contextlib.contextmanager
+    def delivery(self) -> Iterator[None]:
+        self.check()
+        yield
+
+    def close(self) -> None:
+        """Nobody waits."""
+
+
+class DeliveryLock:
+    """A lock of this host that drivers share while they deliver, and that a younger one waits for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        with self._opened() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            yield
+
+    def wait_for_others(self, older: str) -> None:
+        """Wait until the deliveries that have begun are over. Raises StartupError if one goes on for too long."""
+        deadline_s = time.monotonic() + limits.dataflow_delivery_s_max
+        with self._opened() as lock:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                except BlockingIOError:
+                    if time.monotonic() > deadline_s:
+                        raise StartupError(
+                            f"the driver before ({older}) has been giving rows to a sink for "
+                            f"{limits.dataflow_delivery_s_max:g} s: end it, and resume the query then"
+                        ) from None
+                time.sleep(_POLL_S)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        # Anew each time: threads that share an open file would share the lock.
+        lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            yield lock
+        finally:
+            os.close(lock)
+
+
+class DirectoryFence:
+    """The fence of a local directory, of which a file names the youngest driver.
+
+    Who delivers holds a lock of many holders, looks at the file under it, and lets go afterwards. A driver that
+    begins puts its own name there first, so that no other delivery begins, and then takes the lock alone for a
+    moment: afterwards whatever older drivers have delivered is delivered.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = DeliveryLock(root / _LOCK)
+        self._run = secrets.token_hex(16)
+
+    def begin(self) -> None:
+        """Raises StartupError if an older driver does not come to the end of a delivery."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        older = self._driver()
+        driver = {
+            "run": self._run,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "since": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
+        }
+        staged = self._root / f"{_DRIVER}.{self._run}"
+        staged.write_text(json.dumps(driver))
+        staged.rename(self._root / _DRIVER)
+        self._lock.wait_for_others(_described(older))
+        self.check()
+
+    def check(self) -> None:
+        youngest = self._driver()
+        if youngest.get("run") == self._run:
+            return
+        if not youngest:
+            raise RunSuperseded(
+                f"this driver of the query in {self._root} may write no more: the directory was deleted or "
+                "renamed. Nothing was changed; begin the query again"
+            )
+        raise RunSuperseded(
+            f"this driver of the query in {self._root} may write no more: another one has taken over "
+            f"({_described(youngest)}). Nothing was changed; this driver should stop"
+        )
+
+    @contextlib.contextmanager
+    def delivery(self) -> Iterator[None]:
+        if not self._root.is_dir():
+            self.check()
+        with self._lock.held():
+            self.check()
+            yield
+
+    def close(self) -> None:
+        """Nobody waits for long."""
+
+    def _driver(self) -> dict[str, object]:
+        try:
+            found = json.loads((self._root / _DRIVER).read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+def lock_of_this_host(name: str) -> DeliveryLock:
+    """Return the lock of drivers on this host of a query that is kept elsewhere. Raises StartupError."""
+    directory = Path(tempfile.gettempdir(), f"peacefs-drivers-{os.geteuid()}")
+    directory.mkdir(mode=0o700, exist_ok=True)
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise StartupError(f"{directory} is not a directory of this user alone: delete it, or set TMPDIR")
+    return DeliveryLock(directory / hashlib.sha256(name.encode()).hexdigest())
+
+
+def _described(driver: dict[str, object]) -> str:
+    return f"process {driver.get('pid')} on {driver.get('host')}, since {driver.get('since')} UTC"
