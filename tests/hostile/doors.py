@@ -44,7 +44,7 @@ def connect(door: Door) -> socket.socket:
         return socket.create_connection((door.host, door.port), timeout=_PATIENCE_S)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(_PATIENCE_S)
-    connection.connect(f"\0{door.host}")
+    connection.connect(door.host if door.host.startswith("/") else f"\0{door.host}")
     return connection
 
 

@@ -29,9 +29,13 @@ class Held:
 
     @classmethod
     def by(cls, member: LocalMember) -> Held:
-        status = Path(f"/proc/{member.pid}/status").read_text()
+        return cls.of(member.pid)
+
+    @classmethod
+    def of(cls, pid: int) -> Held:
+        status = Path(f"/proc/{pid}/status").read_text()
         (kib,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
-        return cls(int(kib) * 1024, sum(1 for _ in Path(f"/proc/{member.pid}/fd").iterdir()))
+        return cls(int(kib) * 1024, sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir()))
 
 
 class Watch:
