@@ -4,7 +4,7 @@
 
 After UNTIL of the batches nothing comes any more, unless these are all. STORE is a directory, or a coordinator and
 a directory of its cluster. Rows of the sink are lines of OUTPUT, which all drivers share. Where the query fails
-the reason is the last line on standard error, and the status is 1.
+the reason is a line on standard error, and the status is 1.
 """
 
 from __future__ import annotations
@@ -58,13 +58,22 @@ class SharedLines:
         assert os.write(self._file, lines) == len(lines)
 
 
-def _host(kind: str, checkpoints: UnitCheckpoints) -> Any:
+def _host(kind: str, checkpoints: UnitCheckpoints, scratch: Path) -> Any:
     if kind == "processes":
         return LocalProcesses(2, checkpoints, node_timeout_s=_PATIENT_S)
     from peacefs.spark_connector.executors_host import SparkExecutors
+    from peacefs.spark_connector.java import find_java, java_environment
 
-    from .executors_ordeal import session
+    from .executors_ordeal import session, spark_home
 
+    scratch.mkdir()
+    os.environ |= {
+        **java_environment(find_java(), scratch),
+        "SPARK_HOME": str(spark_home(scratch)),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(Path(__file__).parent.parent),
+    }
     return SparkExecutors(session(), 2, checkpoints, node_timeout_s=_PATIENT_S)
 
 
@@ -81,7 +90,7 @@ def main(output: Path, batches: int, until: int, technique: str, kind: str, *sto
     checkpoints: UnitCheckpoints = (
         DirectoryCheckpoints(store[0]) if len(store) == 1 else PeaceCheckpoints(store[0], store[1], "alice")
     )
-    host = _host(kind, checkpoints)
+    host = _host(kind, checkpoints, output.with_name(f"scratch-{os.getpid()}"))
     sinks = {"out": SharedLines(output)}
     given = sample.network, _TECHNIQUES[technique], {"in": paced()}, sinks, RunOptions(resume=True)
     try:
