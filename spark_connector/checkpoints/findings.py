@@ -53,6 +53,20 @@ class CheckpointRepair(msgspec.Struct, frozen=True):
     plans_anew: int | None = None
 
 
+class StartVerdict(msgspec.Struct, frozen=True):
+    """Whether a query starts in one way: `mode` is one of `start_modes.StartMode`.
+
+    `goes_on_with` is its first batch, None where it does not start, and `repeats` says that it is one that was
+    planned before. `against` is what is in the way, or what it would do with rows that were given out.
+    """
+
+    mode: str
+    starts: bool
+    goes_on_with: int | None
+    repeats: bool
+    against: list[str]
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """The result of a verification.
 
@@ -60,6 +74,9 @@ class Verdict(msgspec.Struct, frozen=True):
     that a query could go on from after a rollback. `restarts`: it would start from the checkpoint as it is, as far
     as `notes` let one know, and its first batch is `goes_on_with`. `repair` is what makes it start, where a file
     or two are in the way.
+
+    All of that is for a start in `mode`, the way in which the query that wrote it was started, as far as the
+    checkpoint tells. `starts` has the verdict for each way.
     """
 
     root: str
@@ -73,6 +90,8 @@ class Verdict(msgspec.Struct, frozen=True):
     files_read: int
     bytes_read: int
     findings: list[CheckpointFinding]
+    mode: str
+    starts: list[StartVerdict]
     notes: list[Note] = []
     repair: CheckpointRepair | None = None
 

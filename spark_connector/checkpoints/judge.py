@@ -5,6 +5,8 @@ A start looks at the latest batch that was planned, P, and the latest that was d
 say of themselves, and one state version of every store: P+1 if P is C, else P, for then batch P is repeated.
 Commits before C it does not read; only unique ids, of format 2, make it need `commits/P-1`.
 
+That is an ordinary start. `start_modes` says what the other ways to start a query go by.
+
 A rollback to batch N takes away what later batches wrote: it needs the same of a checkpoint that ends with N.
 
 What names cannot tell: whether a query of format 1 had state whose directory is gone altogether.
@@ -24,6 +26,15 @@ from .inspection import Inspection
 from .layout import COMMITS, METADATA, OFFSETS
 from .needs import Needs
 from .source_logs import SourceLogs
+from .start_modes import (
+    StartMode,
+    async_refusals,
+    batch_before,
+    own_mode,
+    real_time_refusals,
+    real_time_sources,
+    was_skipped,
+)
 from .state_needs import StateNeeds
 from .tree import TreeEntry
 
@@ -42,8 +53,8 @@ class BatchVerifier:
         self._sources = SourceLogs(inspection)
         self._state = StateNeeds(inspection)
         self.layout = inspection.layout
-        self._batches: dict[int, Needs] = {}
-        self._restart: Needs | None = None
+        self._batches: dict[tuple[int, StartMode], Needs] = {}
+        self._restarts: dict[StartMode, Needs] = {}
 
     def query(self) -> str | None:
         """The query's id, if it can be read."""
@@ -52,49 +63,62 @@ class BatchVerifier:
         except CheckpointDamaged:
             return None
 
-    def goes_on_with(self) -> int:
+    def goes_on_with(self, mode: StartMode = StartMode.ORDINARY) -> int:
         """The first batch that a start runs: the one that is planned and not done, or the next."""
         planned, committed = max(self.layout.offsets, default=-1), max(self.layout.commits, default=-1)
-        return planned if planned > committed else planned + 1
+        if planned > committed:
+            return committed + 1 if mode is StartMode.REAL_TIME else planned
+        return planned + 1
 
-    def restart(self) -> Needs:
-        """Check what a start needs from the checkpoint as it is."""
-        if self._restart is None:
-            self._restart = self._judge_restart()
-        return self._restart
+    def own_mode(self, batch: int | None = None) -> StartMode:
+        """How the query was started that wrote a batch, by default the latest that was planned."""
+        return own_mode(self.layout, max(self.layout.offsets, default=0) if batch is None else batch)
 
-    def batch(self, batch: int) -> Needs:
-        """Check what a start needs after a rollback to a completed batch."""
-        if batch not in self._batches:
-            self._batches[batch] = self._judge(batch)
-        return self._batches[batch]
+    def restart(self, mode: StartMode | None = None) -> Needs:
+        """Check what a start needs from the checkpoint as it is, by default in its own mode."""
+        mode = mode or self.own_mode()
+        if mode not in self._restarts:
+            self._restarts[mode] = self._judge_restart(mode)
+        return self._restarts[mode]
+
+    def batch(self, batch: int, mode: StartMode | None = None) -> Needs:
+        """Check what a start needs after a rollback to a completed batch, by default in its own mode."""
+        mode = mode or self.own_mode(batch)
+        if (batch, mode) not in self._batches:
+            self._batches[batch, mode] = self._judge(batch, mode)
+        return self._batches[batch, mode]
 
     def gaps(self) -> list[CheckpointFinding]:
         """Every batch that is missing between others: no start looks at it, only a rollback to it would."""
         found = []
         for log, entries in ((OFFSETS, self.layout.offsets), (COMMITS, self.layout.commits)):
             for batch in _missing(entries):
+                if was_skipped(self.layout, batch):
+                    continue
                 reason = "there are earlier and later ones; a rollback to it is not possible"
                 found.append(CheckpointFinding(f"{log}/{batch}", Fault.MISSING, reason, stops=False))
         return found
 
-    def _judge_restart(self) -> Needs:
+    def _judge_restart(self, mode: StartMode) -> Needs:
         needs = self._identity()
         needs.add(self._sources.whole())
         planned, committed = max(self.layout.offsets, default=None), max(self.layout.commits, default=None)
+        if mode is StartMode.ASYNC_PROGRESS:
+            needs.findings += async_refusals(self.layout, planned, committed)
+        if mode is StartMode.REAL_TIME:
+            planned = self._with_commit(planned, committed, needs)
         needs.findings += self._commits_ahead(planned, committed)
         if planned is None:
             return needs
-        offsets, before = self._offsets(planned, needs), None
-        if planned > 0:
-            before = self._offsets(planned - 1, needs)
-        if offsets is not None:
-            needs.add(self._sources.entries(planned, offsets, before))
+        offsets = self._planned(planned, mode, needs)
+        if offsets is not None and mode is not StartMode.REAL_TIME:
             unread = [self.layout.relative(entry) for entry in self._sources.beyond(offsets)]
             needs.notes += [Note(path, _UNREAD) for path in unread]
         commit = self._commit(committed, needs) if committed is not None else BatchCommit()
         if commit is None:
             return needs
+        if mode is StartMode.REAL_TIME:
+            needs.findings += real_time_refusals(commit, committed)
         left_by = planned if committed is not None and committed >= planned else planned - 1
         if committed is not None and committed < left_by and commit.state_unique_ids:
             for batch in range(committed + 1, min(left_by, committed + _GAPS_MAX) + 1):
@@ -105,6 +129,31 @@ class BatchVerifier:
             needs.add(self._state.after(left_by, commit))
         return needs
 
+    def _with_commit(self, planned: int | None, committed: int | None, needs: Needs) -> int | None:
+        """Return the latest offsets that a start in Real-time Mode keeps. It reads the later ones, too."""
+        if planned is None or planned <= (-1 if committed is None else committed):
+            return planned
+        self._offsets(planned, needs)
+        done = -1 if committed is None else committed
+        forgotten = max((batch for batch in self.layout.offsets if done < batch < planned), default=None)
+        if forgotten is not None or (committed is None and planned > 0):
+            path = f"{COMMITS}/{planned - 1 if forgotten is None else forgotten}"
+            reason = f"Spark would give out the rows of this batch again, in batch {done + 1}"
+            needs.findings.append(CheckpointFinding(path, Fault.MISSING, reason, noticed=False))
+        return max((batch for batch in self.layout.offsets if batch <= done), default=None)
+
+    def _planned(self, batch: int, mode: StartMode, needs: Needs) -> Offsets | None:
+        """Check the offsets of a batch, those before it, and the entries of sources' logs between the two."""
+        offsets, before = self._offsets(batch, needs), None
+        number_before = batch_before(self.layout, batch, mode)
+        if number_before is not None:
+            before = self._offsets(number_before, needs)
+        if offsets is not None:
+            needs.add(self._sources.entries(batch, offsets, before))
+            if mode is StartMode.REAL_TIME:
+                needs.findings += real_time_sources(batch, offsets)
+        return offsets
+
     def _commits_ahead(self, planned: int | None, committed: int | None) -> list[CheckpointFinding]:
         """Commits without offsets stop a start, batches without commits before the planned one do not."""
         found = []
@@ -114,22 +163,25 @@ class BatchVerifier:
             found.append(CheckpointFinding(f"{OFFSETS}/{batch}", Fault.MISSING, reason))
         done = -1 if committed is None else committed
         for batch in range(done + 1, min(first, done + 1 + _GAPS_MAX)):
+            if was_skipped(self.layout, batch):
+                continue
             reason = (
                 f"batch {first} is planned, so that this one was done; Spark goes on with {first} all the same"
             )
             found.append(CheckpointFinding(f"{COMMITS}/{batch}", Fault.MISSING, reason, stops=False))
         return found
 
-    def _judge(self, batch: int) -> Needs:
+    def _judge(self, batch: int, mode: StartMode) -> Needs:
         needs = self._identity()
-        offsets, before = self._offsets(batch, needs), None
-        if batch > 0:
-            before = self._offsets(batch - 1, needs)
+        if mode is StartMode.ASYNC_PROGRESS:
+            needs.findings += async_refusals(self.layout, batch, batch)
+        offsets = self._planned(batch, mode, needs)
         if offsets is not None:
             needs.add(self._sources.up_to(offsets))
-            needs.add(self._sources.entries(batch, offsets, before))
         commit = self._commit(batch, needs)
         if commit is not None:
+            if mode is StartMode.REAL_TIME:
+                needs.findings += real_time_refusals(commit, batch)
             needs.add(self._state.after(batch, commit))
         return needs
 

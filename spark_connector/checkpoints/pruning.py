@@ -16,6 +16,7 @@ from .formats.changelog import UnreadableChangelog
 from .inspection import Inspection
 from .judge import BatchVerifier
 from .layout import CheckpointLayout, StoreFiles
+from .start_modes import batch_before
 from .tree import TreeEntry
 
 
@@ -54,14 +55,16 @@ def plan_pruning(inspection: Inspection, retention: Retention) -> Pruning:
     needed, oldest = _retained(judge, retention)
     latest = max(layout.commits)
     pruning = Pruning(oldest)
-    pruning.outdated += [entry for batch, entry in layout.offsets.items() if batch < oldest - 1]
+    before = batch_before(layout, oldest, judge.own_mode(oldest))
+    floor = oldest if before is None else before
+    pruning.outdated += [entry for batch, entry in layout.offsets.items() if batch < floor]
     pruning.outdated += [entry for batch, entry in layout.commits.items() if batch < oldest]
     named = _named(inspection)
     for files in layout.stores.values():
-        floor = _floor(files, needed)
+        oldest_version = _floor(files, needed)
         for versions in (files.changes, files.snapshots):
             for version, entry in versions.items():
-                if version.number < floor:
+                if version.number < oldest_version:
                     pruning.outdated.append(entry)
                 elif version.number <= latest + 1 and version.uid is not None and not named.holds(version.uid):
                     pruning.orphans.append(entry)

@@ -21,6 +21,7 @@ from .inspection import Inspection
 from .judge import BatchVerifier
 from .layout import COMMITS, METADATA, OFFSETS, CheckpointLayout, arrange
 from .source_logs import SourceLogs
+from .start_modes import batch_before, own_mode
 from .tree import TreeEntry
 
 _SCHEMA = "/_metadata/schema"
@@ -46,7 +47,7 @@ def find_repair(inspection: Inspection) -> CheckpointRepair | None:
             return CheckpointRepair(
                 candidate.remove,
                 candidate.reason,
-                trial.goes_on_with(),
+                trial.goes_on_with(trial.own_mode()),
                 repeats=candidate.repeats,
                 plans_anew=candidate.plans_anew,
             )
@@ -79,7 +80,8 @@ def _candidates(inspection: Inspection, findings: list[CheckpointFinding]) -> It
         return
     if not _readable(inspection, committed):
         return
-    plan = [f"{OFFSETS}/{planned}", *_entries_beyond(inspection, committed)] if planned == committed + 1 else []
+    is_next = committed == batch_before(layout, planned, own_mode(layout, planned))
+    plan = [f"{OFFSETS}/{planned}", *_entries_beyond(inspection, committed)] if is_next else []
     anew = f"batch {planned}, which was not done, is planned anew"
     if plan:
         yield CheckpointRepair(_joined(free, plan), anew, 0, plans_anew=planned)

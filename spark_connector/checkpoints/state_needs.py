@@ -33,6 +33,10 @@ class StateNeeds:
         needs = Needs()
         if not self.layout.operators and not self.layout.stores and commit.state_unique_ids is None:
             needs.notes.append(Note(STATE, _NO_STATE))
+        if commit.version > 1 and not commit.state_unique_ids and (self.layout.operators or self.layout.stores):
+            reason = "it is of format 2 and names no unique ids of the state that there is"
+            needs.findings.append(CheckpointFinding(f"{COMMITS}/{batch}", Fault.INCONSISTENT, reason))
+            return needs
         for operator in self._operators(commit):
             needs.add(self._operator(operator, batch, commit))
         return needs

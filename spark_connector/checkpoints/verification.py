@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from peacefs.protocol.errors import BadRequest
 
-from .findings import CheckpointFinding, Fault, Verdict
+from .findings import CheckpointFinding, Fault, StartVerdict, Verdict
 from .inspection import Inspection
 from .judge import BatchVerifier
 from .layout import METADATA, OFFSETS
+from .needs import Needs
 from .repairs import find_repair
+from .start_modes import StartMode
 
 
 def verify(inspection: Inspection, batch: int | None = None) -> Verdict:
@@ -19,7 +21,13 @@ def verify(inspection: Inspection, batch: int | None = None) -> Verdict:
     judge = BatchVerifier(inspection)
     committed = max(layout.commits, default=None)
     judged = committed if batch is None else batch
-    needs = judge.restart() if judged is None or judged == committed else judge.batch(judged)
+    as_it_is = judged is None or judged == committed
+
+    def needs_in(mode: StartMode) -> Needs:
+        return judge.restart(mode) if judged is None or as_it_is else judge.batch(judged, mode)
+
+    mode = judge.own_mode(None if as_it_is else judged)
+    needs = needs_in(mode)
     findings = _distinct(needs.findings + judge.gaps())
     restarts = not judge.restart().stops
     return Verdict(
@@ -30,12 +38,31 @@ def verify(inspection: Inspection, batch: int | None = None) -> Verdict:
         batch=judged,
         last_good=_last_good(judge, judged),
         restarts=restarts,
-        goes_on_with=judge.goes_on_with() if restarts else None,
+        goes_on_with=judge.goes_on_with(judge.own_mode()) if restarts else None,
         files_read=inspection.files_read,
         bytes_read=inspection.bytes_read,
+        mode=mode.value,
+        starts=[_start(judge, each, needs_in(each), None if as_it_is else judged) for each in StartMode],
         findings=sorted(findings, key=lambda finding: (not finding.stops, finding.path)),
         notes=sorted({*needs.notes, *inspection.notes}, key=lambda note: note.path),
         repair=find_repair(inspection) if judged == committed else None,
+    )
+
+
+def _start(judge: BatchVerifier, mode: StartMode, needs: Needs, batch: int | None) -> StartVerdict:
+    """Judge a start in one mode, from the checkpoint as it is or after a rollback to `batch`."""
+    first = judge.goes_on_with(mode) if batch is None else batch + 1
+    starts = not needs.stops
+    return StartVerdict(
+        mode=mode.value,
+        starts=starts,
+        goes_on_with=first if starts else None,
+        repeats=starts and mode is not StartMode.REAL_TIME and first in judge.layout.offsets,
+        against=[
+            f"{finding.path} is {finding.fault.value}: {finding.reason}"
+            for finding in _distinct(needs.findings)
+            if finding.stops
+        ],
     )
 
 

@@ -23,10 +23,11 @@ from peacefs.spark_connector.checkpoints.catalogue import (
     summarise,
     summarise_stores,
 )
-from peacefs.spark_connector.checkpoints.findings import Fault, Verdict
+from peacefs.spark_connector.checkpoints.findings import Fault, StartVerdict, Verdict
 from peacefs.spark_connector.checkpoints.inspection import Inspection
 from peacefs.spark_connector.checkpoints.places import CheckpointPlace, checkpoint_place
 from peacefs.spark_connector.checkpoints.reports import last_report, report_lines
+from peacefs.spark_connector.checkpoints.start_modes import StartMode
 from peacefs.spark_connector.checkpoints.unit_checkpoints import UnitSummary, is_unit_root, summarise_units
 from peacefs.spark_connector.checkpoints.verification import verify
 
@@ -39,6 +40,11 @@ _HEADINGS = ("BATCH", "PLANNED", "OPERATORS", "FILES", "SIZE", "LAST WRITE", "QU
 #: Columns of numbers, which end in one column; the others are words.
 _NUMBERS = 5
 _VERSIONS_SHOWN = 3
+_STARTS = {
+    StartMode.ORDINARY: "an ordinary start",
+    StartMode.ASYNC_PROGRESS: "with asyncProgressTrackingEnabled",
+    StartMode.REAL_TIME: "in Real-time Mode",
+}
 
 
 def list_checkpoints(session: Session, texts: Sequence[str], *, as_json: bool) -> None:
@@ -198,8 +204,31 @@ def _verdict_lines(verdict: Verdict, *, local: bool) -> Iterator[str]:
         by_reason.setdefault(note.reason, []).append(note.path)
     for reason, (path, *others) in by_reason.items():
         yield f"note: {path}{f' and {len(others)} more' if others else ''}: {reason}"
+    yield from _start_lines(verdict)
     read = f"{verdict.files_read} files read, {human_size(verdict.bytes_read)}"
     yield f"{verdict.root}: {_conclusion(verdict, local=local)}; {read}"
+
+
+def _start_lines(verdict: Verdict) -> Iterator[str]:
+    """Tell of each way to start the query, unless an ordinary start is all there is to choose."""
+    ordinary, tracked, real_time = verdict.starts
+    if real_time.starts or (tracked.starts and not ordinary.starts):
+        for start in verdict.starts:
+            yield f"{_STARTS[StartMode(start.mode)]}: {_start(start)}"
+    if verdict.mode == StartMode.ASYNC_PROGRESS and tracked.starts and verdict.batch == verdict.committed:
+        assert verdict.planned is not None
+        yield (
+            "before an ordinary start: start it with asyncProgressTrackingEnabled and "
+            f"asyncProgressTrackingCheckpointIntervalMs=0, and stop it once batch {verdict.planned + 1} is done"
+        )
+
+
+def _start(start: StartVerdict) -> str:
+    if not start.starts:
+        return f"no: {start.against[0]}"
+    if start.repeats:
+        return f"batch {start.goes_on_with} is repeated"
+    return f"goes on with batch {start.goes_on_with}"
 
 
 def _conclusion(verdict: Verdict, *, local: bool) -> str:
@@ -211,7 +240,8 @@ def _conclusion(verdict: Verdict, *, local: bool) -> str:
         return f"no batch is said to be done{start}"
     if not stops:
         again = f", and batch {verdict.goes_on_with} is repeated" if _repeats(verdict) else ""
-        return f"batch {verdict.batch} is good{again}"
+        only = " with asynchronous progress tracking" if verdict.mode == StartMode.ASYNC_PROGRESS else ""
+        return f"batch {verdict.batch} is good{only}{again}"
     if stops == {Fault.TOO_NEW}:
         last = "" if verdict.last_good is None else f"; the last good one is {verdict.last_good}"
         return f"batch {verdict.batch} cannot be judged: a newer Spark wrote it than this program knows{last}"

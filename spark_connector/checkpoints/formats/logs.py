@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from peacefs.protocol.errors import CheckpointDamaged, CheckpointTooNew
 
 _NEWEST_OFFSETS = 2
-_NEWEST_COMMIT = 2
+_NEWEST_COMMIT = 3
 _NEWEST_FILE_LOG = 1
 _NO_OFFSET = "-"
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
@@ -75,10 +76,16 @@ class _FileOffset(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BatchCommit(msgspec.Struct, frozen=True, rename="camel"):
-    """`commits/N`. The unique ids of the state it made: operator, partition, store. Only of format 2."""
+    """`commits/N`. The unique ids of the state it made: operator, partition, store.
+
+    Only format 2 has ids. A query without state names none, or, where it writes its progress asynchronously, as
+    Real-time Mode does, leaves them out. Version 3 of the file also says what the sink is.
+    """
 
     next_batch_watermark_ms: int = 0
     state_unique_ids: dict[int, list[list[str]]] | None = None
+    sink_metadata_map: dict[str, Any] = {}
+    version: int = 1
 
 
 class FileLogEntry(msgspec.Struct, frozen=True, rename="camel"):
@@ -125,9 +132,9 @@ def parse_commit(data: bytes) -> BatchCommit:
     if len(lines) != 1:
         raise CheckpointDamaged(f"{len(lines)} lines after the version, not one")
     commit = _decode(lines[0], BatchCommit)
-    if version >= 2 and commit.state_unique_ids is None:
-        raise CheckpointDamaged("version 2 without the unique ids of its state")
-    return commit
+    if version >= 3 and not commit.sink_metadata_map:
+        raise CheckpointDamaged(f"version {version} without a sink")
+    return replace(commit, version=version)
 
 
 def parse_file_log(data: bytes) -> list[FileLogEntry]:

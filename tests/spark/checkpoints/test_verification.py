@@ -288,3 +288,124 @@ def test_numbers_that_no_query_reaches_cost_no_time() -> None:
 def test_directory_that_is_no_checkpoint_is_not_judged(names: list[str]) -> None:
     with pytest.raises(BadRequest, match="no checkpoint"):
         judge(MemoryTree({f"{ROOT}/{name}": b"x" for name in names}))
+
+
+# What follows was seen with Spark 4.3 in each mode: `test_ways_to_start` starts queries on such checkpoints.
+
+
+def stateless(offsets: list[int], commits: list[int], version: int = 1, ends: str = "") -> MemoryTree:
+    """A query without state, whose source numbers its rows. `ends`: what its commits have besides a watermark."""
+    planned = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}})
+    files = {f"{ROOT}/metadata": json.dumps({"id": made.QUERY}).encode()}
+    files |= {f"{ROOT}/offsets/{batch}": f'v1\n{planned}\n{{"0":{batch}}}'.encode() for batch in offsets}
+    commit = f'v{version}\n{{"nextBatchWatermarkMs":0{ends}}}'.encode()
+    return MemoryTree(files | {f"{ROOT}/commits/{batch}": commit for batch in commits})
+
+
+def ways(verdict: Verdict) -> list[int | None]:
+    """The first batch of each way to start: ordinary, with asynchronous progress tracking, in Real-time Mode."""
+    return [start.goes_on_with for start in verdict.starts]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits", "mode", "starts"),
+    [
+        ([0, 1, 6], [0, 1, 6], "async progress", [None, 7, None]),
+        ([0, 1, 6], [0, 1], "async progress", [None, 6, None]),
+        # A start gave batch 7 after it: it is behind the batch before.
+        ([0, 1, 6, 7], [0, 1, 6, 7], "ordinary", [8, 8, None]),
+        # The offsets of batch 5 are lost, which has a commit: its rows would come again if batch 6 is not done.
+        ([0, 4, 6], [0, 4, 5, 6], "ordinary", [None, 7, None]),
+        ([0, 4, 6], [0, 4, 5], "ordinary", [None, None, None]),
+        # Nothing says where batch 6 begins: that matters if it is to be repeated.
+        ([6], [6], "ordinary", [None, 7, None]),
+        ([6], [], "ordinary", [None, None, None]),
+        ([0], [], "ordinary", [0, 0, 0]),
+        # A commit without offsets: the start finds its batch done.
+        ([0, 1], [0, 1, 6], "ordinary", [None, None, None]),
+    ],
+)
+def test_each_way_to_start_a_query_without_state_has_its_verdict(
+    offsets: list[int], commits: list[int], mode: str, starts: list[int | None]
+) -> None:
+    verdict = judge(stateless(offsets, commits))
+    assert (verdict.mode, ways(verdict)) == (mode, starts)
+    own = next(start for start in verdict.starts if start.mode == mode)
+    assert (verdict.restarts, verdict.goes_on_with) == (own.starts, own.goes_on_with)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits", "starts"),
+    [
+        ([0, 1, 2], [0, 1, 2], [3, 3, 3]),
+        # The plan is removed, and the batch reads what there is by then.
+        ([0, 1, 2], [0, 1], [2, 2, 2]),
+        ([0, 1, 6], [0, 1], [None, 6, 2]),
+        ([0, 1, 6], [0, 1, 6], [None, 7, 7]),
+        # Once offsets/3 is removed, a commit is later than all offsets.
+        ([0, 1, 3], [0, 1, 2], [None, None, None]),
+        # Batch 1 was done before batch 2 was planned. Real-time Mode takes it for one that was not.
+        ([0, 1, 2], [0], [2, 2, None]),
+    ],
+)
+def test_real_time_mode_starts_from_commits_of_format_2_without_ids_of_state(
+    offsets: list[int], commits: list[int], starts: list[int | None]
+) -> None:
+    verdict = judge(stateless(offsets, commits, version=2))
+    assert ways(verdict) == starts
+    assert verdict.last_good == (1 if starts == [None] * 3 else max(commits))
+
+
+def test_plan_that_cannot_be_read_stops_real_time_mode_too_which_would_remove_it() -> None:
+    tree = stateless([0, 1, 2], [0, 1], version=2)
+    tree.files[f"{ROOT}/offsets/2"] = b""
+    verdict = judge(tree)
+    assert ways(verdict) == [None, None, None]
+    assert verdict.repair is not None and verdict.repair.remove == ["offsets/2"]
+
+
+def test_plan_after_a_gap_that_cannot_be_read_is_removed_by_a_repair() -> None:
+    tree = stateless([0, 1, 6], [0, 1])
+    tree.files[f"{ROOT}/offsets/6"] = b""
+    verdict = judge(tree)
+    assert verdict.repair is not None
+    assert (verdict.repair.remove, verdict.repair.plans_anew) == (["offsets/6"], 6)
+    assert verdict.repair.goes_on_with == 2
+
+
+def test_commits_that_say_what_the_sink_is_are_read() -> None:
+    sink = ',"sinkMetadataMap":{"0":{"sinkName":"out","provider":"noop"}}'
+    assert judge(stateless([0, 1], [0, 1], version=3, ends=sink)).findings == []
+    assert not judge(stateless([0, 1], [0, 1], version=3)).restarts, "Spark wants a sink there"
+
+
+def test_commit_without_ids_is_at_odds_with_state_that_has_them() -> None:
+    tree = made.checkpoint(state_format=2)
+    tree.files[f"{ROOT}/commits/7"] = b'v2\n{"nextBatchWatermarkMs":0}'
+    verdict = judge(tree)
+    assert [(finding.path, finding.fault) for finding in verdict.findings] == [("commits/7", Fault.INCONSISTENT)]
+    assert (verdict.restarts, verdict.last_good) == (False, 6)
+
+
+def test_rollback_to_a_batch_after_a_gap_is_for_async_progress() -> None:
+    tree = stateless([0, 1, 6, 9], [0, 1, 6, 9])
+    assert [judge(tree, batch).last_good for batch in (0, 1, 6)] == [0, 1, 6]
+    assert (judge(tree, 6).mode, ways(judge(tree, 6))) == ("async progress", [None, 7, None])
+    assert (judge(tree, 1).mode, ways(judge(tree, 1))) == ("ordinary", [2, 2, None])
+
+
+def test_pruning_keeps_the_offsets_before_a_gap() -> None:
+    tree = stateless([0, 1, 6, 9], [0, 1, 6])
+    bounds = Retention(batches=1, age_ms=None, bytes=None, now_ms=0, orphan_age_ms=0)
+    pruning = plan_pruning(Inspection(tree, read_layout(tree, ROOT)), bounds)
+    names = sorted(entry.path.removeprefix(f"{ROOT}/") for entry in pruning.entries)
+    assert (pruning.oldest, names) == (6, ["commits/0", "commits/1", "offsets/0"])
+
+
+@pytest.mark.parametrize("state_format", [1, 2])
+def test_query_with_state_is_not_for_async_progress(state_format: int) -> None:
+    verdict = judge(made.checkpoint(state_format=state_format))
+    assert [start.starts for start in verdict.starts] == [True, False, False]
+    assert "with state" in verdict.starts[1].against[0]
+    real_time = "reads files" if state_format == 2 else "format 1"
+    assert any(real_time in reason for reason in verdict.starts[2].against)
