@@ -1,6 +1,7 @@
 """The settings with which Spark checkpoints on peacefs and rides out a restart of the coordinator.
 
-Nothing is added to Spark: no jar, no class of ours. Each setting is a row of one table with its reason and
+Nothing is added to Spark: no jar, no class of ours. The format of state checkpoints is left to Spark, which takes
+1, and 2 in Real-time Mode (decision 64). Each setting is a row of one table with its reason and
 the Spark version that knows it, so that the table can be printed and argued about. A Spark that does not know a
 setting is not given it.
 
@@ -265,14 +266,6 @@ def _table(address: str, checkpoint_root: str) -> list[Setting]:
             "100",
             "2.1.1",
             "so many batches are kept, and `peacefs checkpoint rollback` can go back as far",
-        ),
-        Setting(
-            _STATE_STORE + "checkpointFormatVersion",
-            "1",
-            "4.0.0",
-            "with version 2 Spark 4.3 can never restart a query that was killed between its sink's commit and its "
-            "own, if the sink skips batches that it has, as the file sink does; so neither its unique file "
-            "names nor its checksums",
         ),
     ]
 

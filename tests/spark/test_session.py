@@ -54,9 +54,15 @@ def test_an_address_that_is_none_is_refused() -> None:
         settings("coordinator:many")
 
 
-SETTINGS_SINCE = {
+def test_format_of_state_checkpoints_is_left_to_spark_which_follows_the_trigger() -> None:
+    """Spark refuses Real-time Mode where format 1 is set, even if it is the default."""
+    for version in (*SETTINGS_SINCE, None):
+        assert not any(key.endswith("checkpointFormatVersion") for key in as_dict(settings("c", "/c", version)))
+
+
+SETTINGS_SINCE: dict[str, set[str]] = {
     "3.5": {"3.0.0", "any", "2.0.0", "2.1.1", "3.2.0", "3.5.0"},
-    "4.0.5": {"4.0.0"},
+    "4.0.5": set(),
     "4.1": set(),
     "4.2.1": set(),
     "4.3.0": set(),
