@@ -13,10 +13,9 @@ A user name is the attacker's to choose and may hold ` from 192.0.2.9 port 5`: t
 
 from __future__ import annotations
 
-import calendar
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -71,12 +70,25 @@ class LogLine:
 
 
 def traditional_day(line: str) -> tuple[int, int] | None:
-    """Month and day of a stamp without year; None for any other line and for days that no year has."""
+    """Month and day of a stamp without year; None for any other line, and for days and times that no year has."""
     found = _traditional_stamp.match(line)
     if found is None:
         return None
-    month, day = MONTHS.index(found[1]) + 1, int(found[2])
-    return (month, day) if 1 <= day <= calendar.monthrange(2000, month)[1] else None
+    try:
+        day = date.fromisoformat(f"2000-{MONTHS.index(found[1]) + 1:02}-{int(found[2]):02}")
+        time.fromisoformat(found[3])
+    except ValueError:
+        return None
+    return day.month, day.day
+
+
+def named_day(line: str) -> date | None:
+    """The day of a stamp that names its year, as written; None for any other line."""
+    found = _rfc3339_stamp.match(line)
+    try:
+        return date.fromisoformat(found[1]) if found is not None else None
+    except ValueError:
+        return None
 
 
 def parse_line(line: str, years: YearAssumption) -> LogLine:

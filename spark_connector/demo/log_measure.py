@@ -13,7 +13,7 @@ from datetime import date, datetime
 
 from peacefs.protocol.errors import BadRequest
 
-from .auth_log import YearAssumption, parse_line, traditional_day
+from .auth_log import YearAssumption, named_day, parse_line, traditional_day
 
 _HALF_A_YEAR_DAYS = 183
 # Two leap years are never further apart than this (1896 and 1904).
@@ -53,45 +53,81 @@ def measure(lines: Iterable[str], years: YearAssumption) -> LogMeasure:
 
 
 def assume_years(lines: Iterable[str], not_after: date) -> YearAssumption:
-    """The latest years in which the log's stamps without year exist and do not lie after `not_after`.
+    """The years of the log's stamps without year.
+
+    Stamps that name their year decide: a stamp without year lies as near to its neighbour as it can. If no stamp
+    names a year, they are the latest years in which all stamps exist and none lies after `not_after`.
 
     A step of more than half a year back is taken for New Year's Eve, one forward for a late line of the old
     year. BadRequest if the stamps then cover a year or more: which year a line belongs to could not be told.
     """
-    days = _days_by_turn(lines)
-    if not days:
+    days = _Days()
+    for line in lines:
+        days.add(line)
+    if not days.seen:
         return YearAssumption(not_after.year)
-    opening, closing = min(days), max(days)
+    opening, closing = min(days.seen), max(days.seen)
     if closing >= (opening[0] + 1, *opening[1:]):
         raise BadRequest(
             "the log covers a year or more and its stamps name no year: split it, or write RFC 3339 stamps"
         )
+    year = days.first_year
+    if year is None:
+        year = _latest_year(days.seen, not_after)
+    return YearAssumption(year + opening[0], opening[1], opening[2])
+
+
+def _latest_year(days: set[tuple[int, int, int]], not_after: date) -> int:
+    """The latest year of turn 0 in which all these days exist and none lies after `not_after`."""
+    closing = max(days)
     leap_turns = {turn for turn, month, day in days if (month, day) == (2, 29)}
-    year = not_after.year - opening[0]
+    year = not_after.year - min(days)[0]
     while (year + closing[0], *closing[1:]) > (not_after.year, not_after.month, not_after.day):
         year -= 1
     for _ in range(_LEAP_YEAR_DISTANCE):
         if all(calendar.isleap(year + turn) for turn in leap_turns):
             break
         year -= 1
-    return YearAssumption(year + opening[0], opening[1], opening[2])
+    return year
 
 
-def _days_by_turn(lines: Iterable[str]) -> set[tuple[int, int, int]]:
-    """The days (turn of the year since the first line, month, day) on which stamps without year fall."""
-    days: set[tuple[int, int, int]] = set()
-    turn = 0
-    previous: int | None = None
-    for line in lines:
-        day = traditional_day(line)
-        if day is None:
-            continue
-        of_year = date(2000, *day).timetuple().tm_yday
-        if previous is not None:
-            if previous - of_year > _HALF_A_YEAR_DAYS:
-                turn += 1
-            elif of_year - previous > _HALF_A_YEAR_DAYS:
-                turn -= 1
-        previous = of_year
-        days.add((turn, *day))
-    return days
+class _Days:
+    """The days on which stamps without year fall, read line by line."""
+
+    def __init__(self) -> None:
+        #: Turn of the year since the first line, month, day.
+        self.seen: set[tuple[int, int, int]] = set()
+        #: The year of turn 0, as soon as a stamp with a year stands beside one without.
+        self.first_year: int | None = None
+        self._last: tuple[int, int, int] | None = None
+        self._last_named: date | None = None
+
+    def add(self, line: str) -> None:
+        if (day := traditional_day(line)) is not None:
+            self._last = (self._turn_of(day), *day)
+            self.seen.add(self._last)
+        elif (named := named_day(line)) is not None:
+            self._last_named = named
+        else:
+            return
+        if self.first_year is None and self._last is not None and self._last_named is not None:
+            turn, *of_year = self._last
+            self.first_year = _nearest_year(of_year[0], of_year[1], self._last_named) - turn
+
+    def _turn_of(self, day: tuple[int, int]) -> int:
+        if self._last is None:
+            return 0
+        turn, month, of_month = self._last
+        step = (date(2000, *day) - date(2000, month, of_month)).days
+        return turn + (step < -_HALF_A_YEAR_DAYS) - (step > _HALF_A_YEAR_DAYS)
+
+
+def _nearest_year(month: int, day: int, near: date) -> int:
+    """The year in which a day of the calendar lies nearest to `near`."""
+
+    def distance(year: int) -> int:
+        # The day before stands for 29 February in the years without.
+        exists = (month, day) != (2, 29) or calendar.isleap(year)
+        return abs((date(year, month, day if exists else 28) - near).days)
+
+    return min(range(near.year - 1, near.year + 2), key=distance)

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.log_extent import LogExtent, extent_of
 
 from peacefs.protocol.errors import BadRequest
 from peacefs.spark_connector.demo.auth_log import MONTHS, YearAssumption, parse_line
@@ -110,3 +111,37 @@ def test_disorder_is_the_most_that_a_line_comes_late() -> None:
     late = [max(seconds[: position + 1]) - second for position, second in enumerate(seconds)]
     log = lines(*(stamped(start + timedelta(seconds=second)) for second in seconds))
     assert measure(log, YearAssumption(2026)).disorder_s == max(late)
+
+
+#: The first, a middle and the last day of each month, and the days around New Year's Eve, in several years.
+CLOCKS = [
+    *(date(2026, month, day) for month in range(1, 13) for day in (1, 15, 28)),
+    *(
+        date(year, month, day)
+        for year in (2024, 2027, 2028)
+        for month, day in [(1, 1), (2, 29 - year % 4), (12, 31)]
+    ),
+]
+
+
+def test_a_generated_log_has_the_same_years_whatever_day_it_is_read() -> None:
+    log = generate_log(1, 2000)
+    judged = extent_of(log)
+    assert judged.first >= datetime(2024, 12, 31, 21, tzinfo=UTC)
+    assert judged.last < datetime(2025, 1, 2, tzinfo=UTC)
+    assert judged.disorder_s <= LATE_SECONDS_MAX
+    for clock in CLOCKS:
+        measured = measure(log, assume_years(log, clock))
+        found = LogExtent(measured.stamped, measured.first, measured.last, measured.disorder_s)  # type: ignore[arg-type]
+        assert (clock, found) == (clock, judged)
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_a_log_that_begins_in_any_month_is_judged_by_the_lines_that_name_their_year(month: int) -> None:
+    for start in (datetime(2025, month, 1, tzinfo=UTC), datetime(2028, month, 28, 22, tzinfo=UTC)):
+        log = generate_log(month, 300, start)
+        judged = extent_of(log)
+        for clock in (start.date(), start.date() + timedelta(days=400), date(2031, 3, 1)):
+            measured = measure(log, assume_years(log, clock))
+            found = LogExtent(measured.stamped, measured.first, measured.last, measured.disorder_s)  # type: ignore[arg-type]
+            assert (start, clock, found) == (start, clock, judged)
