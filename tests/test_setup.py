@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -87,3 +90,30 @@ def test_one_that_is_named_and_too_old_is_refused(machine: Machine) -> None:
     machine.has("python3")
     named = machine.has("mine", too_old=True)
     assert f"setup: PYTHON={named} is not Python 3.11 or newer" in machine.set_up(named)
+
+
+def test_an_editable_install_is_found_by_a_script_beside_a_checkout_named_peacefs(tmp_path: Path) -> None:
+    checkout = tmp_path / "peacefs"
+    (checkout / "peacefs").mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "peacefs/__init__.py"):
+        shutil.copy(SETUP.parent / name, checkout / name)
+    build = "import sys; from setuptools.build_meta import build_editable; build_editable(sys.argv[1])"
+    subprocess.run(
+        [sys.executable, "-c", build, tmp_path], cwd=checkout, capture_output=True, timeout=180, check=True
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as files:
+        files.extractall(tmp_path / "site")
+    script = "import site; site.addsitedir('site'); import peacefs; print(peacefs.__version__, peacefs.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+    version, where = done.stdout.split()
+    assert where == str(checkout / "peacefs/__init__.py")
+    assert f'"{version}"' in (checkout / "peacefs/__init__.py").read_text()
