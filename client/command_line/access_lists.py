@@ -70,7 +70,7 @@ def show_acl(session: Session, texts: Sequence[str], *, recursive: bool) -> None
             print_line(f"# flags: --{'t' if status.permission & 1 else 'T'}")
         for entry in acl:
             left = effective(entry, acl)
-            print_line(str(entry) if left == entry.permission else f"{entry}\t#effective:{action(left)}")
+            print_line(str(entry), *([] if left == entry.permission else [f"#effective:{action(left)}"]))
         print_line("")
 
     for_each(session, texts, step, recursive=recursive, top_first=True)

@@ -22,6 +22,7 @@ from peacefs.protocol.errors import (
     RenameRefused,
 )
 
+from .presentation import printable
 from .standard_streams import STANDARD_INPUT, STANDARD_OUTPUT
 
 #: Faults of one path, after which a command goes on with the next; any other ends the command.
@@ -46,13 +47,13 @@ _REASONS: dict[type[PeacefsError], str] = {
 
 def report_error(command: str, what: str) -> None:
     """Writes `peacefs: <command>: <what>` to stderr."""
-    one_line = " ".join(what.split())
+    one_line = printable(" ".join(what.split()))
     sys.stderr.write(f"peacefs: {command}: {one_line}\n" if command else f"peacefs: {one_line}\n")
 
 
 def report_system_error(command: str, error: OSError) -> None:
     """The same for what the operating system refuses, with what it refuses it of."""
-    where = f"{error.filename}: " if error.filename is not None else ""
+    where = f"{printable(str(error.filename))}: " if error.filename is not None else ""
     report_error(command, f"{where}{error.strerror or error}")
 
 
@@ -65,7 +66,7 @@ class CommandErrors:
 
     def say(self, place: str, reason: str) -> None:
         self.any = True
-        report_error(self._command, f"`{place}': {reason}")
+        report_error(self._command, f"`{printable(place)}': {reason}")
 
     @contextlib.contextmanager
     def about(self, place: str) -> Iterator[None]:

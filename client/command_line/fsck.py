@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,8 +55,8 @@ def check(session: Session, text: str, style: FsckStyle) -> int:
             if page.files:
                 count.hide()
                 for file in page.files:
-                    for line in _file_lines(file, style):
-                        print_line(line)
+                    for columns in _file_lines(file, style):
+                        print_line(*columns)
                 sys.stdout.flush()
             count.show(total)
     assert cluster is not None, "the last page has it"
@@ -73,23 +73,23 @@ def exit_status(total: Tally) -> int:
 # -- files -----------------------------------------------------------------------------------------
 
 
-def _file_lines(file: FileFindings, style: FsckStyle) -> Iterator[str]:
+def _file_lines(file: FileFindings, style: FsckStyle) -> Iterator[Sequence[str]]:
     if style.only_corrupt:
         for chunk in file.unhealthy:
             for finding in chunk.findings:
                 if finding in _UNREADABLE:
                     yield (
-                        _json("chunk", path=file.path, chunk=chunk.chunk, finding=finding)
+                        [_json("chunk", path=file.path, chunk=chunk.chunk, finding=finding)]
                         if style.as_json
-                        else (f"{chunk.chunk}\t{finding}\t{file.path}")
+                        else [chunk.chunk, finding, file.path]
                     )
     elif style.as_json:
-        yield _json("file", **msgspec.to_builtins(file))
+        yield [_json("file", **msgspec.to_builtins(file))]
     else:
         verdict = "open" if file.is_open else ", ".join(reversed(file.findings)) or "OK"
         chunks = "1 chunk" if file.chunks == 1 else f"{file.chunks} chunks"
-        yield f"{file.path} {file.length} bytes, replication {file.replication}, {chunks}: {verdict}"
-        yield from map(_chunk_line, file.unhealthy)
+        yield [f"{file.path} {file.length} bytes, replication {file.replication}, {chunks}: {verdict}"]
+        yield from ([_chunk_line(chunk)] for chunk in file.unhealthy)
 
 
 def _chunk_line(chunk: ChunkFindings) -> str:

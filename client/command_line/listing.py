@@ -16,6 +16,7 @@ from .presentation import (
     human_size,
     local_minute,
     permission_string,
+    printable,
 )
 from .session import FilePlace, Session
 
@@ -80,6 +81,6 @@ def show_status(session: Session, texts: Sequence[str], template: str, *, as_jso
             )
 
 
-def print_line(text: str) -> None:
-    """To stdout; names that are no valid Unicode lose nothing but their looks."""
-    sys.stdout.write(text.encode(errors="backslashreplace").decode() + "\n")
+def print_line(*columns: str) -> None:
+    """Print a line to stdout, with a tab between columns. Control characters of names are escaped."""
+    sys.stdout.write("\t".join(map(printable, columns)) + "\n")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from peacefs.client.control.values import FileStatus
+if TYPE_CHECKING:
+    from peacefs.client.control.values import FileStatus
 
 _PREFIXES = "KMGTPE"
 _STICKY = 0o1000
+#: C0, DEL and C1; characters that reorder what stands beside them; separators of lines; halves of characters.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SHORT_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 #: Python's calendar ends with the year 9999; WebHDFS lets a file be changed later than that.
 _LAST_SECOND = 253_402_214_400
 
@@ -23,6 +27,15 @@ def permission_string(status: FileStatus) -> str:
     if status.permission & _STICKY:
         bits = bits[:-1] + ("t" if bits.endswith("x") else "T")
     return ("d" if status.is_directory else "-") + bits
+
+
+def printable(text: str) -> str:
+    """Escape what a terminal obeys instead of showing it. JSON that is escaped so means what it meant before."""
+    return _UNPRINTABLE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return _SHORT_ESCAPES.get(found[0], f"\\u{ord(found[0]):04x}")
 
 
 def human_size(size: int) -> str:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 import msgspec
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
@@ -14,7 +14,8 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.values.schedule import Schedule
 
 from .listing import print_line
-from .presentation import human_size
+from .presentation import human_size, printable
+from .whole_table import add_row, plain_console, print_whole
 
 _WATCH_INTERVAL_S = 1.0
 
@@ -37,7 +38,7 @@ def show_schedule(coordinator: str, style: ScheduleStyle) -> None:
         elif style.as_json:
             print_line(msgspec.json.encode(schedule).decode())
         else:
-            Console().print(_drawn(schedule))
+            print_whole(*_drawn(schedule))
 
 
 def _watch(files: PeaceFileSystem, schedule: Schedule, *, as_json: bool) -> None:
@@ -47,15 +48,15 @@ def _watch(files: PeaceFileSystem, schedule: Schedule, *, as_json: bool) -> None
                 print_line(msgspec.json.encode(schedule).decode())
                 time.sleep(_WATCH_INTERVAL_S)
                 schedule = files.schedule()
-        with Live(_drawn(schedule), auto_refresh=False) as live:
+        with Live(Group(*_drawn(schedule)), console=plain_console(), auto_refresh=False) as live:
             while True:
                 time.sleep(_WATCH_INTERVAL_S)
-                live.update(_drawn(files.schedule()), refresh=True)
+                live.update(Group(*_drawn(files.schedule())), refresh=True)
     except KeyboardInterrupt:
         return
 
 
-def _drawn(schedule: Schedule) -> Group:
+def _drawn(schedule: Schedule) -> list[str | Table]:
     times, recovery = schedule.waiting_times, schedule.recovery
     lines = [
         f"policy {schedule.policy}, epoch {schedule.epoch}, {schedule.datanodes} datanodes may receive chunks",
@@ -68,13 +69,14 @@ def _drawn(schedule: Schedule) -> Group:
         f"{len(recovery.at_datanode)} datanodes; {recovery.chunks_waiting} wait",
     ]
     tables = [table for table in (_queue(schedule), _grants(schedule)) if table.row_count]
-    return Group(*lines, *tables)
+    return [*map(printable, lines), *tables]
 
 
 def _queue(schedule: Schedule) -> Table:
     table = Table("waits", "from", "checkpoint root", "chunks", "bytes", "for", "starts in")
     for each in schedule.queue:
-        table.add_row(
+        add_row(
+            table,
             each.write_set,
             each.writer or each.host or "elsewhere",
             each.root or "stated",
@@ -89,7 +91,8 @@ def _queue(schedule: Schedule) -> Table:
 def _grants(schedule: Schedule) -> Table:
     table = Table("grant", "write set", "checkpoint root", "bytes", "pipeline", "waited", "granted")
     for each in schedule.grants:
-        table.add_row(
+        add_row(
+            table,
             f"({each.epoch}, {each.number})",
             each.write_set,
             each.root or "stated",

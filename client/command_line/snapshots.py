@@ -37,7 +37,7 @@ def show_differences(session: Session, text: str, older: str, newer: str) -> Non
     with session.errors.about(text):
         place = session.place(text)
         for difference in place.files.snapshot_diff(place.path, _name(older), _name(newer)):
-            print_line(_shown(difference))
+            print_line(_SIGNS[difference.type], _shown(difference))
 
 
 def _name(text: str) -> str:
@@ -47,4 +47,4 @@ def _name(text: str) -> str:
 def _shown(difference: SnapshotDifference) -> str:
     target = "" if difference.target_path is None else f" -> ./{difference.target_path}"
     path = f"./{difference.source_path}" if difference.source_path else "."
-    return f"{_SIGNS[difference.type]}\t{path}{target}"
+    return f"{path}{target}"

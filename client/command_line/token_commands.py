@@ -13,6 +13,7 @@ import typer
 from peacefs.protocol.limits import bearer_token_default_s, granted_token_default_s
 
 from .options import DEFAULT_COORDINATOR, Coordinator
+from .presentation import printable
 
 if TYPE_CHECKING:
     pass
@@ -78,7 +79,7 @@ def create(
         return
     sys.stdout.write(f"{made.token}\n")
     sys.stdout.flush()
-    sys.stderr.write(f"{made.id}: {made.user} until {_when(made.ends_ms)}\n")
+    sys.stderr.write(f"{made.id}: {printable(made.user)} until {_when(made.ends_ms)}\n")
 
 
 @tokens.command("list")
@@ -102,7 +103,7 @@ def list_tokens(as_json: _Json = False, coordinator: Coordinator = DEFAULT_COORD
     ]
     _print_table(("KEY", ""), keys)
     if listed.revoked:
-        sys.stdout.write(f"\nrevoked: {', '.join(listed.revoked)}\n")
+        sys.stdout.write(f"\nrevoked: {printable(', '.join(listed.revoked))}\n")
 
 
 @tokens.command()
@@ -191,11 +192,15 @@ def _when(at_ms: int) -> str:
 def _print_json(content: object) -> None:
     import msgspec
 
-    sys.stdout.write(msgspec.json.encode(content).decode() + "\n")
+    from .listing import print_line
+
+    print_line(msgspec.json.encode(content).decode())
 
 
 def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from .listing import print_line
+
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     for row in (head, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+        print_line("  ".join(cells).rstrip())

@@ -20,7 +20,8 @@ coordinator: an agent that has one which nobody ordered ends it, and another is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -41,6 +42,7 @@ from peacefs.protocol.messages.supervision import LOGS_SINCE
 from peacefs.protocol.values.supervised_queries import OVER, QueryPhase
 
 from .locality import AgentCandidate, Holdings, choose
+from .obstacles import Obstacle, obstacle, why_no_agent
 
 _NEVER_STARTED = "stopped before it was started"
 _WITH_AN_AGENT = (QueryPhase.RUNNING, QueryPhase.STOPPING)
@@ -277,12 +279,13 @@ class Supervision:
 
     def due(self, now_s: float) -> list[QueryRecord]:
         """Return the queries that wait, need wait no longer, and can be started somewhere or have a standby."""
+        runs = self.runs_of_agents()
         return [
             query.record
             for query in self.queries.values()
             if query.record.phase is QueryPhase.WAITING
             and query.due_s <= now_s
-            and (_has_ready_standby(query) or self._candidates(query.record))
+            and (_has_ready_standby(query) or self._candidates(query.record, runs))
         ]
 
     def due_to_standbys(self, now_s: float) -> list[QueryRecord]:
@@ -291,6 +294,7 @@ class Supervision:
 
     def without_standby(self, now_s: float) -> list[QueryRecord]:
         """Return the queries that run, are to have a standby by now, and have none."""
+        runs = self.runs_of_agents()
         return [
             query.record
             for query in self.queries.values()
@@ -298,7 +302,7 @@ class Supervision:
             and query.record.phase is QueryPhase.RUNNING
             and query.standby is None
             and now_s >= max(query.standby_due_s, query.running_since_s + supervised_standby_after_s)
-            and self._candidates(query.record)
+            and self._candidates(query.record, runs)
         ]
 
     def stand_by(self, name: str, number: str, location: str, holdings: Holdings) -> None:
@@ -306,7 +310,7 @@ class Supervision:
         query = self.queries.get(name)
         if query is None or query.record.phase is not QueryPhase.RUNNING or query.standby is not None:
             return
-        agent = choose(self._candidates(query.record), holdings, query.record.agent)
+        agent = choose(self._candidates(query.record, self.runs_of_agents()), holdings, query.record.agent)
         if agent is not None:
             query.standby = StandbyRun(agent, self.agents[agent].beat.process, number, location)
 
@@ -320,7 +324,7 @@ class Supervision:
             query.takes_over_from = query.standby.number
             takes, process = query.standby.agent, query.standby.process
             return self._change(query, phase=QueryPhase.STARTING, agent=takes, process=process)
-        agent = choose(self._candidates(query.record), holdings, query.failed_on)
+        agent = choose(self._candidates(query.record, self.runs_of_agents()), holdings, query.failed_on)
         if agent is None:
             return None
         process = self.agents[agent].beat.process
@@ -368,31 +372,37 @@ class Supervision:
             return self._over(query, QueryPhase.STOPPED, _NEVER_STARTED)
         return query.record
 
-    def _candidates(self, record: QueryRecord) -> list[AgentCandidate]:
-        """Agents that may start a query, and have room."""
+    def _candidates(self, record: QueryRecord, runs: Mapping[str, int]) -> list[AgentCandidate]:
+        """Agents that may start a query, and have room beside these runs."""
         return [
-            AgentCandidate(name, agent.beat.host, agent.beat.rack, len(running))
+            AgentCandidate(name, agent.beat.host, agent.beat.rack, runs.get(name, 0))
             for name, agent in self.agents.items()
-            if not agent.beat.leaving
-            and (not record.nodes or name in record.nodes or agent.beat.host in record.nodes)
-            and _allows(agent.beat, record)
-            and len(running := self._occupied(name)) < agent.beat.runs_max
+            if obstacle(agent.beat, record, runs.get(name, 0)) is None
         ]
 
-    def _occupied(self, agent: str) -> Sequence[SupervisedQuery]:
-        """Return the queries that have a run there, and once more those that have a standby."""
+    def waits_for(self, record: QueryRecord, runs: Mapping[str, int]) -> str:
+        """Say which agent a query waits for, or its standby; empty where one may start it."""
+        agents = {name: agent.beat for name, agent in self.agents.items()}
+        obstacles: dict[str, Obstacle] = {}
+        for name, beat in agents.items():
+            found = obstacle(beat, record, runs.get(name, 0))
+            if found is None:
+                return ""
+            obstacles[name] = found
+        return why_no_agent(record, agents, obstacles)
+
+    def runs_of_agents(self) -> Mapping[str, int]:
+        """Count the queries that have a run at each agent, and once more those that have a standby."""
         running = (QueryPhase.STARTING, *_WITH_AN_AGENT)
-        return [
-            query
-            for query in self.queries.values()
-            for is_there in (
-                query.record.agent == agent
-                and query.record.phase in running
-                and not (query.record.phase is QueryPhase.STARTING and query.takes_over_from),
-                query.standby is not None and query.standby.agent == agent,
-            )
-            if is_there
-        ]
+        runs: Counter[str] = Counter()
+        for query in self.queries.values():
+            if query.record.phase in running and not (
+                query.record.phase is QueryPhase.STARTING and query.takes_over_from
+            ):
+                runs[query.record.agent] += 1
+            if query.standby is not None:
+                runs[query.standby.agent] += 1
+        return runs
 
     def _of(self, agent: str) -> list[SupervisedQuery]:
         return [
@@ -452,15 +462,6 @@ def _is_same(known: QueryRecord, asked: QueryRecord) -> bool:
         )
 
     return contents(known) == contents(asked)
-
-
-def _allows(beat: AgentBeat, record: QueryRecord) -> bool:
-    """Return whether an agent's list allows the query's command for its user, with the arguments it adds."""
-    for command in beat.commands:
-        if command.name == record.command[0]:
-            is_allowed = record.is_superuser or record.user in command.users
-            return is_allowed and (command.extra_arguments or len(record.command) == 1)
-    return False
 
 
 def _why(report: RunReport) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -24,7 +24,14 @@ from peacefs.protocol.limits import (
     supervised_restarts_max,
 )
 from peacefs.protocol.messages import PROTOCOL_VERSION, AgentBeat, AgentOrders, RunOrder, WantedLog
-from peacefs.protocol.values.supervised_queries import OVER, AgentStatus, QueryStatus, RunLog, Supervised
+from peacefs.protocol.values.supervised_queries import (
+    OVER,
+    AgentStatus,
+    QueryPhase,
+    QueryStatus,
+    RunLog,
+    Supervised,
+)
 
 from .checkpoint_locality import find_locality
 from .core import SupervisedQuery, Supervision
@@ -113,13 +120,13 @@ class SupervisionService:
 
     def status(self, name: str) -> QueryStatus:
         """Raises FileNotFound."""
-        return _status(self._core.existing(name))
+        return self._status(self._core.existing(name), self._core.runs_of_agents())
 
     def all(self) -> Supervised:
         """Everything, in order of the names."""
-        now_s = self._ctx.monotonic()
+        now_s, runs = self._ctx.monotonic(), self._core.runs_of_agents()
         return Supervised(
-            [_status(self._core.queries[name]) for name in sorted(self._core.queries)],
+            [self._status(self._core.queries[name], runs) for name in sorted(self._core.queries)],
             [
                 AgentStatus(
                     name,
@@ -148,6 +155,43 @@ class SupervisionService:
             raise BadRequest(f"agent {record.agent} is older and sends no logs: upgrade peacefs where it runs")
         text = await self._logs.of(record.agent, WantedLog(name, record.run))
         return RunLog(name, record.run, record.agent, text)
+
+    def _status(self, query: SupervisedQuery, runs: Mapping[str, int]) -> QueryStatus:
+        record, standby = query.record, query.standby
+        return QueryStatus(
+            name=record.name,
+            user=record.user,
+            command=list(record.command),
+            checkpoint=record.checkpoint,
+            nodes=list(record.nodes),
+            phase=record.phase.value,
+            agent=record.agent,
+            run=record.run,
+            location=record.location,
+            restarts=record.restarts,
+            restarts_max=record.restarts_max,
+            reason=self._reason(query, runs),
+            changed_ms=record.changed_ms,
+            standby=self._standby_of(query, runs),
+            standby_agent="" if standby is None else standby.agent,
+        )
+
+    def _reason(self, query: SupervisedQuery, runs: Mapping[str, int]) -> str:
+        """Why it is as it is; for one that waits, which agent it waits for, too."""
+        record = query.record
+        if record.phase is not QueryPhase.WAITING or not (awaited := self._core.waits_for(record, runs)):
+            return record.reason
+        return f"{awaited} (before: {record.reason})" if record.reason else awaited
+
+    def _standby_of(self, query: SupervisedQuery, runs: Mapping[str, int]) -> str:
+        if not query.record.has_standby or query.record.phase in OVER:
+            return ""
+        if query.standby is not None:
+            return "ready" if query.standby.is_ready else "starting"
+        if query.standby_reason:
+            return f"the last one failed: {query.standby_reason}"
+        awaited = self._core.waits_for(query.record, runs)
+        return f"none yet: {awaited}" if awaited else "none yet"
 
     def _check_owner(self, name: str, user: str) -> None:
         if user != self._core.existing(name).record.user:
@@ -293,32 +337,3 @@ def _check(record: QueryRecord) -> None:
 def _told(record: QueryRecord) -> str:
     where = f" on {record.agent}, run {record.run}" if record.agent else ""
     return f"{where}: {record.reason}" if record.reason else where
-
-
-def _status(query: SupervisedQuery) -> QueryStatus:
-    record, standby = query.record, query.standby
-    return QueryStatus(
-        name=record.name,
-        user=record.user,
-        command=list(record.command),
-        checkpoint=record.checkpoint,
-        nodes=list(record.nodes),
-        phase=record.phase.value,
-        agent=record.agent,
-        run=record.run,
-        location=record.location,
-        restarts=record.restarts,
-        restarts_max=record.restarts_max,
-        reason=record.reason,
-        changed_ms=record.changed_ms,
-        standby=_standby_of(query),
-        standby_agent="" if standby is None else standby.agent,
-    )
-
-
-def _standby_of(query: SupervisedQuery) -> str:
-    if not query.record.has_standby or query.record.phase in OVER:
-        return ""
-    if query.standby is not None:
-        return "ready" if query.standby.is_ready else "starting"
-    return f"the last one failed: {query.standby_reason}" if query.standby_reason else "none yet"

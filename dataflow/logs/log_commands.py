@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from peacefs.client.command_line.listing import print_line
-from peacefs.client.command_line.presentation import human_size
+from peacefs.client.command_line.presentation import human_size, printable
 from peacefs.client.command_line.session import Session
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.query.durations import microseconds
@@ -161,8 +161,12 @@ def trim_log(
 
 
 def _print(batch: Batch, style: RowStyle) -> None:
-    for line in as_json(batch) if style.as_json else as_text(batch, numbered=style.numbered):
-        print_line(line)
+    if style.as_json:
+        for line in as_json(batch):
+            print_line(line)
+    else:
+        for columns in as_text(batch, numbered=style.numbered):
+            print_line(*columns)
 
 
 def _say_torn(address: LogAddress, reader: LogReader, upto: int | None) -> None:
@@ -170,8 +174,8 @@ def _say_torn(address: LogAddress, reader: LogReader, upto: int | None) -> None:
     end = reader.end()
     if upto is None and end.torn_bytes:
         sys.stderr.write(
-            f"peacefs: stream: `{address.text}': {end.torn_bytes} bytes behind row {end.place.number} are no "
-            "whole record: they are being written, or their writer died; its next start cuts them\n"
+            f"peacefs: stream: `{printable(address.text)}': {end.torn_bytes} bytes behind row {end.place.number} "
+            "are no whole record: they are being written, or their writer died; its next start cuts them\n"
         )
 
 

@@ -25,11 +25,11 @@ def as_json(batch: Batch) -> Iterator[str]:
         yield msgspec.json.encode({NUMBER: batch.first + place} | row, enc_hook=str).decode()
 
 
-def as_text(batch: Batch, *, numbered: bool) -> Iterator[str]:
-    """Yield a line for each row; `numbered` ones begin with the row's number, as `cat -n` has it."""
+def as_text(batch: Batch, *, numbered: bool) -> Iterator[list[str]]:
+    """Yield the columns of a line for each row; `numbered` lines begin with the row's number, as of `cat -n`."""
     for place, values in enumerate(zip(*(column.to_pylist() for column in batch.rows.columns), strict=True)):
-        start = f"{batch.first + place:>6}\t" if numbered else ""
-        yield start + "\t".join(map(_text, values))
+        start = [f"{batch.first + place:>6}"] if numbered else []
+        yield [*start, *map(_text, values)]
 
 
 def _text(value: Any) -> str:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from peacefs.client.command_line.listing import print_line
+from peacefs.client.command_line.whole_table import add_row, print_whole
 from peacefs.dataflow.advice.advice import Demand, Option, advise
 from peacefs.dataflow.advice.load import Parameters, QueryLoad
 from peacefs.dataflow.advice.measure import measure
@@ -21,8 +23,6 @@ from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.query.query import Query
 from peacefs.protocol.errors import InvalidQuery, PeacefsError
-
-from .whole_table import print_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -162,7 +162,7 @@ def _show(network: Network, load: QueryLoad, options: Sequence[Option]) -> None:
     print_whole(_table(options))
     for each in options:
         if each.refused:
-            sys.stdout.write(f"not {each.technique}: {each.refused}\n")
+            print_line(f"not {each.technique}: {each.refused}")
     best = options[0]
     if best.refused:
         sys.stdout.write("no technique keeps what is wanted: ask for less\n")
@@ -178,7 +178,8 @@ def _table(options: Sequence[Option]) -> Table:
         costs = each.estimate
         if costs is None or each.recovery_s is None or each.promises is None:
             continue
-        table.add_row(
+        add_row(
+            table,
             each.technique,
             each.promises.value,
             f"+{costs.processor:.0%}",

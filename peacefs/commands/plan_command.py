@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from peacefs.client.command_line.listing import print_line
+from peacefs.client.command_line.whole_table import add_row, print_whole
 from peacefs.peace.dry_run import Assignment, DryRunPlan, DryRunRequest, Task, plan_on
-
-from .whole_table import print_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,7 +47,7 @@ def run_plan(options: PlanOptions) -> None:
     print_whole(_table(plan, writers))
     sys.stdout.write(f"{_summary(plan)}\n")
     for each in plan.unplaced:
-        sys.stdout.write(f"chunk {each.chunk} of {writers[each.request] or _OUTSIDE}: {each.reason}\n")
+        print_line(f"chunk {each.chunk} of {writers[each.request] or _OUTSIDE}: {each.reason}")
 
 
 def _plan_here(task: Task, file: Path) -> DryRunPlan:
@@ -82,7 +82,8 @@ def _table(plan: DryRunPlan, writers: Sequence[str | None]) -> Table:
         if last is not None and each.step != last.step:
             table.add_section()
         last = each
-        table.add_row(
+        add_row(
+            table,
             str(each.step),
             f"{each.start_s:.1f}",
             f"{each.end_s:.1f}",

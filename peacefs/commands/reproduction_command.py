@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from peacefs.client.command_line.whole_table import print_whole
 from peacefs.protocol.errors import Unsupported
 
 from .simulate_command import progress
-from .whole_table import print_whole
 
 if TYPE_CHECKING:
     from rich.table import Table

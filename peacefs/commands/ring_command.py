@@ -6,9 +6,8 @@ import dataclasses
 import json
 import sys
 
+from peacefs.client.command_line.whole_table import print_whole
 from peacefs.protocol.errors import Unsupported
-
-from .whole_table import print_whole
 
 
 def run_ring_scale(seeds: int | None, *, as_json: bool) -> None:

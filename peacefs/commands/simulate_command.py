@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from peacefs.client.command_line.whole_table import print_whole
 from peacefs.peace.simulator.comparison import POLICIES, Row, run_scenario, usual_policies
 from peacefs.peace.simulator.scenarios import SCENARIOS
-
-from .whole_table import print_whole
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -183,35 +182,39 @@ def supervise(
 def _show(status: QueryStatus, *, as_json: bool) -> None:
     import msgspec
 
+    from peacefs.client.command_line.listing import print_line
+
     where = f" on {status.agent}" if status.agent else ""
     why = f": {status.reason}" if status.reason else ""
     text = (
         msgspec.json.encode(status).decode() if as_json else f"query {status.name} is {status.phase}{where}{why}"
     )
-    sys.stdout.write(text + "\n")
+    print_line(text)
 
 
 def _list(supervised: Supervised, *, as_json: bool) -> None:
     import msgspec
 
+    from peacefs.client.command_line.listing import print_line
+
     if as_json:
-        sys.stdout.write(msgspec.json.encode(supervised).decode() + "\n")
+        print_line(msgspec.json.encode(supervised).decode())
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from peacefs.client.command_line.whole_table import add_row, print_whole
 
     queries = Table("query", "is", "on", "standby", "checkpoint", "run", "failed", "because")
     for query in supervised.queries:
         failed = f"{query.restarts} of {query.restarts_max}"
         standby = f"{query.standby} on {query.standby_agent}" if query.standby_agent else query.standby
-        queries.add_row(
-            *(query.name, query.phase, query.agent, standby, query.checkpoint, query.run, failed, query.reason)
+        add_row(
+            queries,
+            *(query.name, query.phase, query.agent, standby, query.checkpoint, query.run, failed, query.reason),
         )
     agents = Table("agent", "host", "rack", "may start", "runs", "heard")
     for each in supervised.agents:
         runs = f"{each.runs} of {each.runs_max}"
         heard = f"{each.heard_s_ago:.1f} s ago"
-        agents.add_row(each.name, each.host, each.rack, ", ".join(each.commands), runs, heard)
-    console = Console()
-    console.print(queries)
-    console.print(agents if supervised.agents else "no agent is alive: nothing can be started")
+        add_row(agents, each.name, each.host, each.rack, ", ".join(each.commands), runs, heard)
+    print_whole(queries, agents if supervised.agents else "no agent is alive: nothing can be started")

@@ -28,10 +28,11 @@ OVER = (QueryPhase.ENDED, QueryPhase.STOPPED, QueryPhase.FAILED)
 
 
 class QueryStatus(msgspec.Struct, frozen=True):
-    """A supervised query. `run` is that of the last start, as people read it; `reason` why it is as it is.
+    """A supervised query. `run` is that of the last start, as people read it; `reason` why it is as it is, and
+    for one that waits, which agent it waits for.
 
-    `standby` says how its second driver is, if it is to have one: "none yet", "starting", "ready", or why the last
-    one failed; `standby_agent` where it is.
+    `standby` says how its second driver is, if it is to have one: "none yet" and why, "starting", "ready", or why
+    the last one failed; `standby_agent` where it is.
     """
 
     name: str

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import unicodedata
+
 import msgspec
 import pytest
 
-from peacefs.client.command_line.presentation import format_stat, human_size, permission_string, utc_second
+from peacefs.client.command_line.presentation import (
+    format_stat,
+    human_size,
+    permission_string,
+    printable,
+    utc_second,
+)
 from peacefs.client.control.values import FileStatus
 
 FILE = FileStatus(
@@ -74,3 +84,31 @@ def test_a_directory_says_so() -> None:
 
 def test_times_are_cut_to_seconds_as_java_does() -> None:
     assert utc_second(1999) == "1970-01-01 00:00:01"
+
+
+def _acts_on_a_terminal(character: str) -> bool:
+    """By Unicode's own tables: controls, separators of lines, halves, and what reorders its neighbours."""
+    embeddings = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+    marks = ("\N{LEFT-TO-RIGHT MARK}", "\N{RIGHT-TO-LEFT MARK}", "\N{ARABIC LETTER MARK}")
+    return (
+        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+        or unicodedata.bidirectional(character) in embeddings
+        or character in marks
+    )
+
+
+def test_exactly_the_characters_that_a_terminal_obeys_are_escaped() -> None:
+    wrong = [
+        hex(point)
+        for point in range(sys.maxunicode + 1)
+        if (printable(chr(point)) != chr(point)) != _acts_on_a_terminal(chr(point))
+    ]
+    assert wrong == []
+    assert printable("a\tb\n\x1b[2J\u202egpj") == "a\\tb\\n\\u001b[2J\\u202egpj"
+
+
+def test_json_that_is_escaped_so_means_the_same() -> None:
+    name = "".join(map(chr, range(0x2100))) + "ß€😀"
+    escaped = printable(msgspec.json.encode(name).decode())
+    assert json.loads(escaped) == name
+    assert all(character.isprintable() or not _acts_on_a_terminal(character) for character in escaped)

@@ -16,7 +16,7 @@ from peacefs.protocol.limits import (
     supervised_backoff_max_s,
     supervised_settled_s,
 )
-from peacefs.protocol.messages import RunOrder, RunReport
+from peacefs.protocol.messages import AgentBeat, AgentCommand, RunOrder, RunReport
 from peacefs.protocol.values.supervised_queries import QueryPhase
 
 
@@ -338,3 +338,52 @@ def test_it_goes_on_where_its_checkpoint_is(
 ) -> None:
     holdings = Holdings({"h1": 10, "h2": 30}, {"/r1": 20, "/r2": 30}, {"h1": "/r1", "h2": "/r2"})
     assert choose([AgentCandidate(*each) for each in candidates], holdings, failed_on) == chosen
+
+
+class TestWhyItWaits:
+    """Each agent is described in the test; the words must name what is missing, and who lacks it."""
+
+    @staticmethod
+    def waits_for(record: QueryRecord, *beats: AgentBeat) -> str:
+        play = Play()
+        for each in beats:
+            play.core.heard(play.now_s, each)
+        play.core.register(play.now_s, record)
+        play.tick()
+        assert play.of().phase is QueryPhase.WAITING
+        return play.core.waits_for(play.of(), play.core.runs_of_agents())
+
+    def test_without_an_agent(self) -> None:
+        assert self.waits_for(query()) == "no agent is alive: start `peacefs agent`"
+
+    def test_for_a_command_that_no_agent_offers(self) -> None:
+        others = [AgentCommand(name, ["alice"], extra_arguments=True) for name in ("x", "y")]
+        said = self.waits_for(query(), beat("a", commands=others[:1]), beat("b", commands=others))
+        assert said == "no agent offers the command `count'; a, b may start x, y"
+
+    def test_for_an_agent_that_may_start_it_for_its_user(self) -> None:
+        said = self.waits_for(query(user="bob"), beat("a"), beat("b", commands=[]))
+        assert said == "no agent may start `count' for bob; a may for others"
+
+    def test_for_an_agent_that_takes_its_arguments(self) -> None:
+        said = self.waits_for(query(command=("count", "--all")), beat("a"))
+        assert said == "no agent may start `count' with arguments of a query; a may without"
+
+    def test_for_an_agent_on_the_nodes_that_were_asked_for(self) -> None:
+        said = self.waits_for(query(nodes=("n1", "n2")), beat("a"))
+        assert said == "no agent is alive on n1, n2; agents are a"
+
+    def test_for_room(self) -> None:
+        said = self.waits_for(query(), *(beat(each, runs_max=0) for each in "abcde"))
+        assert said == "every agent that may start `count' has as many runs as it may: a, b, c and 2 more"
+
+    def test_for_an_agent_that_stays(self) -> None:
+        said = self.waits_for(query(), beat("a", leaving=True))
+        assert said == "a is being stopped, and no other agent may start `count'"
+
+    def test_for_nothing_but_its_turn(self) -> None:
+        play = Play()
+        run = play.run()
+        play.core.heard(play.now_s, beat("a", ended(run, 1)))
+        assert play.of().phase is QueryPhase.WAITING
+        assert play.core.waits_for(play.of(), play.core.runs_of_agents()) == ""

@@ -147,6 +147,20 @@ def test_a_checkpoint_that_may_not_be_written_is_a_failure_for_good(tmp_path: Pa
         assert coordinator.beat() == []
 
 
+def test_status_says_which_agent_is_waited_for(tmp_path: Path) -> None:
+    coordinator = Coordinator(tmp_path / "metadata.sqlite")
+    with contextlib.closing(coordinator.metadata):
+        coordinator.beat()
+        coordinator.register(command=("sum",))
+        coordinator.tick()
+        status = coordinator.supervising.status("orders")
+        assert (status.phase, status.reason) == (
+            "waiting",
+            "no agent offers the command `sum'; a may start count",
+        )
+        assert coordinator.supervising.all().queries == [status]
+
+
 @pytest.mark.parametrize(
     "changes",
     [

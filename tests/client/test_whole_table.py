@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.table import Table
 
-from peacefs.commands.whole_table import print_whole
+from peacefs.client.command_line.whole_table import print_whole
 
 
 def test_table_is_whole_however_narrow_the_terminal_is(
