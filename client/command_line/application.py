@@ -19,13 +19,37 @@ from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
 
 from . import access_commands, cluster_commands, directory_commands, file_commands, token_commands
 from .errors import report_error, report_system_error
+from .examples import add_examples
+from .options import COORDINATOR_VARIABLES
 
 #: These trace what they serve, by options of their own, and not what they ask.
 _SERVICES = ("agent", "coordinator", "datanode", "up")
 
 
+#: The extra that brings a module which the base package does without.
+_EXTRAS = {
+    "cloudpickle": "dataflow",
+    "fsspec": "fsspec",
+    "matplotlib": "picture",
+    "numba": "dataflow",
+    "numpy": "dataflow",
+    "opentelemetry": "tracing",
+    "ortools": "flow",
+    "pandas": "spark",
+    "py4j": "spark",
+    "pyarrow": "dataflow",
+    "pyspark": "spark",
+}
+
+
 class Commands(TyperGroup):
     """Says every fault in one line and never shows a traceback of one that the program foresaw."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            add_examples(command, cmd_name)
+        return command
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -39,6 +63,14 @@ class Commands(TyperGroup):
             report_error(ctx.invoked_subcommand, error.message)
         except OSError as error:
             report_system_error(ctx.invoked_subcommand, error)
+        except ModuleNotFoundError as error:
+            module = (error.name or "").partition(".")[0]
+            if module not in _EXTRAS:
+                raise
+            report_error(
+                ctx.invoked_subcommand,
+                f"this needs {module}, which is not installed: pip install 'peacefs[{_EXTRAS[module]}]'",
+            )
         raise typer.Exit(1) from None
 
 
@@ -50,6 +82,19 @@ application = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _asking(command: Any) -> set[str]:
+    """Return the commands that ask a coordinator as clients do, or whose subcommands do."""
+    return {
+        name
+        for name, each in command.commands.items()
+        if _asking_below(each) or any(_asking_below(one) for one in getattr(each, "commands", {}).values())
+    }
+
+
+def _asking_below(command: Any) -> bool:
+    return any(COORDINATOR_VARIABLES[0] in (option.envvar or ()) for option in command.params)
 
 
 def _show_version(wanted: bool) -> None:
@@ -64,6 +109,16 @@ def _options(
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(
+            "--coordinator",
+            "-c",
+            metavar="URL",
+            help="The same as --coordinator after a command that speaks to a coordinator.",
+            show_default=False,
+        ),
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -114,7 +169,14 @@ def _options(
     if token_file is not None:
         os.environ["PEACEFS_TOKEN_FILE"] = str(token_file.absolute())
     if directory is not None:
-        os.environ["PEACEFS_COORDINATOR"] = f"unix:{directory.absolute()}"
+        coordinator = f"unix:{directory.absolute()}"
+    if coordinator is not None:
+        if context.invoked_subcommand not in _asking(context.command):
+            raise typer.BadParameter(
+                f"{context.invoked_subcommand} asks no coordinator as clients do", param_hint="--coordinator"
+            )
+        for variable in COORDINATOR_VARIABLES:
+            os.environ[variable] = coordinator
     if ca_file is not None:
         os.environ[CA_FILE_VARIABLE] = str(ca_file.absolute())
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peacefs.protocol.errors import BadRequest, PeacefsError
+from peacefs.client.control.values import FileStatus
+from peacefs.protocol.errors import BadRequest, ParentNotDirectory, PeacefsError
 from peacefs.protocol.values.trash import trash_of
 
 from .listing import print_line
@@ -62,9 +63,9 @@ class RemoveStyle:
 
 def remove(session: Session, texts: Sequence[str], style: RemoveStyle) -> None:
     """To the trash, where the cluster has one; what lies in the trash, or skips it, is deleted for good."""
-    for place in session.each(texts):
+    for place in session.each(texts, may_match_nothing=style.force):
         with session.errors.about(place.text):
-            status = place.status()
+            status = _status_or_none(place, style)
             if status is None:
                 if not style.force:
                     session.errors.say(place.text, "No such file or directory")
@@ -78,6 +79,15 @@ def remove(session: Session, texts: Sequence[str], style: RemoveStyle) -> None:
                 session.errors.say(place.text, "The root cannot be deleted, only what is in it")
             elif not style.force:
                 session.errors.say(place.text, "No such file or directory")
+
+
+def _status_or_none(place: FilePlace, style: RemoveStyle) -> FileStatus | None:
+    try:
+        return place.status()
+    except ParentNotDirectory:
+        if not style.force:
+            raise
+        return None
 
 
 def _move_to_trash(place: FilePlace) -> str | None:

@@ -16,6 +16,7 @@ from peacefs.client.control.values import FileStatus
 from peacefs.protocol.errors import ChunkUnavailable
 
 from .copying import copy
+from .descent import Descent, descend
 from .progress import TransferProgress, transfer_progress
 from .session import FilePlace, Session
 from .transfers import FileCopy, TransferOutcome, Transfers, TransferStyle
@@ -40,7 +41,7 @@ def get(session: Session, sources: Sequence[str], target: str, style: TransferSt
         for place in places:
             with transfers.about(place.text):
                 status = place.files.status(place.path)
-                download.tree(place, status, goal / place.name if into else goal)
+                descend(download.tree(place, status, goal / place.name if into else goal))
 
 
 def cat(session: Session, sources: Sequence[str]) -> None:
@@ -63,7 +64,7 @@ class _Download:
         self._transfers = transfers
         self._style = style
 
-    def tree(self, place: FilePlace, status: FileStatus, local: Path) -> None:
+    def tree(self, place: FilePlace, status: FileStatus, local: Path) -> Descent:
         """A file, or a directory with all that is in it."""
         if not status.is_directory:
             self._file(place, status, local)
@@ -73,7 +74,7 @@ class _Download:
             for entry in page.entries:
                 child = place.child(entry.name)
                 with self._transfers.about(child.text):
-                    self.tree(child, entry, local / entry.name)
+                    yield self.tree(child, entry, local / entry.name)
 
     def _file(self, place: FilePlace, status: FileStatus, local: Path) -> None:
         if local.exists() and not (self._style.force or self._style.resume):

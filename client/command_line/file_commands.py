@@ -14,7 +14,9 @@ from .errors import report_error
 from .options import DEFAULT_COORDINATOR, Coordinator, Paths, open_session
 
 _Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="And all that is below.")]
-_Anyway = Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Directories too, as without it.")]
+_Anyway = Annotated[
+    bool, typer.Option("--recursive", "-r", "-R", help="Include directories, as without this option.")
+]
 _Force = Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")]
 _Resume = Annotated[
     bool,
@@ -69,6 +71,10 @@ def stat(
     from .listing import show_status
 
     # As with `hdfs dfs -stat`: a first argument with a percent sign is the format.
+    if "%" in coordinator:
+        raise typer.BadParameter(
+            "the format is the first argument: peacefs stat %b PATH prints the size", param_hint="-c"
+        )
     has_format = "%" in arguments[0]
     if has_format and len(arguments) == 1:
         raise typer.BadParameter("a path must follow the format")
@@ -172,7 +178,7 @@ def cp(
 def rm(
     paths: Paths,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Directories too.")] = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="It is fine that there is nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Succeed even if nothing matches.")] = False,
     skip_trash: Annotated[bool, typer.Option("--skip-trash", help="Delete for good at once.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
@@ -201,7 +207,7 @@ def expunge(
 def mkdir(
     paths: Paths,
     parents: Annotated[
-        bool, typer.Option("--parents", "-p", help="Make parents too; it is fine that it is there.")
+        bool, typer.Option("--parents", "-p", help="Make missing parents; succeed if the directory exists.")
     ] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:

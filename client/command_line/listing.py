@@ -10,6 +10,7 @@ import msgspec
 
 from peacefs.client.control.values import FileStatus
 
+from .descent import Descent, descend
 from .presentation import (
     as_record,
     format_stat,
@@ -34,10 +35,10 @@ def list_places(session: Session, texts: Sequence[str], style: ListStyle) -> Non
     """Prints what each path holds, a page at a time: a directory of any size needs no more memory than one."""
     for place in session.each(texts):
         with session.errors.about(place.text):
-            _list(session, place, style, top=True)
+            descend(_list(session, place, style, top=True))
 
 
-def _list(session: Session, place: FilePlace, style: ListStyle, *, top: bool) -> None:
+def _list(session: Session, place: FilePlace, style: ListStyle, *, top: bool) -> Descent:
     headed = not top or style.recursive or style.as_json
     for page in place.files.pages(place.path):
         # A file lists itself, and is not counted.
@@ -49,7 +50,7 @@ def _list(session: Session, place: FilePlace, style: ListStyle, *, top: bool) ->
             if style.recursive and status.is_directory:
                 child = place.child(status.name)
                 with session.errors.about(child.text):
-                    _list(session, child, style, top=False)
+                    yield _list(session, child, style, top=False)
 
 
 def _lines(place: FilePlace, entries: Sequence[FileStatus], style: ListStyle) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -15,12 +15,14 @@ from peacefs.protocol.values.authentication import AuthenticationMode
 if TYPE_CHECKING:
     from .session import Session
 
+#: The variables of the address of a coordinator for clients; the first that is set counts.
+COORDINATOR_VARIABLES: Final = ("PEACEFS_URL", "PEACEFS_COORDINATOR")
 Coordinator = Annotated[
     str,
     typer.Option(
         "--coordinator",
         "-c",
-        envvar=["PEACEFS_URL", "PEACEFS_COORDINATOR"],
+        envvar=list(COORDINATOR_VARIABLES),
         metavar="URL",
         help="Address of the coordinator: http://host:port, https:// for TLS, or unix:DIR for administrators on "
         "its machine. Paths that are webhdfs:// or swebhdfs:// URIs name their own.",

@@ -83,12 +83,16 @@ class Session:
         absolute = posixpath.normpath(posixpath.join("/user", files.user, path))
         return FilePlace(files, "/" + absolute.lstrip("/"), text)
 
-    def each(self, texts: Sequence[str]) -> Iterator[FilePlace]:
-        """Resolve path arguments that may be patterns; report a pattern that matches nothing."""
+    def each(self, texts: Sequence[str], *, may_match_nothing: bool = False) -> Iterator[FilePlace]:
+        """Resolve path arguments that may be patterns; report a pattern that matches nothing, unless it may."""
         for text in texts:
             places: list[FilePlace] = []
             with self.errors.about(text):
-                places = self._expanded(text)
+                try:
+                    places = self._expanded(text)
+                except FileNotFound:
+                    if not may_match_nothing:
+                        raise
             yield from places
 
     def goal_of(self, places: Sequence[FilePlace], text: str) -> tuple[FilePlace | None, bool]:

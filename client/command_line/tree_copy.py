@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from peacefs.client.control.values import FileStatus
 
 from .copying import copy
+from .descent import Descent, descend
 from .progress import TransferProgress, transfer_progress
 from .session import FilePlace, Session
 
@@ -53,7 +54,7 @@ def _copy_one(
     if there is not None and (there.is_directory or found.is_directory or not style.force):
         session.errors.say(goal.text, "File exists")
     elif source.files is not goal.files:
-        _Transfer(session, style, progress).tree(source, found, goal)
+        descend(_Transfer(session, style, progress).tree(source, found, goal))
     elif there is None:
         source.files.copy(source.path, goal.path, preserve=style.preserve)
     else:
@@ -79,7 +80,7 @@ class _Transfer:
         self._style = style
         self._progress = progress
 
-    def tree(self, source: FilePlace, found: FileStatus, goal: FilePlace) -> None:
+    def tree(self, source: FilePlace, found: FileStatus, goal: FilePlace) -> Descent:
         if not found.is_directory:
             self._file(source, found, goal)
             return
@@ -88,7 +89,7 @@ class _Transfer:
             for entry in page.entries:
                 child = source.child(entry.name)
                 with self._errors.about(child.text):
-                    self.tree(child, entry, goal.child(entry.name))
+                    yield self.tree(child, entry, goal.child(entry.name))
 
     def _file(self, source: FilePlace, found: FileStatus, goal: FilePlace) -> None:
         self._progress.name(source.name)

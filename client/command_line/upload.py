@@ -14,6 +14,7 @@ from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.limits import fast_lane_bytes_max
 
 from .copying import copy
+from .descent import Descent, descend
 from .progress import TransferProgress, transfer_progress
 from .session import FilePlace, Session
 from .transfers import FileCopy, TransferOutcome, Transfers, TransferStyle
@@ -43,7 +44,7 @@ def put(session: Session, sources: Sequence[str], target: str, style: TransferSt
                 else:
                     local = Path(source)
                     place = goal.child(local.absolute().name) if into else goal
-                    upload.tree(local, place, place.status() if style.resume else None, ())
+                    descend(upload.tree(local, place, place.status() if style.resume else None, frozenset()))
 
 
 class _Upload:
@@ -52,8 +53,8 @@ class _Upload:
         self._style = style
 
     def tree(
-        self, local: Path, place: FilePlace, there: FileStatus | None, above: tuple[tuple[int, int], ...]
-    ) -> None:
+        self, local: Path, place: FilePlace, there: FileStatus | None, above: frozenset[tuple[int, int]]
+    ) -> Descent:
         """A file, or a directory with all that is in it. `above` are the directories that lead here.
 
         `there` is known of the target where the transfer resumes.
@@ -71,7 +72,8 @@ class _Upload:
                 entries = self._entries(place)
                 for child in sorted(local.iterdir()):
                     with self._transfers.about(str(child)):
-                        self.tree(child, place.child(child.name), entries.get(child.name), (*above, identity))
+                        there = entries.get(child.name)
+                        yield self.tree(child, place.child(child.name), there, above | {identity})
 
     def _entries(self, place: FilePlace) -> dict[str, FileStatus]:
         if not self._style.resume:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -66,6 +67,11 @@ def nobody_at(address: CoordinatorAddress) -> PeerUnreachable:
             f"no coordinator listens on {address.socket}, or another user's does: is its directory the one of its "
             "--dir, and do you run as its user?"
         )
+    if unknown := [one.host for one in address.each if not _has_address(one.host)]:
+        return PeerUnreachable(
+            f"no address is known for the host {' or '.join(unknown)}: is the name right? "
+            "Another is given with --coordinator or PEACEFS_COORDINATOR"
+        )
     if address.others:
         return PeerUnreachable(
             f"no coordinator at any of {address.http}: do they run? "
@@ -77,6 +83,13 @@ def nobody_at(address: CoordinatorAddress) -> PeerUnreachable:
     )
 
 
+def _has_address(host: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, None))
+    except (OSError, UnicodeError):
+        return False
+
+
 DEFAULT_ADDRESS = CoordinatorAddress("127.0.0.1", coordinator_http_port_default)
 
 
@@ -86,8 +99,8 @@ def parse_address(text: str) -> CoordinatorAddress:
     Several coordinators of one cluster have commas between them: `http://a:9870,b:9870`.
     """
     if text.startswith(UNIX):
-        socket = find_socket(Path(text[len(UNIX) :]))
-        return CoordinatorAddress("localhost", coordinator_http_port_default, socket=socket)
+        local = find_socket(Path(text[len(UNIX) :]))
+        return CoordinatorAddress("localhost", coordinator_http_port_default, socket=local)
     address, path = split_uri(text if "://" in text else f"http://{text}")
     if path.strip("/"):
         raise BadRequest(f"{text!r} has a path; the address of a coordinator is http://host:port")
@@ -142,7 +155,8 @@ def _parse_netloc(netloc: str, text: str) -> CoordinatorAddress:
         port = port.removeprefix(":")
     else:
         host, _, port = netloc.partition(":")
-    if not host or any(character in host for character in "/@?# "):
+    is_name = not netloc.startswith("[")
+    if not host or any(each in "/@?# \\" or not each.isprintable() or (is_name and each == "%") for each in host):
         raise BadRequest(f"{text!r} names no host")
     if not port:
         return CoordinatorAddress(host, coordinator_http_port_default)

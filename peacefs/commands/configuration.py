@@ -27,6 +27,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from peacefs.client.command_line.options import COORDINATOR_VARIABLES
 from peacefs.protocol.limits import configuration_bytes_max
 
 FILE_VARIABLE: Final = "PEACEFS_CONFIG"
@@ -37,7 +38,6 @@ _NOT_CONFIGURED = frozenset({"help", "json", "ready-fd", "parent-fd", "version",
 #: The option of all commands that speak to a coordinator: `[client] coordinator`, and these variables.
 _COORDINATOR = "coordinator"
 _NO_COMMAND = TyperCommand("peacefs")
-COORDINATOR_VARIABLES: Final = ("PEACEFS_URL", "PEACEFS_COORDINATOR")
 
 
 class ValueOrigin(Enum):
@@ -108,7 +108,9 @@ def _walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 
 def _options(command: Any) -> Iterator[TyperOption]:
     for option in command.params:
-        if isinstance(option, TyperOption) and _flag(option) not in _NOT_CONFIGURED:
+        # The whole command's --coordinator stands for that of the command that follows.
+        is_of_program = isinstance(command, TyperGroup) and _flag(option) == _COORDINATOR
+        if isinstance(option, TyperOption) and _flag(option) not in _NOT_CONFIGURED and not is_of_program:
             yield option
 
 

@@ -1,0 +1,32 @@
+"""Go down trees that are deeper than Python's stack.
+
+A step into a directory is a generator that yields the steps into the directories in it. It is written as a
+recursion: what a deeper step raises arrives where it was yielded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeAlias
+
+Descent: TypeAlias = "Generator[Descent, None, None]"
+
+
+def descend(top: Descent) -> None:
+    """Run a step and all those that it yields, each to its end before the one that yielded it goes on."""
+    steps: list[Descent] = [top]
+    fault: BaseException | None = None
+    while steps:
+        try:
+            deeper = next(steps[-1]) if fault is None else steps[-1].throw(fault)
+        except StopIteration:
+            steps.pop()
+            fault = None
+        except BaseException as raised:
+            steps.pop()
+            fault = raised
+        else:
+            steps.append(deeper)
+            fault = None
+    if fault is not None:
+        raise fault
