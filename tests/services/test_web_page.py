@@ -141,6 +141,64 @@ def test_page_takes_names_of_files_for_text(chrome: Browser, cluster: LocalClust
             page.page.get_by_role("link", name="hostile", exact=True).click()
 
 
+def test_page_escapes_what_reorders_text_and_says_zones(chrome: Browser, cluster: LocalCluster) -> None:
+    with PeaceFileSystem(cluster.http_address) as files:
+        files.write("/bidi/a\u202efdp.exe\x1b[2J", b"")
+    with chrome.page(address(cluster, "files/bidi"), timezone_id="Asia/Kathmandu", locale="en-GB") as page:
+        row = page.page.locator("tbody tr")
+        row.wait_for()
+        assert "a\\u202efdp.exe\\u001b[2J" in row.text_content()
+        assert "GMT+5:45" in row.text_content()
+        assert not {"\u202e", "\x1b"} & set(page.page.locator("body").text_content())
+        row.get_by_role("link").click()
+        page.page.get_by_role("heading", name="/bidi/a\\u202efdp.exe\\u001b[2J", exact=True).wait_for()
+
+
+def test_page_pages_filters_and_sorts_long_tables(chrome: Browser, cluster: LocalCluster) -> None:
+    names = [f"f-{number * 7919 % 1000:04}" for number in range(1000)]
+    with PeaceFileSystem(cluster.http_address) as files:
+        for number, name in enumerate(names):
+            files.write(f"/many/{name}", b"x" * (900 + number) if number > 994 else b"")
+    with chrome.page(address(cluster, "files/many")) as page:
+        rows = page.page.locator("[aria-label='Names in /many'] tbody tr")
+        page.see("1 to 50 of 1000")
+        assert rows.locator("a").all_text_contents() == sorted(names)[:50]
+        page.page.get_by_role("button", name="Next").click()
+        page.see("51 to 100 of 1000")
+        assert rows.locator("a").all_text_contents() == sorted(names)[50:100]
+        page.page.get_by_role("button", name="Size").click()
+        page.page.get_by_role("button", name="Size").click()
+        page.page.locator("th[aria-sort=descending]").wait_for()
+        assert rows.locator("a").all_text_contents()[:5] == names[:994:-1]
+        page.page.get_by_role("searchbox").fill("-03")
+        page.see("1 to 50 of 100 that match, of 1000")
+        assert page.page.evaluate("document.activeElement.type") == "search"
+        page.page.get_by_role("searchbox").fill("f-0317")
+        page.see("1 to 1 of 1 that match, of 1000")
+        assert rows.locator("a").all_text_contents() == ["f-0317"]
+        assert page.faults() == []
+
+
+def test_page_pages_queries_and_opens_what_they_will_write(chrome: Browser, cluster: LocalCluster) -> None:
+    with PeaceFileSystem(cluster.http_address) as files:
+        files.mkdirs("/flows/q-073")
+        for number in range(100):
+            name = f"q-{number:03}"
+            supervise(["absent"], coordinator=cluster.http_address, name=name, checkpoint=f"/flows/{name}")
+    with chrome.page(address(cluster, "queries")) as page:
+        page.see("1 to 50 of 100")
+        assert page.page.locator("[data-query]").count() == 50
+        page.page.get_by_role("searchbox").fill("q-073")
+        page.page.locator("[data-query=q-074]").wait_for(state="detached")
+        page.see("no agent is alive: start `peacefs agent`")
+        assert page.faults() == []
+        page.expect("400")
+        page.page.get_by_role("link", name="/flows/q-073").click()
+        page.see("It has no checkpoint yet")
+        is_live(page)
+        assert page.faults() == []
+
+
 def test_page_explains_a_chunk_to_a_superuser_and_refuses_others_in_words(
     chrome: Browser, cluster: LocalCluster
 ) -> None:

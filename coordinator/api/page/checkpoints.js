@@ -60,6 +60,8 @@ async function all(place, signal, again) {
     [["Checkpoint", "name"], ["Planned", "number"], ["Committed", "number"], ["Last batches took", "number"], ["Size", "number"], "Written", "Run", ["Of the same query", "number"]],
     checkpoints.map((each) => ({
       key: each.root,
+      values: [each.root, each.planned ?? -1, each.committed ?? -1, each.durations_ms.length ? each.durations_ms.reduce((a, b) => a + b, 0) / each.durations_ms.length : -1,
+        each.bytes, each.modified_ms, each.run?.run ?? "", relatives(each)],
       cells: [h("a", { href: link(each.root) }, each.root), each.planned ?? "none", each.committed ?? "none",
         each.durations_ms.some(Boolean) ? milliseconds(each.durations_ms.reduce((a, b) => a + b, 0) / each.durations_ms.length) : "", size(each.bytes), moment(each.modified_ms),
         each.run ? `${each.run.run} on ${each.run.host}${each.run.ended_ms ? " (over)" : ""}` : "none",
@@ -69,12 +71,25 @@ async function all(place, signal, again) {
   families.length ? h("section", { "aria-labelledby": "ancestry" }, h("h2", { id: "ancestry" }, "Made of each other"),
     h("p", { class: "dim" }, "Forks, rollbacks, imports and copies, each below what it was made of."),
     families.map((family) => tree(family.members))) : null,
-  units.length ? h("section", null, table("Units of dataflows, and programs with state in pages",
+  units.length ? h("section", null, unitsTable(units)) : null);
+}
+
+function unitsTable(units) {
+  return table("Units of dataflows, and programs with state in pages",
     [["Checkpoint", "name"], "Query", "Unit", "Technique", ["Begins with", "number"], ["Pages", "number"], ["Size", "number"], "Written"],
     units.map((each) => ({
       key: `${each.root} ${each.unit}`,
+      values: [each.root, each.query ?? "", each.unit, each.technique ?? "", each.sequence ?? -1, each.pages, each.bytes, each.modified_ms],
       cells: [h("a", { href: filesLink(each.root) }, each.root), each.query ?? "", each.unit, each.technique ?? "", each.sequence ?? "nothing", each.pages, size(each.bytes), moment(each.modified_ms)],
-    })))) : null);
+    })));
+}
+
+/** Where no query of Spark's has a checkpoint: units of a dataflow, or nothing yet. */
+function showUnits(path, units, place, again) {
+  show(place, h("nav", { "aria-label": "Path" }, h("ol", { class: "crumbs" }, h("li", null, h("a", { href: "#/checkpoints" }, "Checkpoints")))),
+    h("h1", null, path), again(),
+    h("section", null, units.length ? unitsTable(units) : h("p", null, "It has no checkpoint yet, neither of a query of Spark's nor of a dataflow.")),
+    h("p", null, h("a", { href: filesLink(path) }, "Its files")));
 }
 
 const DEPTH_MAX = 12;
@@ -122,7 +137,16 @@ function step({ kind, source, batch, before, at_ms, user }) {
 }
 
 async function one(path, place, signal, again) {
-  const checkpoint = await ask("/v1/checkpoints/show", { path }, { signal });
+  let checkpoint;
+  try {
+    checkpoint = await ask("/v1/checkpoints/show", { path }, { signal });
+  } catch (error) {
+    // 404 as well: a query that is supervised may not have begun.
+    if (!(error instanceof Refused) || ![400, 404].includes(error.status)) throw error;
+    const { units } = error.status === 404 ? { units: [] } : await ask("/v1/checkpoints/units", { path, partial: true }, { signal });
+    showUnits(path, units, place, again);
+    return;
+  }
   const { batches } = await ask("/v1/checkpoints/batches", { path }, { signal });
   const rate = perMinute(batches);
   const opened = h("div", { id: "batch" });
@@ -161,6 +185,7 @@ async function one(path, place, signal, again) {
         bars("State that batches wrote", done.map((each) => [String(each.batch), each.state_bytes]), size)] : null,
       table("The latest batches", [["Batch", "number"], "Planned", "Committed", ["Took", "number"], ["State written", "number"], ["Files", "number"]], [...batches].reverse().map((each) => ({
         key: String(each.batch),
+        values: [each.batch, each.planned_ms, each.committed_ms ?? -1, each.committed_ms ? each.committed_ms - each.planned_ms : -1, each.state_bytes, each.files.length],
         cells: [h("button", { type: "button", class: "quiet", onclick: () => { show(opened, batchFiles(path, each)); opened.querySelector("h3").focus(); } }, each.batch), moment(each.planned_ms),
           each.committed_ms ? moment(each.committed_ms) : "not yet", each.committed_ms ? milliseconds(Math.max(0, each.committed_ms - each.planned_ms)) : "", size(each.state_bytes), each.files.length],
       })), "No batch was planned."), opened));

@@ -72,6 +72,7 @@ async function loadDirectory(path, status, place, signal) {
       const directory = each.type === "DIRECTORY";
       return {
         key: each.pathSuffix,
+        values: [each.pathSuffix, directory ? -1 : each.length, directory ? -1 : each.replication, each.owner, each.permission, each.modificationTime],
         cells: [h("a", { href: link(target) }, each.pathSuffix + (directory ? "/" : "")), directory ? "" : size(each.length),
           directory ? "" : each.replication, each.owner, each.permission, moment(each.modificationTime)],
       };

@@ -1,5 +1,15 @@
 // Numbers for people, in the manner of `peacefs report`.
 
+// With the zone: people of several zones look at one cluster.
+const MOMENT = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
+// Controls, separators of lines, and what reorders the text around it, as commands escape them.
+const UNPRINTABLE = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+const ESCAPES = { "\t": "\\t", "\n": "\\n", "\r": "\\r" };
+
+export function printable(text) {
+  return text.replace(UNPRINTABLE, (each) => ESCAPES[each] ?? `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 export function size(bytes) {
@@ -29,7 +39,7 @@ export function milliseconds(ms) {
 }
 
 export function moment(ms) {
-  return ms ? new Date(ms).toLocaleString() : "never";
+  return ms ? new Date(ms).toLocaleString(undefined, MOMENT) : "never";
 }
 
 export function count(number, one, many) {

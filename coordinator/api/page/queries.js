@@ -1,6 +1,6 @@
 // Supervised queries, the agents that run them, and what drivers report.
 
-import { badge, h, show, table } from "./dom.js";
+import { badge, h, sheet, show, table } from "./dom.js";
 import { count, milliseconds, moment, seconds } from "./format.js";
 import { ask } from "./session.js";
 
@@ -30,14 +30,26 @@ export function open(shell) {
 
 function page({ supervised, reports }, logs, look) {
   return [
-    h("section", { key: "queries" }, h("h2", null, "Queries"), supervised.queries.length ? h("div", { class: "racks" }, supervised.queries.map((query) => card(query, reports, logs, look)))
-      : h("p", { class: "dim" }, "None is registered. ", h("code", null, "peacefs supervise add"), " registers one.")),
+    h("section", { key: "queries" }, h("h2", null, "Queries"), supervised.queries.length ? cards(supervised.queries, reports, logs, look)
+      : h("p", { class: "dim" }, "None is registered. ", h("code", null, "peacefs supervise -- COMMAND"), " registers one.")),
     h("section", { key: "agents" }, h("h2", null, "Agents"), table("Agents that are alive", ["Agent", "Host", "Rack", "May start", ["Runs", "number"], ["Heard", "number"]],
       supervised.agents.map((agent) => ({
         key: agent.name,
         cells: [agent.name, agent.host, agent.rack, agent.commands.join(", "), `${agent.runs} of ${agent.runs_max}`, `${seconds(agent.heard_s_ago)} ago`],
       })), "No agent is alive: nothing is started.")),
   ];
+}
+
+const SORTS = ["Name", "Phase", "Changed", "User", "Agent", "Checkpoint"];
+
+function cards(queries, reports, logs, look) {
+  const rows = queries.map((query) => ({ query, values: [query.name, query.phase, query.changed_ms, query.user, query.agent, query.checkpoint] }));
+  return sheet("Queries", SORTS, rows, (shown, sort) => [
+    sort ? h("div", { class: "row", role: "group", "aria-label": "Sort queries", key: "sort" }, SORTS.slice(0, 3).map((name, column) =>
+      h("button", { type: "button", class: "quiet", "aria-pressed": sort.column === column ? "true" : "false", onclick: () => sort.by(column) }, `By ${name.toLowerCase()}`,
+        sort.column === column ? (sort.down ? " \u2193" : " \u2191") : null))) : null,
+    h("div", { class: "racks", key: "cards" }, shown.map(({ query }) => card(query, reports, logs, look))),
+  ]);
 }
 
 function card(query, reports, logs, look) {
