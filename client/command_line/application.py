@@ -109,7 +109,8 @@ def _options(
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    coordinator: Annotated[
+    # Not `coordinator`: the configuration of the command of that name would be taken for its value.
+    asked: Annotated[
         str | None,
         typer.Option(
             "--coordinator",
@@ -169,14 +170,14 @@ def _options(
     if token_file is not None:
         os.environ["PEACEFS_TOKEN_FILE"] = str(token_file.absolute())
     if directory is not None:
-        coordinator = f"unix:{directory.absolute()}"
-    if coordinator is not None:
+        asked = f"unix:{directory.absolute()}"
+    if asked is not None:
         if context.invoked_subcommand not in _asking(context.command):
             raise typer.BadParameter(
                 f"{context.invoked_subcommand} asks no coordinator as clients do", param_hint="--coordinator"
             )
         for variable in COORDINATOR_VARIABLES:
-            os.environ[variable] = coordinator
+            os.environ[variable] = asked
     if ca_file is not None:
         os.environ[CA_FILE_VARIABLE] = str(ca_file.absolute())
 
