@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -16,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from peacefs.client.command_line.application import application
 from peacefs.client.command_line.descent import Descent, descend
+from peacefs.client.command_line.examples import examples_of
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.limits import path_depth_max
 
@@ -29,8 +31,8 @@ _EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
 def run(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str) -> Result:
-        result = CliRunner().invoke(application, arguments, env=environment, prog_name="peacefs")
+    def run(*arguments: str, **changes: str) -> Result:
+        result = CliRunner().invoke(application, arguments, env=environment | changes, prog_name="peacefs")
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result
 
@@ -128,6 +130,43 @@ def test_names_reach_no_terminal_as_commands_and_json_is_exact(run: Run, files: 
     assert json.loads(run("ls", "--json", "/odd").stdout)["path"] == path
     assert json.loads(run("du", "--json", path).stdout)["path"] == path
     assert shown in run("rm", path).stdout
+
+
+@pytest.mark.cluster
+def test_examples_of_help_do_what_they_show(run: Run, files: PeaceFileSystem, tmp_path: Path) -> None:
+    """One after the other, as the user who runs the cluster."""
+    files.write("/data/part-0", b"0")
+    files.mkdirs("/data/old")
+    (tmp_path / "logs").mkdir()
+    for local in ("part-0", "logs/today"):
+        (tmp_path / local).write_text(local)
+    files.delete("/data/part-0")
+    commands = [
+        *(
+            "mkdir",
+            "put",
+            "ls",
+            "stat",
+            "cat",
+            "tail",
+            "test",
+            "get",
+            "mv",
+            "cp",
+            "count",
+            "du",
+            "setrep",
+            "chmod",
+        ),
+        *("chmod", "chown", "chgrp", "setfacl", "getfacl", "setfattr", "getfattr", "fsck", "report", "quota set"),
+        *("quota clear", "snapshot allow", "snapshot create", "snapshot ls", "snapshot diff", "snapshot rename"),
+        *("snapshot rm", "snapshot disallow", "rm", "datanodes ls", "datanodes credentials"),
+    ]
+    for command in commands:
+        for example in examples_of(command):
+            said = run(*shlex.split(example), HADOOP_USER_NAME="")
+            # Small clusters have fewer replicas than are wanted, which is status 3 of fsck.
+            assert said.exit_code == 0 or (command == "fsck" and said.exit_code == 3), (example, said.output)
 
 
 @pytest.mark.cluster

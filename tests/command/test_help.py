@@ -53,7 +53,7 @@ def test_help_of_every_command_ends_with_examples_that_it_takes(command: str) ->
         assert f"{example} ".startswith(f"{command} ")
         # Parsed as it is, with all its values checked; nothing is run.
         parsed, rest = _TREE, shlex.split(example)
-        context = None if "--help" in rest else parsed.make_context("peacefs", rest)
-        while context is not None and isinstance(parsed, TyperGroup) and context._protected_args:
+        context = parsed.make_context("peacefs", rest)
+        while isinstance(parsed, TyperGroup) and context._protected_args:
             name, parsed, rest = parsed.resolve_command(context, [*context._protected_args, *context.args])
             context = parsed.make_context(name, rest, parent=context)
