@@ -52,7 +52,7 @@ from .api.live import LiveFeed
 from .api.rest.app import build_rest_from
 from .api.rest.balancer import add_balancer_routes, add_disk_balance_route
 from .api.rest.checkpoints import add_checkpoint_look_routes, add_checkpoint_routes
-from .api.rest.common import superusers_only
+from .api.rest.common import superusers_only, viewers
 from .api.rest.credentials import add_credential_routes
 from .api.rest.failover import add_failover_routes
 from .api.rest.health import add_health_routes
@@ -91,6 +91,7 @@ from .metrics import (
     watch_viewers,
 )
 from .namespace.permissions import Callers
+from .operations.open_directories import warn_of_open_directories
 from .options import CoordinatorOptions
 from .rpc.audited_calls import AuditedRpc
 from .rpc.client_session import ClientLinks
@@ -316,7 +317,8 @@ class Coordinator:
         rest = build_rest_from(self._parts.files, sources)
         add_health_routes(rest, self._parts.condition)
         add_live_routes(rest, self._live, sources, self._parts.files, self._parts.supervising)
-        for_superusers = superusers_only(self._parts.files.callers)
+        callers = self._parts.files.callers
+        for_superusers, viewing = superusers_only(callers), viewers(callers)
         backup = ENGINE.online_backup(options.directory)
         add_metadata_routes(rest, backup, self._parts.epochs, for_superusers)
         add_failover_routes(rest, None if self._failover is None else self._hand_over, for_superusers)
@@ -324,7 +326,7 @@ class Coordinator:
         add_balancer_routes(rest, self._parts.core.cluster, for_superusers)
         add_disk_balance_route(rest, self._nodes.ask, for_superusers)
         add_credential_routes(rest, self._parts.files.credentials, self._links.hang_up, for_superusers)
-        add_checkpoint_routes(rest, self._parts.files.fencing, self._parts.files.reporting)
+        add_checkpoint_routes(rest, self._parts.files.fencing, self._parts.files.reporting, viewing)
         here = self._own_address(http_port)
         inspector = CheckpointInspector(
             options.look_at_checkpoints,
@@ -334,8 +336,8 @@ class Coordinator:
             token_of=self._look_token,
             ca_file=None if self._tls is None else self._tls.files.ca,
         )
-        add_checkpoint_look_routes(rest, inspector)
-        add_query_routes(rest, self._parts.supervising)
+        add_checkpoint_look_routes(rest, inspector, viewing)
+        add_query_routes(rest, self._parts.supervising, viewing)
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         app: App = BrowserGuard(self._authenticated(rest, for_superusers), names)
         if self._audit is not None:
@@ -410,6 +412,10 @@ class Coordinator:
         return self._who.tokens.mint(user, lifetime_s).token
 
     def _announce(self, http_port: int, node_port: int) -> None:
+        if self._options.check_permissions:
+            warn_of_open_directories(self._reader)
+        if self._options.check_permissions:
+            warn_of_open_directories(self._reader)
         if self._who is not None:
             log.info("authentication token (every caller shows who it is)")
         elif is_loopback(self._options.host):

@@ -184,6 +184,7 @@ def _options(
 
 for _command in (
     cluster_commands.up,
+    directory_commands.prepare,
     file_commands.ls,
     file_commands.stat,
     file_commands.put,

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.local_cluster.supervisor import MemberSupervisor
+from peacefs.protocol.errors import PeacefsError
 
 from .errors import report_error
 
@@ -37,6 +38,7 @@ def run_until_stopped(cluster: LocalCluster) -> None:
         while not supervisor.is_settled:
             supervisor.look()
             time.sleep(_LOOK_S)
+        _prepare(cluster)
         _introduce(cluster)
         while True:
             supervisor.look()
@@ -46,6 +48,18 @@ def run_until_stopped(cluster: LocalCluster) -> None:
         sys.stderr.write("stopping\n")
     finally:
         cluster.stop()
+
+
+def _prepare(cluster: LocalCluster) -> None:
+    """Make the home of the user who runs the cluster, and the directories that others on this machine share."""
+    from peacefs.client.filesystem import PeaceFileSystem
+    from peacefs.client.shared_directories import make_shared_directories
+
+    try:
+        with PeaceFileSystem(f"unix:{cluster.directory}") as files:
+            list(make_shared_directories(files, [files.user]))
+    except PeacefsError as error:
+        report_error("up", f"/tmp, /checkpoints and the home are not prepared: {error.message}")
 
 
 def _introduce(cluster: LocalCluster) -> None:

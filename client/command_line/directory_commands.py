@@ -1,4 +1,4 @@
-"""The commands on directories as wholes, declared: `count`, `du`, `quota` and `snapshot`."""
+"""The commands on directories as wholes, declared: `prepare`, `count`, `du`, `quota` and `snapshot`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,25 @@ snapshots = typer.Typer(help="Keep and compare snapshots of directories.", no_ar
 
 _Directory = Annotated[str, typer.Argument(metavar="DIR", show_default=False)]
 _Snapshot = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+def prepare(
+    users: Annotated[
+        list[str] | None, typer.Argument(metavar="[USER]...", show_default=False, help="Users who get a home.")
+    ] = None,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Make /tmp, /checkpoints and homes (superusers).
+
+    Prints what it makes; what is there stays as it is. Everybody may make directories in /tmp and /checkpoints.
+    """
+    from peacefs.client.shared_directories import make_shared_directories
+
+    from .listing import print_line
+
+    with open_session("prepare", coordinator) as session:
+        for path in make_shared_directories(session.place("/").files, users or ()):
+            print_line(path)
 
 
 def count(

@@ -83,7 +83,6 @@ class CoordinatorTasks:
     def of_leader(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """The tasks that begin when it leads."""
         yield "ticking", self._keep_ticking()
-        yield "preparing the trash", self._prepare_trash()
         for periodic in self._periodic():
             yield periodic.name, self._repeat(periodic)
 
@@ -134,12 +133,6 @@ class CoordinatorTasks:
             self._tidy_at_s = now_s + tidy_interval_s
             await self._files.names.forget_answers()
         await self._files.names.reclaim()
-
-    async def _prepare_trash(self) -> None:
-        while True:
-            with suppress(ServiceUnready):
-                return await self._files.trash.prepare()
-            await self._at.sleep(tick_interval_s)
 
     async def _collect_temporary_files(self) -> None:
         if self._collect_temporary_hours is not None:

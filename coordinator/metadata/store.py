@@ -47,8 +47,8 @@ from .topics.snapshots import SnapshotChanges, SnapshotReader
 #: The root directory: it has an inode and no entry. All other inodes are numbers of an epoch from 1 on.
 ROOT: InodeId = 1
 ROOT_GROUP = "supergroup"
-#: Like /tmp: everyone may make something there, and nobody remove what is another's.
-ROOT_PERMISSION = 0o1777
+#: As in HDFS: only superusers make something in the root.
+ROOT_PERMISSION = 0o755
 
 
 class MetadataFault(Exception):

@@ -14,7 +14,7 @@ from peacefs.protocol.messages import WrittenChunk
 from peacefs.protocol.new_file import NewFile
 
 from .acl_rules import inherited
-from .directories import make_directories, only_mode_bits
+from .directories import implicit_permission, make_directories, only_mode_bits
 from .paths import NamespacePath, check_creatable, check_name_length, parse_path
 from .quotas import charge, check_room, usage_of_file
 from .reclaim import discard
@@ -76,7 +76,9 @@ def complete_file(tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk]
     if replaced is None:
         check_not_full(tx, way.last)
         above = way.deepest
-        parent = make_directories(tx, above, way.missing[:-1], file.user, above.permission | 0o300, now_ms)
+        parent = make_directories(
+            tx, above, way.missing[:-1], file.user, implicit_permission(above, file.permission), now_ms
+        )
     else:
         parent = existing_inode(tx, way.parent)
         tx.remove_entry(parent.inode, path.name)

@@ -11,11 +11,23 @@ from .acl_rules import inherited
 from .paths import check_name_length
 
 _MODE_BITS = 0o1777
+_OWNER_ENTERS = 0o300
+_OTHERS_WRITE = 0o022
 
 
 def only_mode_bits(permission: int) -> int:
     """Read, write, execute, and the sticky bit; HDFS has no others."""
     return permission & _MODE_BITS
+
+
+def implicit_permission(above: Inode, of_file: int) -> int:
+    """Return the permission of directories that the CREATE of a file makes on the way.
+
+    HDFS passes on that of the directory above, without the sticky bit: below /tmp everybody could write into them.
+    Here group and others may write only if the caller's mask lets them write the file, too (decision 65).
+    """
+    masked = _OTHERS_WRITE & ~of_file
+    return above.permission & 0o777 & ~masked | _OWNER_ENTERS
 
 
 def make_directories(

@@ -245,7 +245,8 @@ def mkdirs(
         return True
     check_not_full(tx, deepest.inode)
     charge(tx, (way.inodes, NamespaceUsage(len(way.missing), 0)))
-    above = make_directories(tx, deepest, way.missing[:-1], user, permission | 0o300, now_ms, unmasked)
+    # As in HDFS the owner may enter and write those above, and none of them is sticky.
+    above = make_directories(tx, deepest, way.missing[:-1], user, permission & 0o777 | 0o300, now_ms, unmasked)
     make_directories(tx, above, way.missing[-1:], user, permission, now_ms, unmasked)
     return True
 

@@ -19,10 +19,11 @@ from peacefs.protocol.limits import reports_remembered_max
 from peacefs.protocol.values.query_reports import QueryReport
 
 from .context import OperationContext
+from .viewer import Viewer
 
 
 class QueryReports:
-    """Whoever may write to a checkpoint may report of its query, and whoever may list it is told."""
+    """Whoever may write to a checkpoint may report of its query; who reported is told, and superusers."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
@@ -41,13 +42,13 @@ class QueryReports:
         if len(self._last) > reports_remembered_max:
             self._last.popitem(last=False)
 
-    def below(self, path: str, user: str) -> list[QueryReport]:
-        """The last reports of all roots at or below a path that the caller may list, in order of their paths."""
-        top, caller = NamespacePath(parse_path(path).components), self._ctx.callers.of(user)
+    def below(self, path: str, viewer: Viewer) -> list[QueryReport]:
+        """Return the last reports that a viewer sees of roots below a path that he may list, by their paths."""
+        top, caller = NamespacePath(parse_path(path).components), self._ctx.callers.of(viewer.user)
         found = []
         with self._ctx.reader.view():
             for root, said in self._last.items():
-                if root == top or root.is_under(top):
+                if viewer.sees(said.user) and (root == top or root.is_under(top)):
                     try:
                         checks.check_list(self._ctx.reader, root, caller)
                     except AccessDenied:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 
+from msgspec import structs
+
 from peacefs.coordinator.metadata.model import InodeId, RecordedRun
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.coordinator.namespace import access_checks as checks
@@ -25,6 +27,7 @@ from peacefs.protocol.values.query_runs import RunStatus
 
 from .context import OperationContext
 from .temporary_files import path_of
+from .viewer import Viewer
 
 _DIRECTORY_PERMISSION = 0o755
 log = logging.getLogger("peacefs.coordinator")
@@ -79,17 +82,19 @@ class QueryRuns:
         key = RequestKey(request_id, ("end run", str(parsed), user))
         await self._ctx.run_once(key, change, in_any_case=in_any_case)
 
-    async def latest(self, path: str, user: str) -> list[RunStatus]:
-        """Return the runs of every root at or below a path that the caller may see into, in order of their paths.
+    async def latest(self, path: str, viewer: Viewer) -> list[RunStatus]:
+        """Return the runs of every root at or below a path that the viewer may list, in order of their paths.
 
+        Where a run is, by host and process, is told its user and superusers.
         Raises FileNotFound, AccessDenied, BadRequest for more than `limits.runs_listed_max`.
         """
-        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        parsed, caller = parse_path(path), self._ctx.callers.of(viewer.user)
         with self._ctx.reader.view():
             checks.check_list(self._ctx.reader, parsed, caller)
             find_existing(self._ctx.reader, parsed)
         found = await self._ctx.in_turns(_below(self._ctx.reader, NamespacePath(parsed.components), caller))
-        return sorted(found, key=lambda one: one.path)
+        shown = [run if viewer.sees(run.user) else structs.replace(run, host="", pid=0) for run in found]
+        return sorted(shown, key=lambda one: one.path)
 
 
 def _below(reader: Reader, top: NamespacePath, caller: Principal) -> Generator[None, None, list[RunStatus]]:

@@ -16,10 +16,10 @@ from math import inf
 from typing import NamedTuple
 
 from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, RenameMode
-from peacefs.coordinator.metadata.store import ROOT_PERMISSION, Reader, Transaction
+from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
-from peacefs.coordinator.namespace.resolution import existing_inode, follow
+from peacefs.coordinator.namespace.resolution import follow
 from peacefs.protocol.errors import AccessDenied, FileNotFound, PeacefsError
 from peacefs.protocol.limits import list_page_entries, trash_users_per_turn
 from peacefs.protocol.values.trash import (
@@ -98,18 +98,6 @@ class Trash:
         self.kept_minutes = kept_minutes
         #: As of the last look; none before the first.
         self._period: int | None = None
-
-    async def prepare(self) -> None:
-        """Lets users make their homes, if nobody has said where else they are to be: like the root, for all."""
-        if self.kept_minutes == 0:
-            return
-
-        def change(tx: Transaction) -> None:
-            if not follow(tx, _HOMES).is_whole:
-                owner = existing_inode(tx, tx.root).owner
-                namespace.mkdirs(tx, _HOMES, owner, ROOT_PERMISSION, self._ctx.now_ms())
-
-        await self._ctx.commit(change, in_any_case=True)
 
     async def empty(self) -> None:
         """Deletes what has expired; when a period has ended since the last time, makes checkpoints.

@@ -85,6 +85,7 @@ class WriteGrantService:
             source=source,
             to_come_bytes=max(0, wanted.to_come_bytes),
             owner=writer_of(token),
+            user=token.user if isinstance(token, FileWrite) else "",
         )
 
     def _datanode_at(self, host: str | None, write_set: str) -> NodeId | None:

@@ -21,6 +21,7 @@ class EndedGrant:
     granted_s: float
     ended_s: float
     length: int
+    user: str
 
 
 class GrantHistory:
@@ -34,7 +35,7 @@ class GrantHistory:
         """A grant has ended; `length` bytes were written."""
         while self._ended and now_s - self._ended[0].ended_s > self._kept_s:
             self._ended.popleft()
-        ended = EndedGrant(grant.number, grant.write_set, grant.nodes, grant.granted_s, now_s, length)
+        ended = EndedGrant(grant.number, grant.write_set, grant.nodes, grant.granted_s, now_s, length, grant.user)
         self._ended.append(ended)
 
     def since(self, from_s: float) -> list[EndedGrant]:

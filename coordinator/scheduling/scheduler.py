@@ -368,6 +368,7 @@ class Scheduling:
             asked_s=now_s,
             waited_s=now_s - known.stated_s,
             source=known.request.source,
+            user=known.request.user,
         )
         known.in_flight.add(grant.chunk)
         self._grants[grant.chunk] = grant

@@ -32,7 +32,8 @@ class WriteSetRequest:
 
     `link` is the datanode whose gateway asks, None for a client that asks by HTTP; `writer` the datanode that
     the data comes from, if it is one of ours; `source` is given where the rest of the checkpoint is estimated, and
-    `to_come_bytes` is the rest where it is known. `owner` alone may abandon what is granted.
+    `to_come_bytes` is the rest where it is known. `owner` alone may abandon what is granted. `user` is who writes;
+    empty for a lease, which names nobody.
     """
 
     name: str
@@ -47,6 +48,7 @@ class WriteSetRequest:
     source: CheckpointSource | None = None
     to_come_bytes: int = 0
     owner: str = ""
+    user: str = ""
 
     def check(self) -> None:
         """Raises BadRequest for what makes no sense."""
@@ -118,6 +120,7 @@ class InFlight:
     asked_s: float
     waited_s: float = 0.0
     source: CheckpointSource | None = None
+    user: str = ""
     denied: set[NodeId] = field(default_factory=set)
     begun: bool = False
     #: True if its writer hardly used it when its head was last asked, so that its capacity is lent to others.

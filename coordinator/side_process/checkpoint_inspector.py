@@ -15,6 +15,7 @@ import msgspec
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.operations.query_reports import QueryReports
 from peacefs.coordinator.operations.query_runs import QueryRuns
+from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.protocol.errors import BadRequest, Unsupported, from_wire
 from peacefs.protocol.limits import checkpoint_look_queue_timeout_s, checkpoint_look_timeout_s
 from peacefs.protocol.values.query_runs import without_run
@@ -55,21 +56,21 @@ class CheckpointInspector:
         self._timeout_s = timeout_s
         self._process = SideProcess("look at checkpoints", command, timeout_s, queue_timeout_s)
 
-    async def all_below(self, path: str, user: str, *, partial: bool = False) -> list[dict[str, Any]]:
+    async def all_below(self, path: str, viewer: Viewer, *, partial: bool = False) -> list[dict[str, Any]]:
         """A summary of every checkpoint at and below a path, with its latest run and its driver's last report.
 
         With `partial` what the user may not list below the path is left out.
         Raises FileNotFound, AccessDenied, BadRequest, Overloaded, Unsupported.
         """
-        answer = await self._ask(path, user, all_below=True, partial=partial)
+        answer = await self._ask(path, viewer.user, all_below=True, partial=partial)
         found = await asyncio.to_thread(msgspec.json.decode, answer, type=list[dict[str, Any]])
-        return await self._with_what_is_known(found, path, user)
+        return await self._with_what_is_known(found, path, viewer)
 
-    async def one(self, path: str, user: str) -> dict[str, Any]:
+    async def one(self, path: str, viewer: Viewer) -> dict[str, Any]:
         """All of one checkpoint; raises as `all_below`."""
-        answer = await self._ask(path, user, all_below=False)
+        answer = await self._ask(path, viewer.user, all_below=False)
         found = await asyncio.to_thread(msgspec.json.decode, answer, type=dict[str, Any])
-        return (await self._with_what_is_known([found], path, user))[0]
+        return (await self._with_what_is_known([found], path, viewer))[0]
 
     async def view(self, path: str, user: str, view: str, *, partial: bool = False) -> msgspec.Raw:
         """Return `batches` of a checkpoint, the `verdict` on it, or `units` or `families` below a path.
@@ -78,10 +79,12 @@ class CheckpointInspector:
         """
         return await self._ask(path, user, all_below=False, view=view, partial=partial)
 
-    async def _with_what_is_known(self, found: list[dict[str, Any]], path: str, user: str) -> list[dict[str, Any]]:
+    async def _with_what_is_known(
+        self, found: list[dict[str, Any]], path: str, viewer: Viewer
+    ) -> list[dict[str, Any]]:
         """Adds the latest run of each, and what its driver has reported last; None where there is none."""
-        runs = {run.path: run for run in await self._query_runs.latest(path, user)}
-        reports = {without_run(said.location): said for said in self._query_reports.below(path, user)}
+        runs = {run.path: run for run in await self._query_runs.latest(path, viewer)}
+        reports = {without_run(said.location): said for said in self._query_reports.below(path, viewer)}
         return [each | {"run": runs.get(each["root"]), "report": reports.get(each["root"])} for each in found]
 
     async def _ask(

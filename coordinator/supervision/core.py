@@ -135,7 +135,10 @@ class Supervision:
                 and other.record.checkpoint == record.checkpoint
                 and other.record.phase not in OVER
             ):
-                raise BadRequest(f"{record.checkpoint} is the checkpoint of query {other.record.name} already")
+                which = (
+                    f"query {other.record.name}" if other.record.user == record.user else "another user's query"
+                )
+                raise BadRequest(f"{record.checkpoint} is the checkpoint of {which} already")
         if known is None and len(self.queries) >= supervised_queries_max:
             raise Overloaded(f"{supervised_queries_max} queries are known already; forget some that are over")
         self.queries[record.name] = SupervisedQuery(record, now_s, now_s)

@@ -13,6 +13,7 @@ from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.coordinator.namespace import query_runs
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.operations.context import OperationContext
+from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.protocol.errors import BadRequest, PeacefsError, ServiceUnready
 from peacefs.protocol.ids import show
 from peacefs.protocol.limits import (
@@ -122,23 +123,34 @@ class SupervisionService:
         """Raises FileNotFound."""
         return self._status(self._core.existing(name), self._core.runs_of_agents())
 
-    def all(self) -> Supervised:
-        """Everything, in order of the names."""
-        now_s, runs = self._ctx.monotonic(), self._core.runs_of_agents()
+    def status_for(self, name: str, viewer: Viewer) -> QueryStatus:
+        """Raises FileNotFound, AccessDenied."""
+        if not viewer.sees_all:
+            self._check_owner(name, viewer.user)
+        return self.status(name)
+
+    def shown_to(self, viewer: Viewer) -> Supervised:
+        """Return the queries that a viewer sees, and the agents that start something for him, by their names."""
+        queries = [self._core.queries[name] for name in sorted(self._core.queries)]
+        agents = [self._agent(name, viewer) for name in sorted(self._core.agents)]
+        runs = self._core.runs_of_agents()
         return Supervised(
-            [self._status(self._core.queries[name], runs) for name in sorted(self._core.queries)],
-            [
-                AgentStatus(
-                    name,
-                    agent.beat.host,
-                    agent.beat.rack,
-                    [command.name for command in agent.beat.commands],
-                    agent.beat.runs_max,
-                    len(agent.beat.runs),
-                    round(now_s - agent.heard_s, 3),
-                )
-                for name, agent in sorted(self._core.agents.items())
-            ],
+            [self._status(query, runs) for query in queries if viewer.sees(query.record.user)],
+            [agent for agent in agents if viewer.sees_all or agent.commands],
+        )
+
+    def _agent(self, name: str, viewer: Viewer) -> AgentStatus:
+        """To a user an agent shows the commands that it starts for him, and not where it is."""
+        agent = self._core.agents[name]
+        beat = agent.beat
+        return AgentStatus(
+            name,
+            beat.host if viewer.sees_all else "",
+            beat.rack if viewer.sees_all else "",
+            [command.name for command in beat.commands if viewer.sees_all or viewer.user in command.users],
+            beat.runs_max,
+            len(beat.runs),
+            round(self._ctx.monotonic() - agent.heard_s, 3),
         )
 
     async def log_of(self, name: str, user: str) -> RunLog:

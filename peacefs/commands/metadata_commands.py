@@ -103,7 +103,10 @@ def restore(
     if restored.replaced is not None:
         _say(f"what was there is now {restored.replaced}")
     if not (directory / "cluster.secret").exists():
-        _say(f"datanodes know the old secret: put the cluster.secret of the old coordinator into {directory}")
+        _say(
+            "datanodes know the secret of the old coordinator: start the new one with its --secret-file, or put "
+            f"its cluster.secret into {directory}"
+        )
     _say("restored; data that was written after the backup stays on the datanodes until `release-floor`")
 
 

@@ -161,16 +161,6 @@ def test_without_a_trash_nothing_is_touched(play: Play) -> None:
     emptied.mkdirs(f"{TRASH}/700101000000/x")
     emptied.pass_time(500)
     assert emptied.names() == ["700101000000", "Current"]
-    asyncio.run(emptied.trash.prepare())
-
-
-def test_homes_can_be_made_by_everybody(emptied: Emptied) -> None:
-    asyncio.run(emptied.trash.prepare())
-    found = namespace.status(emptied.metadata.reader(), parse_path("/user"))
-    assert (found.permission, found.owner) == (0o1777, "peacefs")
-    run_now(emptied.metadata, lambda tx: namespace.set_permission(tx, parse_path("/user"), 0o755))
-    asyncio.run(emptied.trash.prepare())
-    assert namespace.status(emptied.metadata.reader(), parse_path("/user")).permission == 0o755
 
 
 def test_checkpoints_are_named_by_the_time_in_utc() -> None:

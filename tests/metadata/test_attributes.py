@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.open_root import open_root
 
 from peacefs.coordinator.namespace import attributes
 from peacefs.coordinator.namespace.attributes import SetFlag, parse_name
@@ -179,6 +180,7 @@ def test_copy_has_the_attributes_that_its_maker_may_set(space):
     put(space, "/d", "user.top")
     put(space, "/d/f", "user.a")
     put(space, "/d/f", "trusted.t", caller=ROOT)
+    space.commit(open_root)
     space.copy("/d", "/by-ann", caller=ANN)
     space.copy("/d", "/by-root", caller=ROOT)
     assert shown(space, "/by-ann", ROOT) == {"user.top": b"v"}

@@ -24,7 +24,7 @@ from .conftest import Space
 def test_a_new_namespace_is_an_empty_root(space: Space) -> None:
     root = space.status("/")
     assert (root.kind, root.name, root.owner, root.group, root.permission) == (
-        InodeKind.DIRECTORY, "", "root", "supergroup", 0o1777,
+        InodeKind.DIRECTORY, "", "root", "supergroup", 0o755,
     )  # fmt: skip
     assert space.names("/") == []
     assert space.summary("/") == TreeSummary(directories=1, files=0, length=0, space_consumed=0)

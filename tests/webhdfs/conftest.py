@@ -21,6 +21,7 @@ import pytest
 import uvloop
 from support.new_core import new_core
 from support.no_links import NoLinks
+from support.open_root import open_root
 from support.waiting import PATIENCE_S
 
 from peacefs.client.transfer.write_grants import GrantClient
@@ -190,7 +191,10 @@ class NameSide:
         read_token_lifetime_s: float = read_token_lifetime_s,
         links: NoLinks | None = None,
         access_time_precision_s: float = 0.0,
+        *,
+        open_to_all: bool = True,
     ) -> None:
+        """With `open_to_all` every user may begin in the root."""
         self.links = links or NoLinks()
         self._access_time_precision_s = access_time_precision_s
         self._read_token_lifetime_s = read_token_lifetime_s
@@ -199,6 +203,8 @@ class NameSide:
         self._metadata = SqliteMetadata.open(directory / "metadata.sqlite", owner="hdfs")
         self._commits = GroupCommit(self._metadata, lambda fault: None)
         self._reader = self._metadata.reader()
+        if open_to_all:
+            self.commit_now(open_root)
         self._core = new_core(time.monotonic(), numbering=Numbering(self._metadata.begin_epoch()))
         self.cluster = self._core.cluster
         self.cluster.loaded()

@@ -6,6 +6,7 @@ import contextlib
 import re
 
 import pytest
+from support.open_root import open_homes
 from typer.testing import CliRunner
 
 from peacefs.client.command_line.application import application
@@ -27,7 +28,7 @@ def side(tmp_path, signer):
     made = NameSide(tmp_path, signer, Callers("hdfs"), trash_minutes=60)
     with contextlib.closing(made), made.served:
         made.register("dn-1", 9866, 9864)
-        made.served.run(made.files.trash.prepare())
+        made.commit_now(open_homes)
         yield made
 
 

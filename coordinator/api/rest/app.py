@@ -35,7 +35,7 @@ from peacefs.protocol.values.cluster_status import FailoverStatus
 
 from .body_limit import BodyLimit
 from .chunks import chunk_routes
-from .common import User, superusers_only
+from .common import User, superusers_only, viewers
 from .docs_page import add_docs_page
 from .files import file_routes
 from .network import network_routes, probing_routes
@@ -91,7 +91,7 @@ def build_rest_from(files: Files, sources: StatusSources) -> FastAPI:
     app = FastAPI(
         title="peacefs", version=peacefs.__version__, docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json"
     )
-    for_superusers = superusers_only(files.callers)
+    for_superusers, viewing = superusers_only(files.callers), viewers(files.callers)
     inspecting = asyncio.Lock()
 
     @app.get("/v1/fsck", responses={200: {"description": "An FsckPage; the walk goes on with its `after`."}})
@@ -112,13 +112,13 @@ def build_rest_from(files: Files, sources: StatusSources) -> FastAPI:
     async def metrics() -> Response:
         return Response(exposition(), media_type=CONTENT_TYPE)
 
-    app.include_router(status_routes(sources))
+    app.include_router(status_routes(sources, viewing))
     app.include_router(datanode_routes(cluster, files.administration, sources.clock, for_superusers))
     app.include_router(file_routes(files))
     app.include_router(tree_routes(files))
     app.include_router(chunk_routes(files.explanations, for_superusers))
-    app.include_router(schedule_routes(lambda: files.schedule, lambda: files.recovery, for_superusers))
-    app.include_router(network_routes(cluster, Planner()))
+    app.include_router(schedule_routes(lambda: files.schedule, lambda: files.recovery, for_superusers, viewing))
+    app.include_router(network_routes(cluster, Planner(), viewing))
     app.include_router(probing_routes(files.probing, for_superusers))
     app.add_middleware(
         BodyLimit,

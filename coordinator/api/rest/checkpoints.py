@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -11,6 +11,7 @@ from pydantic import Field
 
 from peacefs.coordinator.operations.query_reports import QueryReports
 from peacefs.coordinator.operations.query_runs import QueryRuns
+from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointInspector
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
@@ -40,8 +41,8 @@ class EndRunBody(Body):
     request_id: str = ""
 
 
-def add_checkpoint_routes(app: FastAPI, fencing: QueryRuns, reporting: QueryReports) -> None:
-    """Adds `/v1/checkpoints/...` to the application."""
+def add_checkpoint_routes(app: FastAPI, fencing: QueryRuns, reporting: QueryReports, viewing: Any) -> None:
+    """Adds `/v1/checkpoints/...` to the application; `viewing` says who looks."""
 
     @app.post("/v1/checkpoints/runs", responses={200: {"description": "The RunStatus of the new run."}})
     async def begin(body: BeginRunBody, request: Request) -> Response:
@@ -59,9 +60,9 @@ def add_checkpoint_routes(app: FastAPI, fencing: QueryRuns, reporting: QueryRepo
         return {}
 
     @app.get("/v1/checkpoints/runs", responses={200: {"description": "The latest RunStatus of each root."}})
-    async def latest(user: User, path: str = "/") -> Response:
-        """The latest run of every checkpoint root at or below a path."""
-        return _json({"runs": await fencing.latest(path, user)})
+    async def latest(viewer: Viewer = viewing, path: str = "/") -> Response:
+        """The latest run of every checkpoint root at or below a path; host and process for its user alone."""
+        return _json({"runs": await fencing.latest(path, viewer)})
 
     @app.post("/v1/checkpoints/reports", responses={400: {"description": "The body is no QueryReport."}})
     async def report(request: Request) -> dict[str, str]:
@@ -74,30 +75,30 @@ def add_checkpoint_routes(app: FastAPI, fencing: QueryRuns, reporting: QueryRepo
         return {}
 
     @app.get("/v1/checkpoints/reports", responses={200: {"description": "The last QueryReport of each root."}})
-    async def reports(user: User, path: str = "/") -> Response:
-        """The last report of every checkpoint root at or below a path."""
-        return _json({"reports": reporting.below(path, user)})
+    async def reports(viewer: Viewer = viewing, path: str = "/") -> Response:
+        """The last report of each of the caller's queries at or below a path; superusers see all."""
+        return _json({"reports": reporting.below(path, viewer)})
 
 
 def _json(content: object) -> Response:
     return Response(msgspec.json.encode(content), media_type="application/json")
 
 
-def add_checkpoint_look_routes(app: FastAPI, inspector: CheckpointInspector) -> None:
-    """Add `GET /v1/checkpoints` and those below it that inspect checkpoints."""
+def add_checkpoint_look_routes(app: FastAPI, inspector: CheckpointInspector, viewing: Any) -> None:
+    """Add `GET /v1/checkpoints` and those below it that inspect checkpoints; `viewing` says who looks."""
 
     @app.get("/v1/checkpoints", responses={200: {"description": "A summary of each, with its latest run."}})
-    async def all_below(user: User, path: str = "/", partial: bool = False) -> Response:
+    async def all_below(viewer: Viewer = viewing, path: str = "/", partial: bool = False) -> Response:
         """Every checkpoint at and below a path, as `peacefs checkpoint ls --json` has it, for who may list it.
 
         With `partial` directories below it that the user may not list are left out.
         """
-        return await _json_in_thread({"checkpoints": await inspector.all_below(path, user, partial=partial)})
+        return await _json_in_thread({"checkpoints": await inspector.all_below(path, viewer, partial=partial)})
 
     @app.get("/v1/checkpoints/show", responses={200: {"description": "A checkpoint, with its latest run."}})
-    async def show(path: str, user: User) -> Response:
+    async def show(path: str, viewer: Viewer = viewing) -> Response:
         """One checkpoint with all stores of all partitions, as `peacefs checkpoint show --json` has it."""
-        return await _json_in_thread(await inspector.one(path, user))
+        return await _json_in_thread(await inspector.one(path, viewer))
 
     @app.get("/v1/checkpoints/batches", responses={200: {"description": "The latest 100 batches, with files."}})
     async def batches(path: str, user: User) -> Response:

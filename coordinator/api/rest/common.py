@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from peacefs.coordinator.namespace.permissions import Callers
+from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.protocol.callers.caller import caller_of, user_of
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.webhdfs.query import NOBODY
@@ -52,6 +53,16 @@ def _user(request: Request, user: str = NOBODY) -> str:
 
 #: In whose name a request without a body is carried out.
 User = Annotated[str, Depends(_user)]
+
+
+def viewers(callers: Callers) -> Any:
+    """Return the dependency that says who looks, and whether he sees what is others'."""
+
+    def viewer(request: Request, user: User) -> Viewer:
+        sees_all = caller_of(request.scope) is None or callers.of(user).is_superuser
+        return Viewer(user, sees_all)
+
+    return Depends(viewer)
 
 
 def named_user(request: Request, user: str) -> str:

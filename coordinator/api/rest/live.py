@@ -7,15 +7,18 @@ page is to ask again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 from fastapi import FastAPI, Request
 
 import peacefs
-from peacefs.coordinator.api.live import EventStream, LiveFeed, Look
+from peacefs.coordinator.api.live import EventStream, LiveFeed
 from peacefs.coordinator.api.views.cluster import RepairProgress, cluster_view
 from peacefs.coordinator.api.views.peace import peace_view
+from peacefs.coordinator.api.views.visible import visible_peace, visible_status
 from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.asgi import client_host
 from peacefs.protocol.callers.caller import caller_of
@@ -25,9 +28,9 @@ from peacefs.protocol.service.client_shares import client_of
 from peacefs.protocol.values.query_reports import QueryReport
 from peacefs.protocol.values.supervised_queries import Supervised
 
-from .common import User
+from .common import viewers
 from .network import described_network
-from .schedule import described_schedule
+from .schedule import described_schedule, sets_of
 from .status import StatusSources
 
 
@@ -55,20 +58,21 @@ def add_live_routes(
     app: FastAPI, feed: LiveFeed, sources: StatusSources, files: Files, supervising: SupervisionService
 ) -> None:
     """Add the routes; `feed` brings what is made here to all who look at the same."""
-    views = _Views(sources, files, supervising)
+    views, viewing = _Views(sources, files, supervising), viewers(files.callers)
 
     @app.get("/v1/live/{view}", include_in_schema=False)
-    async def live(view: str, user: User, request: Request) -> EventStream:
-        made = views.of_all.get(view)
-        if made is not None:
-            key: tuple[str, ...] = (view,)
-            look = made
-        elif view == "queries":
-            key, look = (view, user), views.queries_of(user)
-        else:
+    async def live(view: str, request: Request, viewer: Viewer = viewing) -> EventStream:
+        made = views.by_name.get(view)
+        if made is None:
             raise FileNotFound(f"there is no view {view[:40]!r}")
-        opening = b"event: session\ndata: " + msgspec.json.encode(_session(request, user, sources)) + b"\n\n"
-        return feed.stream(key, look, client_of(client_host(request.scope)), opening)
+        # Who sees everything sees the same; reports of queries depend on what each may list.
+        key = (view, "" if viewer.sees_all and view != "queries" else viewer.user, viewer.sees_all)
+        opening = _event_of(_session(request, viewer.user, sources))
+        return feed.stream(key, partial(made, viewer), client_of(client_host(request.scope)), opening)
+
+
+def _event_of(session: PageSession) -> bytes:
+    return b"event: session\ndata: " + msgspec.json.encode(session) + b"\n\n"
 
 
 class _Views:
@@ -79,13 +83,17 @@ class _Views:
         self._files = files
         self._supervising = supervising
         self._progress = RepairProgress()
-        self.of_all: dict[str, Callable[[], Awaitable[bytes]]] = {"cluster": self.cluster, "peace": self.peace}
+        self.by_name: dict[str, Callable[[Viewer], Awaitable[bytes]]] = {
+            "cluster": self.cluster,
+            "peace": self.peace,
+            "queries": self.queries,
+        }
 
-    async def cluster(self) -> bytes:
+    async def cluster(self, viewer: Viewer) -> bytes:
         cluster = self._sources.cluster
         view = cluster_view(
             self._sources.clock(),
-            self._sources.status(),
+            visible_status(self._sources.status(), viewer),
             cluster.repair.copies(),
             cluster.chunks,
             self._progress,
@@ -93,7 +101,7 @@ class _Views:
         )
         return msgspec.json.encode(view)
 
-    async def peace(self) -> bytes:
+    async def peace(self, viewer: Viewer) -> bytes:
         write_grants, now_s = self._files.schedule, self._files.schedule.now_s()
         scheduling = write_grants.scheduling
         view = peace_view(
@@ -104,16 +112,11 @@ class _Views:
             scheduling.grants,
             scheduling.history.since(now_s - grant_history_s),
         )
-        return msgspec.json.encode(view)
+        return msgspec.json.encode(visible_peace(view, sets_of(write_grants, viewer), viewer))
 
-    def queries_of(self, user: str) -> Look:
-        """Return what makes the view of a user: reports of checkpoints that he may list."""
-
-        async def queries() -> bytes:
-            reports = self._files.reporting.below("/", user)
-            return msgspec.json.encode(QueriesView(self._supervising.all(), reports))
-
-        return queries
+    async def queries(self, viewer: Viewer) -> bytes:
+        reports = self._files.reporting.below("/", viewer)
+        return msgspec.json.encode(QueriesView(self._supervising.shown_to(viewer), reports))
 
 
 def _session(request: Request, user: str, sources: StatusSources) -> PageSession:

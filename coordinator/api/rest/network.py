@@ -11,9 +11,11 @@ import msgspec
 from fastapi import APIRouter, FastAPI, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from peacefs.coordinator.api.views.visible import visible_network
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.network import NetworkLoad, load_of
 from peacefs.coordinator.operations.probing import ProbeOperations
+from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.coordinator.side_process.planner import Planner
 from peacefs.peace import dry_run
 from peacefs.protocol.errors import NoDatanodes
@@ -67,13 +69,14 @@ class ProbesBody(Body):
     chunks: list[int] = Field(max_length=probes_max, fail_fast=True)
 
 
-def network_routes(cluster: Cluster, planner: Planner) -> APIRouter:
-    """`GET /v1/topology` and `POST /v1/plan`."""
+def network_routes(cluster: Cluster, planner: Planner, viewing: Any) -> APIRouter:
+    """`GET /v1/topology` and `POST /v1/plan`; `viewing` says who looks."""
     router = APIRouter(prefix="/v1")
 
     @router.get("/topology")
-    async def topology() -> NetworkView:
-        return described_network(cluster)
+    async def topology(viewer: Viewer = viewing) -> NetworkView:
+        """Tell racks, servers and links with their load; hosts are for superusers."""
+        return visible_network(described_network(cluster), viewer)
 
     @router.post("/plan", response_model=dry_run.DryRunPlan)
     async def plan(body: PlanBody) -> Response:

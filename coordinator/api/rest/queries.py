@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
 from pydantic import Field
 
 from peacefs.coordinator.metadata.model import QueryRecord
+from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.limits import supervised_restarts_default
 
@@ -31,18 +32,18 @@ class QueryBody(Body):
     standby: bool = False
 
 
-def add_query_routes(app: FastAPI, supervising: SupervisionService) -> None:
-    """Adds `/v1/queries` to the application."""
+def add_query_routes(app: FastAPI, supervising: SupervisionService, viewing: Any) -> None:
+    """Adds `/v1/queries` to the application; `viewing` says who looks."""
 
-    @app.get(
-        "/v1/queries", responses={200: {"description": "Supervised: all queries, and agents that are alive."}}
-    )
-    async def all_queries() -> Response:
-        return _json(supervising.all())
+    @app.get("/v1/queries", responses={200: {"description": "Supervised: queries and agents."}})
+    async def all_queries(viewer: Viewer = viewing) -> Response:
+        """The caller's queries, and agents that may start something for him; superusers see all."""
+        return _json(supervising.shown_to(viewer))
 
     @app.get("/v1/queries/{name}", responses={200: {"description": "A QueryStatus."}})
-    async def one(name: str) -> Response:
-        return _json(supervising.status(name))
+    async def one(name: str, viewer: Viewer = viewing) -> Response:
+        """One query, for its user and superusers."""
+        return _json(supervising.status_for(name, viewer))
 
     @app.get("/v1/queries/{name}/log", responses={200: {"description": "A RunLog."}})
     async def log_of(name: str, user: User) -> Response:

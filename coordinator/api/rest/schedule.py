@@ -8,13 +8,15 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import ConfigDict
 
+from peacefs.coordinator.api.views.visible import visible_schedule
 from peacefs.coordinator.operations.read_grants import ReadGrantService
+from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.coordinator.operations.write_grants import WriteGrantService
 from peacefs.coordinator.scheduling.read_scheduler import RecoveryReads
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.coordinator.scheduling.write_sets import InFlight, ScheduledSet
 from peacefs.protocol.ids import show
-from peacefs.protocol.limits import schedule_entries_shown_max
+from peacefs.protocol.limits import grant_history_s, schedule_entries_shown_max
 from peacefs.protocol.values.schedule import (
     CheckpointReads,
     QueuedSet,
@@ -35,14 +37,19 @@ class PolicyBody(Body):
 
 
 def schedule_routes(
-    write_grants: Callable[[], WriteGrantService], read_grants: Callable[[], ReadGrantService], for_superusers: Any
+    write_grants: Callable[[], WriteGrantService],
+    read_grants: Callable[[], ReadGrantService],
+    for_superusers: Any,
+    viewing: Any,
 ) -> APIRouter:
-    """Both routes; `for_superusers` is what the second depends on."""
+    """Both routes; `for_superusers` is what the second depends on, `viewing` says who looks."""
     router = APIRouter(prefix="/v1/schedule")
 
     @router.get("")
-    async def schedule() -> Schedule:
-        return described_schedule(write_grants(), read_grants())
+    async def schedule(viewer: Viewer = viewing) -> Schedule:
+        """Tell the counts of all; which write sets wait and what is granted, of the caller's, superusers all."""
+        shown = described_schedule(write_grants(), read_grants())
+        return visible_schedule(shown, sets_of(write_grants(), viewer), viewer)
 
     @router.put("/policy", dependencies=[for_superusers])
     async def policy(body: PolicyBody) -> Schedule:
@@ -50,6 +57,15 @@ def schedule_routes(
         return described_schedule(write_grants(), read_grants())
 
     return router
+
+
+def sets_of(write_grants: WriteGrantService, viewer: Viewer) -> set[str]:
+    """Return the names of write sets that a viewer sees: those that wait, are granted, or were a while ago."""
+    scheduling = write_grants.scheduling
+    own = {each.request.name for each in scheduling.queue if viewer.sees(each.request.user)}
+    own |= {each.write_set for each in scheduling.grants if viewer.sees(each.user)}
+    ended = scheduling.history.since(write_grants.now_s() - grant_history_s)
+    return own | {each.write_set for each in ended if viewer.sees(each.user)}
 
 
 def described_schedule(write_grants: WriteGrantService, read_grants: ReadGrantService) -> Schedule:

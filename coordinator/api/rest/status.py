@@ -9,12 +9,14 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Query
 
+from peacefs.coordinator.api.views.visible import visible_status
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.membership import AdminState, Node
 from peacefs.coordinator.cluster.slow_peers import SlowPart
 from peacefs.coordinator.cluster.slow_reasons import slow_reasons
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.coordinator.operations.datanode_admin import DatanodeAdmin
+from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.protocol.limits import heartbeat_late_s, maintenance_hours_max
 from peacefs.protocol.values.cluster_status import (
     ChunkCounts,
@@ -67,13 +69,14 @@ class StatusSources:
         )
 
 
-def status_routes(sources: StatusSources) -> APIRouter:
-    """`GET /v1/status`."""
+def status_routes(sources: StatusSources, viewing: Any) -> APIRouter:
+    """`GET /v1/status`; `viewing` says who looks."""
     router = APIRouter(prefix="/v1")
 
     @router.get("/status")
-    async def status() -> ClusterStatus:
-        return sources.status()
+    async def status(viewer: Viewer = viewing) -> ClusterStatus:
+        """Tell how the cluster fares; hosts, ports and disks of datanodes are for superusers."""
+        return visible_status(sources.status(), viewer)
 
     return router
 

@@ -77,7 +77,7 @@ _DATANODES = ("CREATE TABLE datanode (node TEXT PRIMARY KEY, mode TEXT NOT NULL,
 
 # Until permissions were checked, the root's kept nobody out; as it was made it would now.
 _OPEN_ROOT = (
-    f"""UPDATE inode SET permission = {ROOT_PERMISSION}
+    f"""UPDATE inode SET permission = {0o1777}
         WHERE inode = {ROOT} AND permission = {0o755} AND to_tx = {LIVE}""",
 )
 

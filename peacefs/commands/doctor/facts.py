@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from peacefs.protocol.values.cluster_status import ClusterStatus
@@ -134,6 +134,8 @@ class Facts:
     status: ClusterStatus | None = None
     status_fault: str = ""
     datanodes: Sequence[Service] = ()
+    #: The permissions of directories that only superusers should write to; those that the doctor may look at.
+    guarded: Mapping[str, int] = field(default_factory=dict)
     directories: Sequence[Directory] = ()
     #: None where there is no Spark.
     spark: Spark | None = None

@@ -22,6 +22,7 @@ from peacefs.protocol.limits import (
     java_version_min,
     tls_renewal_warning_days,
 )
+from peacefs.protocol.values.guarded_directories import is_open
 
 from .facts import VERDICTS, Diagnosis, Directory, Durations, Facts, Service, Urgency
 from .spark_settings import judge_settings
@@ -204,6 +205,19 @@ def _is_slow(durable: Durations) -> bool:
     return durable.slow_share > doctor_slow_share_max
 
 
+def _rights(facts: Facts) -> Iterator[Diagnosis]:
+    for path, permission in facts.guarded.items():
+        if is_open(permission):
+            seen = f"everybody may write there ({permission:o}): whoever comes first has any name in it"
+            advice = (
+                f"As a superuser look who owns what is there (`peacefs ls {path}`), then "
+                f"`peacefs chmod 755 {path}`, and `peacefs prepare USER...`, which makes what users need."
+            )
+            yield Diagnosis("rights", path, Urgency.CHANGE, seen, advice)
+        else:
+            yield Diagnosis("rights", path, Urgency.FINE, f"not everybody may write there ({permission:o})")
+
+
 def _directories(facts: Facts) -> Iterator[Diagnosis]:
     for each in facts.directories:
         if each.fault:
@@ -272,6 +286,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "descriptors": _descriptors,
     "certificates": _certificates,
     "durability": _durability,
+    "rights": _rights,
     "directory": _directories,
     "spark": _spark,
 }

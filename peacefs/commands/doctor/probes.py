@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from peacefs.protocol.limits import doctor_answer_timeout_s, doctor_metrics_byte
 from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.secret import is_loopback
 from peacefs.protocol.values.cluster_status import ClusterStatus, DatanodeStatus
+from peacefs.protocol.values.guarded_directories import GUARDED
 
 from .facts import Durations, Service, ServiceMetrics
 
@@ -56,6 +58,26 @@ class ClusterProbes:
             ) from None
         finally:
             http.close()
+
+    def guarded_directories(self) -> dict[str, int]:
+        """Return the permissions of those that are there and that the caller may look at."""
+        http = CoordinatorHttp(self._address, tls=self._tls)
+        found = {}
+        try:
+            for path in GUARDED:
+                # A missing one is no fault.
+                with suppress(PeacefsError):
+                    answer = http.ask(
+                        "GET",
+                        f"/webhdfs/v1{path}",
+                        params={"op": "GETFILESTATUS"},
+                        retry_s=0,
+                        answer_timeout_s=doctor_answer_timeout_s,
+                    )
+                    found[path] = int(msgspec.json.decode(answer)["FileStatus"]["permission"], 8)
+        finally:
+            http.close()
+        return found
 
     def datanodes(self, status: ClusterStatus) -> list[Service]:
         """Return those that are not known to be away: about the dead the status says enough."""

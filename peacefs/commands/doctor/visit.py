@@ -48,6 +48,7 @@ def measure(coordinator: str, directories: Sequence[Path], spark_settings: Path 
         status=status,
         status_fault=fault,
         datanodes=[] if status is None else probes.datanodes(status),
+        guarded={} if status is None else probes.guarded_directories(),
         directories=[measure_directory(path) for path in directories],
         spark=find_spark(_for_spark(address, coordinator, status), spark_settings, os.environ),
     )

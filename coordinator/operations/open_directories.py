@@ -1,0 +1,32 @@
+"""Directories that HDFS keeps for its administrators, and that others may write to here.
+
+Before decision 65 a new cluster had such a root, and one with a trash such a /user. They stay as they are until an
+administrator changes them; the log says so at each start, and `peacefs doctor` does.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.permissions import symbolic
+from peacefs.coordinator.namespace.resolution import follow
+from peacefs.protocol.values.guarded_directories import GUARDED, is_open
+
+log = logging.getLogger("peacefs.coordinator")
+
+
+def warn_of_open_directories(reader: Reader) -> None:
+    """Log one line for each of them."""
+    with reader.view():
+        found = [(path, follow(reader, path)) for path in map(parse_path, GUARDED)]
+    for path, way in found:
+        if way.is_whole and is_open(way.deepest.permission):
+            log.warning(
+                "%s is open to all (%s): whoever comes first has any name there; `peacefs chmod 755 %s` keeps it "
+                "for superusers, and `peacefs prepare USER...` makes what users need",
+                path,
+                symbolic(way.deepest.permission),
+                path,
+            )
