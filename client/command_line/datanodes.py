@@ -56,7 +56,8 @@ def _resolve(name: str, known: list[dict[str, Any]]) -> str:
 
 
 def _address(datanode: dict[str, Any]) -> str:
-    return f"{datanode['host']}:{datanode['data_port']}"
+    """Superusers are told it alone."""
+    return f"{datanode['host']}:{datanode['data_port']}" if datanode["host"] else "-"
 
 
 def _admin_state(datanode: dict[str, Any]) -> str:

@@ -137,7 +137,7 @@ def _slowness(datanode: dict[str, Any]) -> Iterator[str]:
 def _row(datanode: dict[str, Any]) -> Sequence[str]:
     return (
         datanode["node"],
-        f"{datanode['host']}:{datanode['data_port']}",
+        f"{datanode['host']}:{datanode['data_port']}" if datanode["host"] else "-",
         datanode["rack"],
         datanode["state"],
         datanode["service"],

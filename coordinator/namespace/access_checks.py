@@ -108,6 +108,15 @@ def check_access(reader: Reader, path: NamespacePath, caller: Principal, access:
         passed.need_on_target(access)
 
 
+def may_write(reader: Reader, path: NamespacePath, caller: Principal) -> bool:
+    """Return whether `check_access` lets the caller write."""
+    try:
+        check_access(reader, path, caller, Access.WRITE)
+    except AccessDenied:
+        return False
+    return True
+
+
 def check_open_file(reader: Reader, inode: InodeId, caller: Principal) -> None:
     """To read on in a file that was opened: as its name is now. In a deleted tree only its own rights count."""
     if caller.is_superuser:

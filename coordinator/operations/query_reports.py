@@ -23,7 +23,7 @@ from .viewer import Viewer
 
 
 class QueryReports:
-    """Whoever may write to a checkpoint may report of its query; who reported is told, and superusers."""
+    """Whoever may write to a checkpoint may report of its query, and is told what was reported."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
@@ -43,15 +43,19 @@ class QueryReports:
             self._last.popitem(last=False)
 
     def below(self, path: str, viewer: Viewer) -> list[QueryReport]:
-        """Return the last reports that a viewer sees of roots below a path that he may list, by their paths."""
+        """Return the last reports of roots at or below a path, in order of their paths.
+
+        Each is for its user, for superusers, and for who may write the root: he has to know that a query lives.
+        """
         top, caller = NamespacePath(parse_path(path).components), self._ctx.callers.of(viewer.user)
         found = []
         with self._ctx.reader.view():
             for root, said in self._last.items():
-                if viewer.sees(said.user) and (root == top or root.is_under(top)):
+                if root == top or root.is_under(top):
                     try:
                         checks.check_list(self._ctx.reader, root, caller)
                     except AccessDenied:
                         continue
-                    found.append((root.components, said))
+                    if viewer.sees(said.user) or checks.may_write(self._ctx.reader, root, caller):
+                        found.append((root.components, said))
         return [said for _, said in sorted(found, key=lambda one: one[0])]

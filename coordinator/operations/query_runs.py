@@ -85,19 +85,22 @@ class QueryRuns:
     async def latest(self, path: str, viewer: Viewer) -> list[RunStatus]:
         """Return the runs of every root at or below a path that the viewer may list, in order of their paths.
 
-        Where a run is, by host and process, is told its user and superusers.
+        Host and process of a run are for its user, for who may write the root, and for superusers.
         Raises FileNotFound, AccessDenied, BadRequest for more than `limits.runs_listed_max`.
         """
         parsed, caller = parse_path(path), self._ctx.callers.of(viewer.user)
         with self._ctx.reader.view():
             checks.check_list(self._ctx.reader, parsed, caller)
             find_existing(self._ctx.reader, parsed)
-        found = await self._ctx.in_turns(_below(self._ctx.reader, NamespacePath(parsed.components), caller))
-        shown = [run if viewer.sees(run.user) else structs.replace(run, host="", pid=0) for run in found]
-        return sorted(shown, key=lambda one: one.path)
+        found = await self._ctx.in_turns(
+            _below(self._ctx.reader, NamespacePath(parsed.components), caller, viewer)
+        )
+        return sorted(found, key=lambda one: one.path)
 
 
-def _below(reader: Reader, top: NamespacePath, caller: Principal) -> Generator[None, None, list[RunStatus]]:
+def _below(
+    reader: Reader, top: NamespacePath, caller: Principal, viewer: Viewer
+) -> Generator[None, None, list[RunStatus]]:
     """In turns of some runs, each a view of its own."""
     found: list[RunStatus] = []
     after: InodeId = 0
@@ -107,7 +110,9 @@ def _below(reader: Reader, top: NamespacePath, caller: Principal) -> Generator[N
             for directory, run in page:
                 path = path_of(reader, directory)
                 if path is not None and (path == top or path.is_under(top)) and _may_see(reader, path, caller):
-                    found.append(runs.status(reader, directory, path, run))
+                    status = runs.status(reader, directory, path, run)
+                    is_told = viewer.sees(run.user) or checks.may_write(reader, path, caller)
+                    found.append(status if is_told else structs.replace(status, host="", pid=0))
         if len(found) > runs_listed_max:
             raise BadRequest(f"more than {runs_listed_max} runs are below {top}: ask for a directory further down")
         if len(page) < runs_per_turn:

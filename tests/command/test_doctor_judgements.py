@@ -117,6 +117,7 @@ _WELL = Facts(
     coordinators=[_COORDINATOR],
     status=_status(),
     datanodes=[_DATANODE],
+    guarded={"/": 0o755},
     directories=[_DIRECTORY],
     spark=_SPARK,
 )
@@ -164,6 +165,26 @@ def test_doctor_finds_a_good_cluster_fine_in_every_check() -> None:
             Urgency.BROKEN,
             "nobody is there",
             "--coordinator or PEACEFS_URL",
+        ),
+        (
+            replace(_WELL, guarded={"/": 0o1777}),
+            "rights",
+            "/",
+            Urgency.CHANGE,
+            "everybody may write there (1777)",
+            "`peacefs chmod 755 /`",
+        ),
+        (
+            replace(
+                _WELL,
+                status=replace(_status(), datanodes=[replace(_status().datanodes[0], host="")]),
+                datanodes=[],
+            ),
+            "cluster",
+            "datanodes",
+            Urgency.NOTE,
+            "told to superusers alone",
+            "superuser's token",
         ),
         (
             replace(_WELL, status=None, status_fault="no token"),

@@ -21,6 +21,7 @@ from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.query_runs import QueryRuns
+from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.coordinator.supervision.checkpoint_locality import find_locality
 from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, ServiceUnready
@@ -236,3 +237,28 @@ def test_decision_made_on_a_full_disk_is_committed_later_and_handed_over_then(tm
     second = Coordinator(path)
     with contextlib.closing(second.metadata):
         assert second.supervising.status("orders").run == location.removeprefix("/orders/.run-")
+
+
+def test_agents_show_a_user_what_they_start_for_him_and_not_where_they_are(tmp_path: Path) -> None:
+    coordinator = Coordinator(tmp_path / "metadata.sqlite")
+    with contextlib.closing(coordinator.metadata):
+        commands = [
+            AgentCommand("count", ["alice"], extra_arguments=False),
+            AgentCommand("purge", [], extra_arguments=True),
+        ]
+        asyncio.run(coordinator.supervising.heard(AgentBeat("a", "process", "host-7", "/rack-7", commands, 4, [])))
+        shown = {
+            who: [
+                (each.commands, each.host, each.rack) for each in coordinator.supervising.shown_to(viewer).agents
+            ]
+            for who, viewer in (
+                ("alice", Viewer("alice", False)),
+                ("bob", Viewer("bob", False)),
+                ("root", Viewer("root", True)),
+            )
+        }
+    assert shown == {
+        "alice": [(["count"], "", "")],
+        "bob": [],
+        "root": [(["count", "purge"], "host-7", "/rack-7")],
+    }

@@ -72,17 +72,17 @@ function datanode(node, streams) {
   return h("div", { class: "card", key: node.node, "data-node": node.node },
     h("div", { class: "row" }, h("strong", null, node.node), badge(node.state, KINDS[node.state]),
       node.service === "in service" ? null : badge(node.service, "warn"),
-      h("span", { class: "dim end" }, `${node.host}:${node.data_port}`)),
+      h("span", { class: "dim end" }, node.host ? `${node.host}:${node.data_port}` : "")),
     meter(node.used_bytes, node.capacity_bytes, `${percent(node.used_bytes, node.capacity_bytes)} of ${node.node} used`),
     h("p", { class: "dim" }, `${size(node.used_bytes)} of ${size(node.capacity_bytes)}, ${size(node.available_bytes)} free; `,
       `${count(node.replicas, "replica")}, ${count(streams, "chunk")} on the way`),
     node.silent_s ? h("p", null, `Its last heartbeat came ${seconds(node.silent_s)} ago`) : null,
     node.to_drain ? h("p", null, `${count(node.to_drain, "chunk")} still to be copied before it may leave`) : null,
     slow,
-    h("details", null, h("summary", null, count(node.disks.length, "disk")), h("ul", null, node.disks.map((disk) =>
+    node.disks.length ? h("details", null, h("summary", null, count(node.disks.length, "disk")), h("ul", null, node.disks.map((disk) =>
       h("li", { key: disk.directory }, h("span", { class: "mono" }, disk.directory), " ",
         badge(disk.state, disk.state === "working" ? "good" : "bad"), ` ${size(disk.used_bytes)} of ${size(disk.capacity_bytes)}, ${count(disk.replicas, "replica")}`,
-        disk.fault ? h("span", { class: "error" }, ` ${disk.fault}`) : null)))));
+        disk.fault ? h("span", { class: "error" }, ` ${disk.fault}`) : null)))) : null);
 }
 
 function coordinators(failover) {

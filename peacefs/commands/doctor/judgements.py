@@ -76,6 +76,10 @@ def _cluster(facts: Facts) -> Iterator[Diagnosis]:
     if not status.datanodes:
         advice = "Start datanodes with --coordinator and the cluster's --secret-file."
         yield Diagnosis("cluster", "coordinator", Urgency.BROKEN, "no datanode has registered", advice)
+    if any(not datanode.host for datanode in status.datanodes):
+        advice = "Ask with a superuser's token, or with --directory where the coordinator runs."
+        seen = "where datanodes are is told to superusers alone: they are not looked at"
+        yield Diagnosis("cluster", "datanodes", Urgency.NOTE, seen, advice)
     alerts = alerts_of(status)
     for alert in alerts:
         yield Diagnosis("cluster", alert.about or "coordinator", _LEVELS[alert.level], alert.text, alert.advice)

@@ -80,8 +80,11 @@ class ClusterProbes:
         return found
 
     def datanodes(self, status: ClusterStatus) -> list[Service]:
-        """Return those that are not known to be away: about the dead the status says enough."""
-        return _at_once(self._datanode, [each for each in status.datanodes if each.state != "dead"])
+        """Return those that are not known to be away: about the dead the status says enough.
+
+        A user who is no superuser is not told where they are, and gets none.
+        """
+        return _at_once(self._datanode, [each for each in status.datanodes if each.host and each.state != "dead"])
 
     def _coordinator(self, address: CoordinatorAddress) -> Service:
         http = CoordinatorHttp(address, tls=self._tls)
