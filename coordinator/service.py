@@ -414,8 +414,6 @@ class Coordinator:
     def _announce(self, http_port: int, node_port: int) -> None:
         if self._options.check_permissions:
             warn_of_open_directories(self._reader)
-        if self._options.check_permissions:
-            warn_of_open_directories(self._reader)
         if self._who is not None:
             log.info("authentication token (every caller shows who it is)")
         elif is_loopback(self._options.host):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from support.open_root import open_root_of
 from typer.testing import CliRunner
 
 from peacefs.client.command_line.application import application
@@ -59,3 +60,13 @@ def test_prepare_is_for_superusers(cluster: LocalCluster, monkeypatch: pytest.Mo
     done = CliRunner().invoke(application, ["prepare", "eve", "-c", cluster.http_address], prog_name="peacefs")
     assert done.exit_code == 1
     assert "Permission denied: user=ann" in done.output
+
+
+def test_start_tells_of_an_old_root_in_one_line(cluster: LocalCluster) -> None:
+    open_root_of(cluster)
+    cluster.coordinator.kill()
+    cluster.restart(cluster.coordinator)
+    log = (cluster.directory / "logs" / "coordinator.log").read_text()
+    (line,) = (line for line in log.splitlines() if "open to all" in line)
+    assert " / is open to all (rwxrwxrwt)" in line
+    assert "peacefs chmod 755 /" in line
