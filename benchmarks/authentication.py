@@ -19,6 +19,7 @@ import httpx
 from peacefs.client.control.token_administration import TokenAdministration
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.client.shared_directories import make_shared_directories
 
 from .processor_time import cluster_cpu_s
 from .report import show
@@ -96,6 +97,8 @@ def _fronts() -> Iterator[dict[str, _Front]]:
             options = [f"--authentication={kind}"]
             cluster = LocalCluster(directory, datanodes=2, port=0, coordinator_options=options)
             stack.enter_context(cluster)
+            with PeaceFileSystem(f"unix:{directory}") as administrator:
+                list(make_shared_directories(administrator, ["bench"]))
             token = ""
             if kind == "token":
                 with TokenAdministration(f"unix:{directory}") as administration:

@@ -7,6 +7,7 @@ counts are differences of the services' own counters, heartbeats included.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import http.client
 import os
 import statistics
@@ -111,7 +112,8 @@ def _over_webhdfs(cluster: LocalCluster) -> Write:
 
     def write(path: str) -> None:
         name = urllib.request.pathname2url(path)
-        redirect = put(f"{cluster.http_address}/webhdfs/v1{name}?op=CREATE&user.name=bench&replication=3", None)
+        asked = f"op=CREATE&user.name={getpass.getuser()}&replication=3"
+        redirect = put(f"{cluster.http_address}/webhdfs/v1{name}?{asked}", None)
         answer = put(redirect.headers["location"], _DATA)
         assert (redirect.status, answer.status) == (307, 201), (redirect.status, answer.status)
 

@@ -16,7 +16,7 @@ from support.long_runs import often
 from support.prepared_starts import prepare, started_anew
 from typer.main import get_command
 
-pytest_plugins = ("support.cluster_fixtures", "support.executors")
+pytest_plugins = ("support.open_root", "support.cluster_fixtures", "support.executors")
 
 settings.register_profile(
     "repeatable", max_examples=often(40, 100), derandomize=True, deadline=None, print_blob=True

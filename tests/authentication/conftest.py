@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.open_root import open_root_of
 
 from peacefs.client.control.token_administration import TokenAdministration
 from peacefs.client.local_cluster.cluster import LocalCluster
@@ -15,7 +14,6 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     directory = tmp_path_factory.mktemp("cluster")
     with LocalCluster(directory, datanodes=2, port=0, coordinator_options=["--authentication=token"]) as cluster:
-        open_root_of(cluster)
         yield cluster
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support.open_root import open_root_of
 from support.waiting import wait_until
 
 from peacefs.client.control.token_administration import TokenAdministration
@@ -22,7 +21,6 @@ def test_audit_log_names_the_tokens_user_over_http_and_in_frames(tmp_path: Path)
     log = tmp_path / "audit.log"
     options = ["--authentication=token", f"--audit-log={log}"]
     with LocalCluster(tmp_path / "c", datanodes=1, port=0, coordinator_options=options) as cluster:
-        open_root_of(cluster)
         with TokenAdministration(f"unix:{cluster.directory}") as administration:
             token = administration.create("alice", 600).token
             client = administration.create_client("etl", 600)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support.open_root import open_root_of
 
 from peacefs.client.control.token_administration import TokenAdministration
 from peacefs.client.filesystem import PeaceFileSystem
@@ -75,7 +74,6 @@ def test_local_socket_turns_another_user_away_even_where_modes_let_it_in(cluster
 
 def test_simple_authentication_on_loopback_is_as_before(tmp_path):
     with LocalCluster(tmp_path, datanodes=1, port=0) as cluster:
-        open_root_of(cluster)
         with PeaceFileSystem(cluster.http_address, "alice") as files:
             files.write("/user/alice/f", b"x")
             assert files.status("/user/alice/f").owner == "alice"

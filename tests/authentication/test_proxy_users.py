@@ -13,7 +13,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import httpx
 import pytest
-from support.open_root import open_root_of
 from support.waiting import wait_until
 
 from peacefs.client.control.token_administration import TokenAdministration
@@ -128,7 +127,6 @@ def cluster_with(directory: Path, text: str, *options: str) -> Iterator[tuple[Lo
         LocalCluster(directory / "c", datanodes=2, port=0, coordinator_options=more) as cluster,
         httpx.Client(base_url=cluster.http_address, trust_env=False, verify=False, timeout=60) as http,
     ):
-        open_root_of(cluster)
         yield cluster, http
 
 

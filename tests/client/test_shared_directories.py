@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.open_root import open_root_of
+from support.open_root import open_root_of, root_as_made
 from typer.testing import CliRunner
 
 from peacefs.client.command_line.application import application
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("prepared"), datanodes=1, port=0) as cluster:
+    with root_as_made(), LocalCluster(tmp_path_factory.mktemp("prepared"), datanodes=1, port=0) as cluster:
         yield cluster
 
 
@@ -63,7 +63,7 @@ def test_prepare_is_for_superusers(cluster: LocalCluster, monkeypatch: pytest.Mo
 
 
 def test_start_tells_of_an_old_root_in_one_line(cluster: LocalCluster) -> None:
-    open_root_of(cluster)
+    open_root_of(cluster.directory)
     cluster.coordinator.kill()
     cluster.restart(cluster.coordinator)
     log = (cluster.directory / "logs" / "coordinator.log").read_text()

@@ -15,7 +15,6 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
-from support.open_root import open_root_of
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -32,7 +31,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     options = ("--recheck-reads", str(LIFETIME_S))
     directory: Path = tmp_path_factory.mktemp("rechecking")
     with LocalCluster(directory, datanodes=2, port=0, coordinator_options=options) as cluster:
-        open_root_of(cluster)
         yield cluster.http_address
 
 

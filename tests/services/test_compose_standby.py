@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import shlex
@@ -108,7 +109,7 @@ def test_compose_with_a_standby_fails_over(tmp_path: Path) -> None:
         addresses = ",".join(
             f"{_HOST}:{machine.port(name, port)}" for name, port in (("coordinator", "9870"), ("standby", "9871"))
         )
-        with PeaceFileSystem(f"https://{addresses}", "ann", ca_file=machine.ca) as files:
+        with PeaceFileSystem(f"https://{addresses}", getpass.getuser(), ca_file=machine.ca) as files:
 
             def coordinators() -> int:
                 try:

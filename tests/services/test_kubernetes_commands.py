@@ -21,6 +21,7 @@ from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.member_process import PEACEFS
+from peacefs.protocol.errors import AccessDenied
 
 pytestmark = pytest.mark.cluster
 _PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
@@ -85,10 +86,17 @@ class Pods:
 
     def token(self) -> str:
         """Make one for ann, as an administrator in the Pod that leads; an empty text while none does."""
+        return self._administer("token", "create", "--user", "ann", "--ttl", "1h")
+
+    def prepare(self) -> str:
+        """Make what ann needs, in the same way."""
+        return self._administer("prepare", "ann")
+
+    def _administer(self, *command: str) -> str:
         for at in range(2):
             words = ("--directory", str(self.machine.data(f"coordinator-{at}") / "coordinator"))
             done = subprocess.run(
-                [*PEACEFS, *words, "token", "create", "--user", "ann", "--ttl", "1h"],
+                [*PEACEFS, *words, *command],
                 capture_output=True,
                 text=True,
                 timeout=PATIENCE_S,
@@ -129,9 +137,11 @@ def test_kubernetes_pods_come_up_pass_their_probes_and_serve(pods: Pods) -> None
             wait_until(lambda pod=pod, kind=kind: pods.passes(pod, kind), f"{pod} passes its {kind}")
     wait_until(pods.token, "a coordinator leads, and makes tokens")
     with PeaceFileSystem(pods.url(), token=pods.token(), ca_file=pods.ca) as files:
-        files.mkdirs("/tables")
-        files.write("/tables/one", b"all replicas are well", replication=1)
-        assert files.read("/tables/one") == b"all replicas are well"
+        with pytest.raises(AccessDenied):
+            files.mkdirs("/tables")
+        assert pods.prepare().split() == ["/tmp", "/checkpoints", "/user/ann"]
+        files.write("/user/ann/one", b"all replicas are well", replication=1)
+        assert files.read("/user/ann/one") == b"all replicas are well"
         assert [each["rack"] for each in files.cluster_status()["datanodes"]] == ["/node-of-datanode-0"]
     # The health check of the image, for what is the same without Kubernetes.
     url = pods.machine.probe("datanode-0", container(resources("StatefulSet")["datanode"]), "readinessProbe")

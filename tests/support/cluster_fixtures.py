@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from support.open_root import open_root_of
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
@@ -15,7 +14,6 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 @pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with LocalCluster(tmp_path_factory.mktemp("shared-cluster"), datanodes=3, port=0) as cluster:
-        open_root_of(cluster)
         yield cluster
 
 

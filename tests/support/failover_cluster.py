@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 from support.etcd import EtcdMembers, etcd_members, free_ports
 from support.killable_process import KillableProcess
+from support.open_root import open_root_of
 from support.services import ROOT
 from support.waiting import PATIENCE_S, wait_until
 
@@ -86,6 +87,7 @@ class FailoverCluster:
     def start(self) -> None:
         self.coordinators[0].start()
         wait_until(lambda: self.leads(0), "the first coordinator leads")
+        open_root_of(self.directory / "coordinator-0")
         for service in (*self.coordinators[1:], *self.datanodes):
             service.start()
         for at in range(len(self.coordinators)):

@@ -1,6 +1,16 @@
-"""A root in which every user of a test may begin, as an administrator may have it; a new one is for superusers."""
+"""A root in which every user of a test may begin, as an administrator may have it; a new one is for superusers.
+
+New local clusters of tests have it, whoever starts them: most tests are about other things. For those that are
+about a new root there is `root_as_made`.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
@@ -9,6 +19,7 @@ from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 
 _OPEN = 0o1777
+_begin = LocalCluster.begin
 
 
 def open_root(tx: Transaction) -> None:
@@ -20,6 +31,25 @@ def open_homes(tx: Transaction) -> None:
     namespace.mkdirs(tx, parse_path("/user"), "hdfs", _OPEN, 0)
 
 
-def open_root_of(cluster: LocalCluster) -> None:
-    with PeaceFileSystem(f"unix:{cluster.directory}") as administrator:
+def open_root_of(coordinator: Path) -> None:
+    """Open the root of the coordinator of this directory, or of a local cluster."""
+    with PeaceFileSystem(f"unix:{coordinator}") as administrator:
         administrator.set_permission("/", _OPEN)
+
+
+def _begin_open(cluster: LocalCluster) -> None:
+    is_new = not (cluster._path / "cluster.json").exists()
+    _begin(cluster)
+    if is_new:
+        open_root_of(cluster.directory)
+
+
+@contextmanager
+def root_as_made() -> Iterator[None]:
+    """Start local clusters with the root that a new cluster has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalCluster, "begin", _begin)
+        yield
+
+
+LocalCluster.begin = _begin_open  # type: ignore[method-assign, assignment]

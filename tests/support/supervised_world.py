@@ -13,7 +13,6 @@ from pathlib import Path
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.local_cluster.member_process import LocalMember
 
-from .open_root import open_root_of
 from .waiting import PATIENCE_S
 
 
@@ -84,7 +83,6 @@ class World:
         with LocalCluster(
             directory / "c", datanodes=2, port=0, coordinator_options=coordinator_options
         ) as cluster:
-            open_root_of(cluster)
             world = cls(cluster, directory, pipe, {})
             try:
                 yield world

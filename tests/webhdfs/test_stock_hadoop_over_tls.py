@@ -14,7 +14,6 @@ import pytest
 pytest.importorskip("pyspark.java_gateway")
 py4j_protocol = pytest.importorskip("py4j.protocol")
 
-from support.open_root import open_root_of  # noqa: E402
 from support.stock_hadoop import Hadoop, running_gateway, running_hadoop  # noqa: E402
 
 from peacefs.client.control.token_administration import TokenAdministration  # noqa: E402
@@ -137,7 +136,6 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     directory = tmp_path_factory.mktemp("asking")
     options = ["--authentication=token"]
     with LocalCluster(directory, datanodes=2, port=0, coordinator_options=options, tls=True) as cluster:
-        open_root_of(cluster)
         yield cluster
 
 
