@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import shutil
@@ -333,7 +334,7 @@ class TestDatanode:
             with os.fdopen(ready) as pipe:
                 assert pipe.readline(), log.read_text()
             url = f"http://127.0.0.1:{coordinator.said['http_port']}"
-            answer = httpx.put(f"{url}/webhdfs/v1/f?op=CREATE")
+            answer = httpx.put(f"{url}/webhdfs/v1/f?op=CREATE&user.name={getpass.getuser()}")
             assert answer.status_code == 403
             assert "no datanode can take a chunk" in answer.json()["RemoteException"]["message"]
         finally:

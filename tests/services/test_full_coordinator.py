@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import threading
 from collections.abc import Iterator
@@ -31,7 +32,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def mkdirs(cluster: LocalCluster, path: str) -> httpx.Response:
-    return httpx.put(f"{cluster.http_address}/webhdfs/v1{path}?op=MKDIRS&user.name=ann", timeout=180)
+    asked = f"op=MKDIRS&user.name={getpass.getuser()}"
+    return httpx.put(f"{cluster.http_address}/webhdfs/v1{path}?{asked}", timeout=180)
 
 
 def make_directories(cluster: LocalCluster, acknowledged: set[str], prefix: str) -> httpx.Response:
