@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from support.open_root import root_as_made
 from support.waiting import wait_until
 from typer.testing import CliRunner
 
@@ -43,7 +44,7 @@ def _visit(*arguments: str) -> tuple[int, list[Diagnosis]]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path / "cluster", datanodes=2, port=0) as running:
+    with root_as_made(), LocalCluster(tmp_path / "cluster", datanodes=2, port=0) as running:
         yield running
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import shutil
 import subprocess
@@ -46,7 +47,8 @@ def complaint(directory: Path) -> str:
 def mkdirs(address: str, name: str) -> bool:
     """Make a directory and return whether that was acknowledged."""
     with contextlib.suppress(httpx.HTTPError):
-        return httpx.put(f"{address}/webhdfs/v1/{name}?op=MKDIRS&user.name=ann", timeout=120).status_code == 200
+        url = f"{address}/webhdfs/v1/{name}?op=MKDIRS&user.name={getpass.getuser()}"
+        return httpx.put(url, timeout=120).status_code == 200
     return False
 
 

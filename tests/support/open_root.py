@@ -14,6 +14,7 @@ import pytest
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.client.shared_directories import make_shared_directories
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
@@ -35,6 +36,11 @@ def open_root_of(coordinator: Path) -> None:
     """Open the root of the coordinator of this directory, or of a local cluster."""
     with PeaceFileSystem(f"unix:{coordinator}") as administrator:
         administrator.set_permission("/", _OPEN)
+
+
+def make_homes_of(coordinator: Path, *users: str) -> None:
+    with PeaceFileSystem(f"unix:{coordinator}") as administrator:
+        list(make_shared_directories(administrator, users))
 
 
 def _begin_open(cluster: LocalCluster) -> None:

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("pyspark.java_gateway")
 py4j_protocol = pytest.importorskip("py4j.protocol")
 
+from support.open_root import make_homes_of  # noqa: E402
 from support.stock_hadoop import Hadoop, running_gateway, running_hadoop  # noqa: E402
 
 from peacefs.client.control.token_administration import TokenAdministration  # noqa: E402
@@ -136,6 +137,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     directory = tmp_path_factory.mktemp("asking")
     options = ["--authentication=token"]
     with LocalCluster(directory, datanodes=2, port=0, coordinator_options=options, tls=True) as cluster:
+        make_homes_of(cluster.directory, "etl", "ann")
         yield cluster
 
 

@@ -15,6 +15,7 @@ import pytest
 
 py4j_protocol = pytest.importorskip("py4j.protocol")
 
+from support.open_root import make_homes_of  # noqa: E402
 from support.stock_hadoop import exceptions_of_hadoop  # noqa: E402
 from support.waiting import wait_until  # noqa: E402
 
@@ -34,6 +35,7 @@ _EARLY_S = 30
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     directory = tmp_path_factory.mktemp("cluster")
     with LocalCluster(directory, datanodes=2, port=0, coordinator_options=["--authentication=token"]) as cluster:
+        make_homes_of(cluster.directory, "etl", "alice")
         yield cluster
 
 

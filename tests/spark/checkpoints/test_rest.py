@@ -18,6 +18,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.coordinator.operations.query_reports import QueryReports
 from peacefs.coordinator.operations.query_runs import QueryRuns
+from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointInspector
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, Unsupported
 
@@ -95,6 +96,9 @@ def test_rest_opens_a_checkpoint_to_its_batches_and_judges_it(cluster: LocalClus
         assert ask(cluster, "/units", path="/opened", user=files.user) == (200, {"units": []})
 
 
+ANN = Viewer("ann", sees_all=True)
+
+
 def reports(program: str, **limits: float) -> CheckpointInspector:
     command = (sys.executable, "-c", program) if program else ()
     return CheckpointInspector(command, "http://none", cast(QueryRuns, None), cast(QueryReports, None), **limits)
@@ -102,13 +106,13 @@ def reports(program: str, **limits: float) -> CheckpointInspector:
 
 def test_inspection_that_takes_too_long_is_ended_and_said() -> None:
     with pytest.raises(BadRequest, match=r"took more than 0.2 s and was ended; ask for a directory further down"):
-        asyncio.run(reports("import time; time.sleep(60)", timeout_s=0.2).one("/a", "ann"))
+        asyncio.run(reports("import time; time.sleep(60)", timeout_s=0.2).one("/a", ANN))
 
 
 def test_one_at_a_time_and_the_others_are_to_come_again() -> None:
     async def both() -> list[object]:
         busy = reports("import time; time.sleep(60)", timeout_s=0.5, queue_timeout_s=0.1)
-        return await asyncio.gather(busy.one("/a", "ann"), busy.one("/a", "ann"), return_exceptions=True)
+        return await asyncio.gather(busy.one("/a", ANN), busy.one("/a", ANN), return_exceptions=True)
 
     first, second = asyncio.run(both())
     assert isinstance(first, BadRequest)
@@ -117,6 +121,6 @@ def test_one_at_a_time_and_the_others_are_to_come_again() -> None:
 
 def test_a_process_that_fails_is_our_fault_and_one_that_is_not_there_is_told() -> None:
     with pytest.raises(PeacefsError, match="the coordinator's log says more"):
-        asyncio.run(reports("raise SystemExit(3)").one("/a", "ann"))
+        asyncio.run(reports("raise SystemExit(3)").one("/a", ANN))
     with pytest.raises(Unsupported):
-        asyncio.run(reports("").one("/a", "ann"))
+        asyncio.run(reports("").one("/a", ANN))
