@@ -53,6 +53,14 @@ class Inspection:
         other._known = dict(self._known)
         return other
 
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file at a path of the tree, in this checkpoint or outside."""
+        try:
+            self.tree.open(path).close()
+        except (PeacefsError, OSError):
+            return False
+        return True
+
     def query_metadata(self, entry: TreeEntry) -> QueryMetadata:
         return self._once(entry, parse_query_metadata)
 

@@ -36,7 +36,7 @@ def fork(tree: Workspace, source: str, target: str) -> Amount:
     source_id = tree.identity(source)
     with staged(tree, target) as staging:
         copied = tree.copy(source, staging)
-        _settle(tree, staging, target)
+        _settle(tree, staging, tree.uri(target), tree.uri(source))
         query, batch = latest_of(tree, staging)
         record_step(tree, staging, StepKind.FORK, source, source_id=source_id, query=query, batch=batch)
         tree.move(staging, target)
@@ -85,7 +85,7 @@ def restore(archive: Path, tree: Workspace, target: str, progress: TransferProgr
     with ArchiveReader(archive) as reader, staged(tree, target) as staging:
         progress.expect(reader.bytes)
         _unpack(reader, tree, staging, progress)
-        _settle(tree, staging, target)
+        _settle(tree, staging, tree.uri(target), None)
         query, batch = latest_of(tree, staging)
         record_step(tree, staging, StepKind.IMPORT, archive.name, query=query, batch=batch)
         tree.move(staging, target)
@@ -136,15 +136,15 @@ def _refuse_target(tree: Workspace, source: str | None, target: str) -> None:
         above = posixpath.dirname(above)
 
 
-def _settle(tree: Workspace, staging: str, target: str) -> None:
-    """Makes a staged checkpoint name its future place."""
+def _settle(tree: Workspace, staging: str, target: str, source: str | None) -> None:
+    """Make a staged checkpoint name its future place. Both places are URIs."""
     for path in files_that_name_their_place(tree, staging):
         directory, name = posixpath.split(path)
         for checksum in (f"{path}.crc", f"{directory}/.{name}.crc"):
             tree.remove(checksum)
         with tree.open(path) as file:
             data = file.read()
-        tree.replace(path, moved(data, target))
+        tree.replace(path, moved(data, target, source))
 
 
 def _watched(data: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:

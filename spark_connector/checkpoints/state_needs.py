@@ -7,7 +7,7 @@ from peacefs.protocol.limits import checkpoint_partitions_max
 
 from .findings import CheckpointFinding, Fault, Note, damage
 from .formats.logs import BatchCommit, Offsets
-from .formats.operators import StatefulOperator, StoreInfo, path_of
+from .formats.operators import StatefulOperator, StoreInfo, location_of
 from .inspection import Inspection
 from .layout import COMMITS, FIRST_FORM, STATE, StateVersion, StoreFiles, StoreKey
 from .needs import Needs
@@ -19,6 +19,9 @@ _NOT_DESCRIBED = (
     "a Spark before 4.0 wrote it, which keeps no metadata of operators: its stores and partitions were taken from "
     "what there is and from the offsets"
 )
+_FORK = "`peacefs checkpoint fork` makes a copy that names its own"
+_ON_DEFAULT = f"Spark looks on its default one, and compares no schema if there is none there; {_FORK}"
+_ANOTHER_NAME = "the operator's metadata names it in {named}: another name of {here}, or another file system"
 
 
 class StateNeeds:
@@ -93,17 +96,44 @@ class StateNeeds:
 
     def _schemas(self, number: int, operator: StatefulOperator, needs: Needs) -> None:
         for store in operator.state_store_info:
-            for path, entry, elsewhere in self._schema_files(number, store):
-                if elsewhere:
-                    reason = f"the operator's metadata names {elsewhere}, which is not below this root"
-                    needs.findings.append(CheckpointFinding(path, Fault.INCONSISTENT, reason))
-                elif entry is None:
-                    # Spark rewrites the older versions, and then no longer notices a query that does not fit.
-                    reason = "it holds the schema of the state"
-                    stops = bool(store.state_schema_file_paths)
-                    needs.findings.append(CheckpointFinding(path, Fault.MISSING, reason, stops))
-                if entry is not None:
-                    self._check_schema(entry, needs)
+            for uri in store.state_schema_file_paths:
+                self._named_schema(number, store, uri, needs)
+            if not store.state_schema_file_paths:
+                key = StoreKey(number, 0, store.store_name)
+                entry = self.layout.stores.get(key, StoreFiles()).schema
+                # Spark rewrites these versions, and then no longer notices a query that does not fit.
+                self._schema(f"{key.directory}/_metadata/schema", entry, needs, stops=False)
+
+    def _named_schema(self, number: int, store: StoreInfo, uri: str, needs: Needs) -> None:
+        """Check a schema that the operator's metadata names by a URI: Spark opens it there, wherever that is."""
+        named, tree = location_of(uri), self._inspection.tree
+        here = location_of(tree.uri("/"))
+        path = f"{STATE}/{number}/_stateSchema/{store.store_name}/{named.path.rpartition('/')[2]}"
+        if named.file_system and named.kind == here.kind and named.path == f"{self.layout.named}/{path}":
+            if named.authority != here.authority:
+                note = _ANOTHER_NAME.format(named=named.file_system, here=here.file_system)
+                needs.notes.append(Note(path, note))
+            self._schema(path, self.layout.by_path.get(path), needs, stops=True)
+            return
+        stops = False
+        if not named.file_system:
+            where = f"without its file system: {_ON_DEFAULT}"
+        elif named.kind == here.kind and self._inspection.exists(named.path):
+            where = f"which is another checkpoint's, and is read there; {_FORK}"
+        else:
+            elsewhere = "which is not there" if named.kind == here.kind else "in another file system"
+            where, stops = f"{elsewhere}; {_FORK}", True
+        reason = f"the operator's metadata names {uri}, {where}"
+        needs.findings.append(CheckpointFinding(path, Fault.INCONSISTENT, reason, stops))
+        if (entry := self.layout.by_path.get(path)) is not None:
+            self._check_schema(entry, needs)
+
+    def _schema(self, path: str, entry: TreeEntry | None, needs: Needs, *, stops: bool) -> None:
+        if entry is None:
+            reason = "it holds the schema of the state"
+            needs.findings.append(CheckpointFinding(path, Fault.MISSING, reason, stops))
+        else:
+            self._check_schema(entry, needs)
 
     def _schemas_there(self, number: int, needs: Needs) -> None:
         """Check the schemas that there are, where no metadata of the operator names them: Spark reads them."""
@@ -117,21 +147,6 @@ class StateNeeds:
             self._inspection.schema(entry)
         except CheckpointDamaged as error:
             needs.findings.append(damage(self.layout.relative(entry), error))
-
-    def _schema_files(self, number: int, store: StoreInfo) -> list[tuple[str, TreeEntry | None, str | None]]:
-        """Path, file, and the URI by which it is named if that leads elsewhere."""
-        if not store.state_schema_file_paths:
-            key = StoreKey(number, 0, store.store_name)
-            files = self.layout.stores.get(key, StoreFiles())
-            return [(f"{key.directory}/_metadata/schema", files.schema, None)]
-        found = []
-        directory = f"{STATE}/{number}/_stateSchema/{store.store_name}"
-        for uri in store.state_schema_file_paths:
-            named = path_of(uri)
-            path = f"{directory}/{named.rpartition('/')[2]}"
-            elsewhere = None if named == f"{self.layout.named}/{path}" else uri
-            found.append((path, self.layout.by_path.get(path), elsewhere))
-        return found
 
     def _stores(self, number: int, operator: StatefulOperator | None, batch: int) -> list[StoreKey]:
         """The operator's stores in every partition.

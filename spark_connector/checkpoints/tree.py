@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
+from peacefs.client.control.addresses import parse_address
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound
 from peacefs.protocol.limits import checkpoint_entries_max
@@ -59,6 +60,10 @@ class FileTree(Protocol):
 
     def attribute(self, path: str, name: str) -> bytes | None:
         """Return an extended attribute, or None. Raises FileNotFound."""
+        ...
+
+    def uri(self, path: str) -> str:
+        """Name a path as Spark does: with its file system."""
         ...
 
 
@@ -128,6 +133,9 @@ class LocalTree:
                 return None
             raise
 
+    def uri(self, path: str) -> str:
+        return f"file:{path}"
+
     @property
     def user(self) -> str:
         try:
@@ -194,6 +202,9 @@ class PeaceTree:
 
     def attribute(self, path: str, name: str) -> bytes | None:
         return self._files.attributes(path).get(name)
+
+    def uri(self, path: str) -> str:
+        return f"{parse_address(self._files.address).webhdfs}{path}"
 
     @property
     def user(self) -> str:

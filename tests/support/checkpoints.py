@@ -35,6 +35,9 @@ class MemoryTree:
     def identity(self, path: str) -> str:
         return f"id of {path}"
 
+    def uri(self, path: str) -> str:
+        return f"webhdfs://here:9870{path}"
+
     def attribute(self, path: str, name: str) -> bytes | None:
         return self.attributes.get((path, name))
 

@@ -14,7 +14,7 @@ import msgspec
 
 from peacefs.client.command_line.listing import print_line
 from peacefs.client.command_line.session import Session
-from peacefs.client.control.addresses import DEFAULT_ADDRESS, parse_address
+from peacefs.client.control.addresses import DEFAULT_ADDRESS
 from peacefs.protocol.errors import QueryFailed, StartupError
 from peacefs.spark_connector.checkpoints.catalogue import read_layout
 from peacefs.spark_connector.checkpoints.inspection import Inspection
@@ -33,10 +33,9 @@ def rehearse_checkpoint(session: Session, text: str, batch: int | None, *, as_js
     place = checkpoint_place(session, text)
     inspection = Inspection(place.tree, read_layout(place.tree, place.root))
     wanted = require_batch(inspection, batch)
-    uri = f"{parse_address(place.owner).webhdfs if place.owner else 'file://'}{place.root}"
     with _spark(place.owner or DEFAULT_ADDRESS.http) as spark:
         try:
-            done = rehearse(spark, uri, inspection, wanted)
+            done = rehearse(spark, place.tree.uri(place.root), inspection, wanted)
         except QueryFailed as failure:
             advice = "`peacefs checkpoint verify` names the file and the last good batch"
             raise QueryFailed(f"{place.root}: {failure.message}; {advice}") from None

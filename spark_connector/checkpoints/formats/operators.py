@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +22,7 @@ from .binary import DataInput
 _NEWEST = 2
 _SCHEMA_NEWEST = 3
 _COLUMN_FAMILIES_MAX = 10_000
-_LOCATION = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://[^/]*)?(/.*)", re.DOTALL)
+_LOCATION = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://[^/]*)?)(/.*)", re.DOTALL)
 
 
 class StoreInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -67,13 +68,30 @@ def parse_operator(data: bytes) -> StatefulOperator:
     return operator
 
 
-def path_of(location: str) -> str:
-    """The path of a Hadoop Path as it prints itself, with or without scheme and authority: nothing is escaped.
+class Location(NamedTuple):
+    """A Hadoop Path as it prints itself: nothing is escaped. The path is the same for all runs of a query.
 
-    The same for all runs of a query.
+    `file_system` is its scheme and authority, `webhdfs://host:9870` or `file:`; empty where it has none.
     """
-    found = _LOCATION.fullmatch(location)
-    return without_run(found[1] if found else location)
+
+    file_system: str
+    path: str
+
+    @property
+    def kind(self) -> str:
+        """The scheme. A cluster that is reached over TLS is the same kind."""
+        scheme = self.file_system.partition(":")[0]
+        return "webhdfs" if scheme == "swebhdfs" else scheme
+
+    @property
+    def authority(self) -> str:
+        return self.file_system.partition("//")[2]
+
+
+def location_of(text: str) -> Location:
+    """Split a Hadoop Path. Spark looks for one without file system on its default one."""
+    found = _LOCATION.fullmatch(text)
+    return Location(found[1], without_run(found[2])) if found else Location("", without_run(text))
 
 
 def check_schema(data: bytes) -> int:

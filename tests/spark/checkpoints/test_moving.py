@@ -18,6 +18,7 @@ from support.mounts import fill, mounted
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.spark_connector.checkpoints.moving import moved
 from peacefs.spark_connector.runs import begin_run
 
 if TYPE_CHECKING:
@@ -179,19 +180,42 @@ def test_a_fork_of_many_files_copies_names_and_no_data(cluster: LocalCluster, pe
         assert files.cluster_status()["chunks"]["total"] == chunks
 
 
+@pytest.mark.parametrize(
+    ("named", "fork", "archive"),
+    [
+        ("webhdfs://c:9870/ck/a", "webhdfs://c:9870/ck/b", "webhdfs://tool:1/ck/b"),
+        ("webhdfs://c:9870/ck/a/.run-3-1f", "webhdfs://c:9870/ck/b", "webhdfs://tool:1/ck/b"),
+        ("swebhdfs://c:9870/ck/a", "swebhdfs://c:9870/ck/b", "webhdfs://tool:1/ck/b"),
+        # As an older fork left it, and as `cp` leaves a checkpoint of another place.
+        ("/ck/a", "webhdfs://tool:1/ck/b", "webhdfs://tool:1/ck/b"),
+        ("webhdfs://c:9870/ck/elsewhere", "webhdfs://tool:1/ck/b", "webhdfs://tool:1/ck/b"),
+        ("hdfs://name/ck/a", "webhdfs://tool:1/ck/b", "webhdfs://tool:1/ck/b"),
+    ],
+)
+def test_a_copy_names_its_schemas_with_the_file_system_that_they_are_in(
+    named: str, fork: str, archive: str
+) -> None:
+    """A name by which Spark reached the cluster is kept: this program may know the cluster by another."""
+    schema = "state/0/_stateSchema/default/0_x"
+    data = json.dumps({"stateStoreInfo": [{"stateSchemaFilePaths": [f"{named}/{schema}"]}]}).encode()
+    for source, wanted in (("webhdfs://tool:1/ck/a", fork), (None, archive)):
+        new = moved(b"v2\n" + data, "webhdfs://tool:1/ck/b", source)
+        (store,) = json.loads(new.partition(b"\n")[2])["stateStoreInfo"]
+        assert store["stateSchemaFilePaths"] == [f"{wanted}/{schema}"]
+
+
 # -- with Spark ------------------------------------------------------------------------------------
 
 
-def count_by_key(spark: SparkSession, source: Path, checkpoint: str) -> str | None:
-    """A `transformWithState` over all files of `source`; what it fails with, if it does."""
+def count_by_key(spark: SparkSession, source: Path, checkpoint: str, kind: str = "bigint") -> str | None:
+    """Run a `transformWithState` with state of a `kind` over all files; return what it fails with, if it does."""
     import pandas as pd
     from pyspark.errors import PySparkException
-    from pyspark.sql import types as T
     from pyspark.sql.streaming import StatefulProcessor
 
     class Counter(StatefulProcessor):  # type: ignore[misc]
         def init(self, handle: Any) -> None:
-            self._count = handle.getValueState("count", T.StructType([T.StructField("n", T.LongType())]))
+            self._count = handle.getValueState("count", f"n {kind}")
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
             known = self._count.get()[0] if self._count.exists() else 0
@@ -210,6 +234,12 @@ def count_by_key(spark: SparkSession, source: Path, checkpoint: str) -> str | No
     except PySparkException as failure:
         return str(failure)
     return None
+
+
+def rows_of_state(spark: SparkSession, checkpoint: str) -> int:
+    """Count with Spark's own reader."""
+    reader = spark.read.format("statestore").options(operatorId=0, stateVarName="count")
+    return int(reader.load(checkpoint).count())
 
 
 @pytest.mark.spark
@@ -245,6 +275,10 @@ def test_a_moved_checkpoint_goes_on_after_the_original_is_destroyed(
         files.delete("/tws/a", recursive=True)
     put(2)
     assert peacefs("verify", "/tws/plain", address).exit_code == 5, "it names files of the original"
+    # Spark's default file system is another one here, and Spark opens a schema where its URI says.
+    assert rows_of_state(spark, f"{cluster.webhdfs_uri}/tws/fork") == 3
+    refused = count_by_key(spark, source, f"{cluster.webhdfs_uri}/tws/fork", "string")
+    assert "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE" in (refused or "")
     assert count_by_key(spark, source, f"{cluster.webhdfs_uri}/tws/fork") is None
     assert last_batch("/tws/fork") == 2
 
@@ -254,6 +288,7 @@ def test_a_moved_checkpoint_goes_on_after_the_original_is_destroyed(
         files.delete("/tws", recursive=True)
     assert peacefs("import", str(archive), f"file://{tmp_path}/imported").exit_code == 0
     put(3)
+    assert rows_of_state(spark, f"file://{tmp_path}/imported") == 3
     assert count_by_key(spark, source, f"file://{tmp_path}/imported") is None
     assert last_batch(f"file://{tmp_path}/imported") == 3
     shutil.rmtree(tmp_path / "imported")

@@ -14,7 +14,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.coordinator.namespace.checkpoint_root import checkpoint_root
 from peacefs.protocol.errors import AccessDenied, BadRequest, RunSuperseded
-from peacefs.spark_connector.checkpoints.formats.operators import path_of
+from peacefs.spark_connector.checkpoints.formats.operators import location_of
 from peacefs.spark_connector.runs import begin_run
 
 Peacefs = Callable[..., Result]
@@ -22,7 +22,7 @@ Peacefs = Callable[..., Result]
 
 def test_a_path_of_a_run_is_the_checkpoints_own() -> None:
     of_run = "webhdfs://here:9870/ck/orders/.run-3-1f/state/0/_stateSchema/default/0_x"
-    assert path_of(of_run) == "/ck/orders/state/0/_stateSchema/default/0_x"
+    assert location_of(of_run).path == "/ck/orders/state/0/_stateSchema/default/0_x"
     assert (
         checkpoint_root("/ck/orders/.run-3-1f/offsets/7")
         == checkpoint_root("/ck/orders/offsets/7")

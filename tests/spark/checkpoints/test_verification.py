@@ -260,19 +260,32 @@ def test_opaque_files_are_noted_and_neither_called_good_nor_bad(
         assert plan_pruning(Inspection(tree, read_layout(tree, ROOT)), bounds).oldest == 6
 
 
-def test_schemas_named_by_a_uri_that_leads_elsewhere_stop_a_checkpoint_that_was_moved() -> None:
+@pytest.mark.parametrize(
+    ("prefix", "restarts", "findings", "notes"),
+    [
+        (f"webhdfs://here:9870{ROOT}", True, 0, 0),
+        (f"webhdfs://here:9870{ROOT}/.run-3-1f", True, 0, 0),
+        (f"webhdfs://there:9870{ROOT}", True, 0, 1),
+        ("webhdfs://here:9870/elsewhere", False, 1, 0),
+        ("webhdfs://here:9870/original", True, 1, 0),
+        (ROOT, True, 1, 0),
+        (f"hdfs://name{ROOT}", False, 1, 0),
+    ],
+)
+def test_schemas_are_judged_where_spark_opens_them(prefix: str, restarts: bool, findings: int, notes: int) -> None:
     tree = made.checkpoint()
     name = f"0_{uid(0, 0)}"
     tree.files[f"{ROOT}/state/0/_stateSchema/default/{name}"] = made.schema()
     store = {"storeName": "default", "numPartitions": 2}
     operator = {"operatorInfo": {"operatorId": 0, "operatorName": "transformWithState"}, "stateStoreInfo": [store]}
     del tree.files[f"{ROOT}/state/0/_metadata/metadata"]
-    for prefix, good in ((f"webhdfs://here:9870{ROOT}", True), ("webhdfs://here:9870/elsewhere", False)):
-        store["stateSchemaFilePaths"] = [f"{prefix}/state/0/_stateSchema/default/{name}"]
-        tree.files[f"{ROOT}/state/0/_metadata/v2/0"] = b"v2\n" + json.dumps(operator).encode()
-        verdict = judge(tree)
-        assert verdict.restarts is good
-        assert [finding.fault for finding in verdict.findings] == [Fault.INCONSISTENT] * (not good)
+    tree.files[f"/original/state/0/_stateSchema/default/{name}"] = made.schema()
+    store["stateSchemaFilePaths"] = [f"{prefix}/state/0/_stateSchema/default/{name}"]
+    tree.files[f"{ROOT}/state/0/_metadata/v2/0"] = b"v2\n" + json.dumps(operator).encode()
+    verdict = judge(tree)
+    assert verdict.restarts is restarts
+    assert [finding.fault for finding in verdict.findings] == [Fault.INCONSISTENT] * findings
+    assert len(verdict.notes) == notes
 
 
 def test_numbers_that_no_query_reaches_cost_no_time() -> None:
