@@ -16,6 +16,7 @@ from peacefs.protocol.errors import CheckpointDamaged
 from .formats.logs import Offsets
 from .inspection import Inspection
 from .layout import OFFSETS
+from .repartitions import left_beyond, repartition_of
 from .source_logs import SourceLogs
 from .tree import TreeEntry
 
@@ -42,21 +43,22 @@ def plan_cut(inspection: Inspection, batch: int) -> Cut:
     kept = batch if plan is None else batch + 1
     entries = [entry for made, entry in layout.offsets.items() if made > kept]
     entries += [entry for made, entry in layout.commits.items() if made > batch]
-    for files in layout.stores.values():
-        for versions in (files.changes, files.snapshots):
-            entries += [entry for version, entry in versions.items() if version.number > batch + 1]
-    for operator in layout.operators.values():
-        entries += [entry for made, entry in operator.metadata.items() if made > batch]
+    entries += left_beyond(inspection, batch)
     end = offsets if plan is None else plan
     cut = Cut([], None if plan is None else kept)
     cut.anew = sorted(made for made in layout.offsets if made > kept)
+    repartitions = [made for made in cut.anew if repartition_of(inspection, made) is not None]
+    if cut.anew == repartitions:
+        cut.anew = []  # They had no rows.
+    elif repartitions:
+        cut.reasons.append(f"batch {repartitions[0]} repartitioned the state, and is not repeated")
     if not sources.up_to(end).stops:
         entries += sources.beyond(end)
     else:
         cut.reasons.append(
             "the log of a file source has lost what it was then, so that the next batch holds all files"
         )
-    if batch + 1 in layout.offsets and plan is None:
+    if batch + 1 in layout.offsets and plan is None and batch + 1 not in repartitions:
         cut.reasons.append(f"{OFFSETS}/{batch + 1}, or what it names, cannot be read")
     if cut.anew:
         cut.reasons.append("Spark asks the source again how much each of them takes")
@@ -65,9 +67,9 @@ def plan_cut(inspection: Inspection, batch: int) -> Cut:
 
 
 def _plan(inspection: Inspection, sources: SourceLogs, batch: int, before: Offsets) -> Offsets | None:
-    """The offsets of the next batch, if they and what they name can be read."""
+    """The offsets of the next batch, if they and what they name can be read, and it is no repartition."""
     entry = inspection.layout.offsets.get(batch + 1)
-    if entry is None:
+    if entry is None or repartition_of(inspection, batch + 1) is not None:
         return None
     try:
         offsets = inspection.offsets(entry)

@@ -8,6 +8,8 @@ import msgspec
 
 from peacefs.protocol.errors import CheckpointAltered, CheckpointDamaged, CheckpointTooNew
 
+_FILES_NAMED = 4
+
 
 class Fault(StrEnum):
     """The kind of a fault."""
@@ -51,6 +53,12 @@ class CheckpointRepair(msgspec.Struct, frozen=True):
     goes_on_with: int
     repeats: int | None = None
     plans_anew: int | None = None
+
+    @property
+    def files(self) -> str:
+        """The last few files by name, which are those that matter most, and how many more there are."""
+        more = len(self.remove) - _FILES_NAMED
+        return ", ".join(self.remove[-_FILES_NAMED:]) + (f" and {more} more" if more > 0 else "")
 
 
 class StartVerdict(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from .formats.logs import (
     parse_query_metadata,
     parse_version,
 )
-from .formats.operators import StatefulOperator, check_schema, parse_operator
+from .formats.operators import StatefulOperator, StateSchema, parse_operator, parse_schema
 from .formats.snapshot import StateSnapshot, parse_snapshot
 from .formats.sst import TableCheck, check_table
 from .layout import CheckpointLayout
@@ -80,8 +80,8 @@ class Inspection:
     def operator(self, entry: TreeEntry) -> StatefulOperator:
         return self._once(entry, parse_operator)
 
-    def schema(self, entry: TreeEntry) -> int:
-        return self._once(entry, check_schema)
+    def schema(self, entry: TreeEntry) -> StateSchema:
+        return self._once(entry, parse_schema)
 
     def changes(self, entry: TreeEntry) -> Changelog | UnreadableChangelog:
         """Return whether it is sealed: then only checksums were verified."""

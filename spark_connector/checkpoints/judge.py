@@ -25,6 +25,7 @@ from .formats.logs import BatchCommit, Offsets
 from .inspection import Inspection
 from .layout import COMMITS, METADATA, OFFSETS
 from .needs import Needs
+from .repartitions import repartition_of
 from .source_logs import SourceLogs
 from .start_modes import (
     StartMode,
@@ -105,6 +106,8 @@ class BatchVerifier:
         planned, committed = max(self.layout.offsets, default=None), max(self.layout.commits, default=None)
         if mode is StartMode.ASYNC_PROGRESS:
             needs.findings += async_refusals(self.layout, planned, committed)
+        if planned is not None:
+            needs.findings += self._unfinished_repartition(planned, committed)
         if mode is StartMode.REAL_TIME:
             planned = self._with_commit(planned, committed, needs)
         needs.findings += self._commits_ahead(planned, committed)
@@ -153,6 +156,17 @@ class BatchVerifier:
             if mode is StartMode.REAL_TIME:
                 needs.findings += real_time_sources(batch, offsets)
         return offsets
+
+    def _unfinished_repartition(self, planned: int, committed: int | None) -> list[CheckpointFinding]:
+        """Spark refuses to start from a repartition that was not finished, whatever it has written."""
+        partitions = repartition_of(self._inspection, planned)
+        if partitions is None or planned == committed:
+            return []
+        reason = (
+            f"it plans a repartition of the state to {partitions} partitions that was not finished: Spark refuses "
+            f"to start before it is given again, with {partitions}"
+        )
+        return [CheckpointFinding(f"{OFFSETS}/{planned}", Fault.INCONSISTENT, reason)]
 
     def _commits_ahead(self, planned: int | None, committed: int | None) -> list[CheckpointFinding]:
         """Commits without offsets stop a start, batches without commits before the planned one do not."""

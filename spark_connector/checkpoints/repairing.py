@@ -41,7 +41,7 @@ def repair(tree: Workspace, root: str, *, may_differ: bool, write_root: str | No
         raise BadRequest(f"{root}: no file is in the way of a start whose removal would help; verify says what is")
     if found.plans_anew is not None and not may_differ:
         raise BadRequest(
-            f"{root}: batch {found.plans_anew} would be planned anew, without {', '.join(found.remove)}, and may "
+            f"{root}: batch {found.plans_anew} would be planned anew, without {found.files}, and may "
             "hold other rows: a sink that goes by batch numbers (foreachBatch code that skips those it has seen, "
             "Delta Lake's txnVersion) and has it would lose rows; if yours does not, say --batches-may-differ"
         )

@@ -5,8 +5,9 @@ help. The first that does is taken; the order is from what costs nothing to what
 
     files that Spark writes anew, or does without: schemas, entries that no batch has read, snapshots; before 4.0
     the query's id
+    the plan of a repartition of the state that was not finished, and what it has written
     the commit of the last batch, which is then given to the sink again, as it was
-    the plan of a batch that was not done
+    the plan of a batch that was not done, and the state that it has written
     both
 """
 
@@ -20,6 +21,7 @@ from .findings import CheckpointFinding, CheckpointRepair, Fault
 from .inspection import Inspection
 from .judge import BatchVerifier
 from .layout import COMMITS, METADATA, OFFSETS, CheckpointLayout, arrange
+from .repartitions import left_beyond, repartition_of
 from .source_logs import SourceLogs
 from .start_modes import batch_before, own_mode
 from .tree import TreeEntry
@@ -68,7 +70,7 @@ def _candidates(inspection: Inspection, findings: list[CheckpointFinding]) -> It
     free, reasons = _free(inspection, [finding for finding in findings if finding.fault is Fault.DAMAGED])
     yield CheckpointRepair(free, "; ".join(reasons), 0)
     if committed < 0:
-        plan = [f"{OFFSETS}/{planned}", *_entries_beyond(inspection, None)] if planned == 0 else []
+        plan = _plan(inspection, planned, None) if planned == 0 else []
         yield CheckpointRepair(
             _joined(free, plan), "no batch was done: the query begins anew", 0, plans_anew=planned
         )
@@ -81,7 +83,11 @@ def _candidates(inspection: Inspection, findings: list[CheckpointFinding]) -> It
     if not _readable(inspection, committed):
         return
     is_next = committed == batch_before(layout, planned, own_mode(layout, planned))
-    plan = [f"{OFFSETS}/{planned}", *_entries_beyond(inspection, committed)] if is_next else []
+    plan = _plan(inspection, planned, committed) if is_next else []
+    if plan and repartition_of(inspection, planned) is not None:
+        undone = f"the repartition by batch {planned} is undone; to have it, give it again instead"
+        yield CheckpointRepair(_joined(free, plan), undone, 0)
+        return
     anew = f"batch {planned}, which was not done, is planned anew"
     if plan:
         yield CheckpointRepair(_joined(free, plan), anew, 0, plans_anew=planned)
@@ -114,6 +120,17 @@ def _unread(inspection: Inspection) -> list[TreeEntry]:
     """The entries of sources' logs that no batch which was planned has read."""
     planned = max(inspection.layout.offsets, default=None)
     return _beyond(inspection, planned) if planned is not None else []
+
+
+def _plan(inspection: Inspection, planned: int, committed: int | None) -> list[str]:
+    """Return the plan of a batch that was not done, after all that was written for it.
+
+    State that it has left would be taken for that of the batch that has its number next. The plan goes last: a
+    repair that is killed before can be given again.
+    """
+    left = left_beyond(inspection, -1 if committed is None else committed)
+    state = [inspection.layout.relative(entry) for entry in left]
+    return [*_entries_beyond(inspection, committed), *state, f"{OFFSETS}/{planned}"]
 
 
 def _entries_beyond(inspection: Inspection, batch: int | None) -> list[str]:

@@ -41,6 +41,12 @@ class SourceLogs:
             if end is None:
                 continue
             start = before.file_log_end(source) if before is not None else None
+            if start is not None and start > end:
+                reason = (
+                    f"it ends with entry {end} of {SOURCES}/{source}, and the batch before it with {start}: a "
+                    "repartition skipped that one, and Spark's file source does not go back"
+                )
+                needs.findings.append(CheckpointFinding(f"{OFFSETS}/{batch}", Fault.INCONSISTENT, reason))
             log = self._layout.sources.get(source, LogFiles())
             latest = _NO_END if log.latest is None else log.latest
             if end > latest:

@@ -22,6 +22,8 @@ _NOT_DESCRIBED = (
 _FORK = "`peacefs checkpoint fork` makes a copy that names its own"
 _ON_DEFAULT = f"Spark looks on its default one, and compares no schema if there is none there; {_FORK}"
 _ANOTHER_NAME = "the operator's metadata names it in {named}: another name of {here}, or another file system"
+#: Operators that bring all rows into one partition, by the names in their metadata.
+_OF_ONE_PARTITION = ("globalLimit",)
 
 
 class StateNeeds:
@@ -165,8 +167,30 @@ class StateNeeds:
         return [
             StoreKey(number, partition, store.store_name)
             for store in operator.state_store_info
-            for partition in range(store.num_partitions)
+            for partition in range(self._partitions(number, operator, store, batch))
         ]
+
+    def _partitions(self, number: int, operator: StatefulOperator, store: StoreInfo, batch: int) -> int:
+        """Return how many partitions of a store a batch has written.
+
+        Metadata of version 1 is written once, and says how many a query began with. A repartition changes it
+        in the offsets alone. Nor does the metadata say that all rows are in one partition.
+        """
+        if FIRST_FORM not in self.layout.operators[number].metadata:
+            return store.num_partitions
+        if operator.operator_info.operator_name in _OF_ONE_PARTITION or self._is_keyless(number, store):
+            return 1
+        offsets = self._readable_offsets(batch)
+        shuffled = (offsets.shuffle_partitions if offsets is not None else None) or 0
+        return shuffled if 0 < shuffled <= checkpoint_partitions_max else store.num_partitions
+
+    def _is_keyless(self, number: int, store: StoreInfo) -> bool:
+        """Return whether the state has no key: that of an aggregation of all rows."""
+        entry = self.layout.stores.get(StoreKey(number, 0, store.store_name), StoreFiles()).schema
+        try:
+            return entry is not None and self._inspection.schema(entry).keyless
+        except CheckpointDamaged:
+            return False
 
     @staticmethod
     def _unique_ids(commit: BatchCommit, key: StoreKey) -> list[str] | None:

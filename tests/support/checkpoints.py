@@ -136,10 +136,11 @@ def _varint(number: int) -> bytes:
     return bytes([*pieces, number])
 
 
-def schema() -> bytes:
-    """Version 2."""
-    text = _utf('{"type":"struct","fields":[]}')
-    return _utf("v2") + (struct.pack(">i", 1) + text) * 2
+def schema(*columns: str) -> bytes:
+    """Version 2. `columns` are the key's."""
+    fields = [{"name": name, "type": "string", "nullable": True, "metadata": {}} for name in columns]
+    texts = (json.dumps({"type": "struct", "fields": each}) for each in (fields, []))
+    return _utf("v2") + b"".join(struct.pack(">i", 1) + _utf(text) for text in texts)
 
 
 def spark_checksum(data: bytes) -> bytes:
@@ -172,7 +173,7 @@ def checkpoint(
     operator = {"operatorInfo": {"operatorId": 0, "operatorName": "stateStoreSave"}, "stateStoreInfo": store}
     if spark != "3.5":
         files["state/0/_metadata/metadata"] = b"v1\n" + json.dumps(operator).encode()
-    files["state/0/0/_metadata/schema"] = schema()
+    files["state/0/0/_metadata/schema"] = schema("word")
     for partition in range(partitions):
         files |= _state(partition, batches, state_format, snapshot_every)
     return MemoryTree({f"{root}/{name}": data for name, data in files.items()})

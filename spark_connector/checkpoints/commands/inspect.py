@@ -262,8 +262,7 @@ def _way_out(verdict: Verdict, *, local: bool) -> str:
     """Name what helps. A `local` checkpoint cannot be rolled back where it is."""
     ways = []
     if verdict.repair is not None:
-        named = ", ".join(verdict.repair.remove)
-        ways.append(f"`peacefs checkpoint repair` removes {named}: {verdict.repair.reason}")
+        ways.append(f"`peacefs checkpoint repair` removes {verdict.repair.files}: {verdict.repair.reason}")
     if verdict.last_good is not None:
         where = ", in a cluster: `export` and `import` bring it there," if local else ""
         ways.append(f"`peacefs checkpoint rollback --to-batch {verdict.last_good}`{where} helps")

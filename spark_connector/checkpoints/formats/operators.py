@@ -94,8 +94,15 @@ def location_of(text: str) -> Location:
     return Location(found[1], without_run(found[2])) if found else Location("", without_run(text))
 
 
-def check_schema(data: bytes) -> int:
-    """The version of a schema file that is whole. Raises CheckpointDamaged, CheckpointTooNew."""
+class StateSchema(NamedTuple):
+    """A schema file that is whole. `keyless`: its key has no columns."""
+
+    version: int
+    keyless: bool = False
+
+
+def parse_schema(data: bytes) -> StateSchema:
+    """Raises CheckpointDamaged, CheckpointTooNew."""
     source = DataInput(data)
     mark = source.text()
     if mark[:1] != "v" or not mark[1:].isdecimal():
@@ -103,17 +110,16 @@ def check_schema(data: bytes) -> int:
     version = int(mark[1:])
     if version > _SCHEMA_NEWEST:
         raise CheckpointTooNew(f"version {version}; this program knows up to {_SCHEMA_NEWEST}")
-    if version == 1:
-        _json(source.text())
-        _json(source.text())
-    elif version == 2:
-        _json(_chunked(source))
-        _json(_chunked(source))
-    else:
+    keyless = False
+    if version == _SCHEMA_NEWEST:
         _column_families(source)
+    else:
+        texts = [source.text() if version == 1 else _chunked(source) for _ in ("key", "value")]
+        key, _ = map(_json, texts)
+        keyless = isinstance(key, dict) and key.get("fields") == []
     if not source.at_end:
         raise CheckpointDamaged("something follows its end")
-    return version
+    return StateSchema(version, keyless)
 
 
 def _column_families(source: DataInput) -> None:
@@ -134,8 +140,8 @@ def _chunked(source: DataInput) -> str:
     return "".join(source.text() for _ in range(source.int()))
 
 
-def _json(text: str) -> None:
+def _json(text: str) -> object:
     try:
-        json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         raise CheckpointDamaged("a schema in it cannot be read") from None

@@ -124,7 +124,12 @@ def test_repair_plans_a_batch_anew_only_when_it_is_told_that_the_sink_does_not_m
     assert refused.exit_code == 1 and len(refused.stderr.splitlines()) == 1
     assert "batch 7 would be planned anew" in refused.stderr and "Delta Lake's txnVersion" in refused.stderr
     done = json.loads(peacefs("repair", f"file://{local}", "--idle=0", "--batches-may-differ", "--json").stdout)
-    assert done["repair"]["remove"] == ["offsets/7", "sources/0/7"]
+    assert done["repair"]["remove"] == [
+        "sources/0/7",
+        "state/0/0/8.changelog",
+        "state/0/1/8.changelog",
+        "offsets/7",
+    ]
     assert (done["repair"]["plans_anew"], done["repair"]["goes_on_with"]) == (7, 7)
     assert peacefs("verify", f"file://{local}").exit_code == 0
 

@@ -33,7 +33,7 @@ from peacefs.spark_connector.checkpoints.formats.logs import (
     parse_version,
 )
 from peacefs.spark_connector.checkpoints.formats.lz4_stream import decompress, decompress_block
-from peacefs.spark_connector.checkpoints.formats.operators import check_schema, parse_operator
+from peacefs.spark_connector.checkpoints.formats.operators import parse_operator, parse_schema
 from peacefs.spark_connector.checkpoints.formats.snapshot import parse_snapshot
 
 UID = "407ea541-22d9-4e7a-a17b-05a2fb1787ee"
@@ -46,14 +46,14 @@ _SAMPLES: dict[Callable[[bytes], object], bytes] = {
     parse_file_log: _TREE.files[f"{made.ROOT}/sources/0/2.compact"],
     parse_version: b"\x00v1\nkafka's own",
     parse_operator: _TREE.files[f"{made.ROOT}/state/0/_metadata/metadata"],
-    check_schema: made.schema(),
+    parse_schema: made.schema(),
     parse_changelog: made.changelog([(b"k", b"v"), (b"k", None)], [(1, UID)]),
     parse_snapshot: made.snapshot({"000008-a.sst": 10}),
     parse_checksum: made.spark_checksum(b"data"),
 }
 _NAMES = [parser.__name__ for parser in _SAMPLES]
 #: Those whose every cut is seen; of the others some cuts are whole again, such as a log without its last lines.
-_SEALED = [parse_query_metadata, parse_commit, parse_operator, check_schema, parse_changelog, parse_snapshot]
+_SEALED = [parse_query_metadata, parse_commit, parse_operator, parse_schema, parse_changelog, parse_snapshot]
 
 
 @pytest.mark.parametrize("parse", _SAMPLES, ids=_NAMES)
@@ -205,7 +205,7 @@ def test_bytes_of_no_codec_of_sparks_are_damaged() -> None:
         (parse_commit, b"v9\n{}"),
         (parse_file_log, b"v9\n{}"),
         (parse_operator, b"v9\n{}"),
-        (check_schema, b"\x00\x02v9rest"),
+        (parse_schema, b"\x00\x02v9rest"),
         (parse_changelog, made.lz4_stream(b"\x00\x02v9rest")),
     ],
 )

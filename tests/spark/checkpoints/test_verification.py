@@ -288,6 +288,89 @@ def test_schemas_are_judged_where_spark_opens_them(prefix: str, restarts: bool, 
     assert len(verdict.notes) == notes
 
 
+def _repartition(tree: MemoryTree, batch: int, partitions: int, *, written: int) -> None:
+    """Add what Spark 4.3 leaves of a repartition: a plan with the offsets of before, and so many snapshots."""
+    before = tree.files[f"{ROOT}/offsets/{batch - 1}"].decode()
+    shuffled = '"spark.sql.shuffle.partitions": '
+    assert f'{shuffled}"2"' in before
+    plan = before.replace(f'{shuffled}"2"', f'{shuffled}"{partitions}"')
+    tree.files[f"{ROOT}/offsets/{batch}"] = plan.encode()
+    for partition in range(written):
+        sst = f"000008-{uid(partition, 99)}.sst"
+        tree.files[f"{ROOT}/state/0/{partition}/SSTs/{sst}"] = made.table()
+        snapshot = made.snapshot({sst: len(made.table())})
+        tree.files[f"{ROOT}/state/0/{partition}/{batch + 1}.zip"] = snapshot
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_partitions_are_those_of_the_last_repartition(partitions: int) -> None:
+    """The operator's metadata is written once, and names 2."""
+    tree = made.checkpoint(snapshot_every=100)
+    _repartition(tree, 8, partitions, written=partitions)
+    tree.files[f"{ROOT}/commits/8"] = tree.files[f"{ROOT}/commits/7"]
+    verdict = judge(tree)
+    assert (verdict.findings, verdict.last_good, verdict.goes_on_with) == ([], 8, 9)
+    del tree.files[f"{ROOT}/state/0/{partitions - 1}/9.zip"]
+    verdict = judge(tree)
+    assert (verdict.restarts, verdict.last_good) == (False, 7)
+
+
+@pytest.mark.parametrize("written", [0, 2])
+def test_a_repartition_that_was_not_finished_stops_a_start_and_is_undone_with_all_that_it_wrote(
+    written: int,
+) -> None:
+    tree = made.checkpoint(snapshot_every=100)
+    ordinary = set(tree.files)
+    _repartition(tree, 8, 4, written=written)
+    verdict = judge(tree)
+    assert not verdict.restarts and verdict.last_good == 7
+    (finding,) = verdict.findings
+    assert finding.path == "offsets/8" and "again, with 4" in finding.reason
+    repair = verdict.repair
+    assert repair is not None
+    assert (repair.repeats, repair.plans_anew, repair.goes_on_with) == (None, None, 8)
+    assert repair.remove[-1] == "offsets/8", "until then it can be given again"
+    left = {path for path in tree.files if path.removeprefix(f"{ROOT}/") not in repair.remove}
+    assert left - {path for path in left if path.endswith(".sst")} == ordinary
+
+
+def test_state_of_a_batch_that_is_planned_anew_goes_with_its_plan() -> None:
+    """A snapshot that it has left would be loaded in place of what the new batch writes."""
+    tree = made.checkpoint(snapshot_every=100)
+    _repartition(tree, 8, 2, written=2)
+    for name in ("offsets/8", "offsets/7"):
+        tree.files[f"{ROOT}/{name}"] = b""
+    repair = judge(tree).repair
+    assert repair is None
+    tree.files[f"{ROOT}/offsets/7"] = made.checkpoint().files[f"{ROOT}/offsets/7"]
+    repair = judge(tree).repair
+    assert repair is not None and repair.plans_anew == 8
+    assert repair.remove == ["state/0/0/9.zip", "state/0/1/9.zip", "offsets/8"]
+
+
+@pytest.mark.parametrize("name", ["stateStoreSave", "globalLimit"])
+def test_an_operator_that_brings_all_rows_together_has_state_in_one_partition(name: str) -> None:
+    """Spark 4.3 writes two into the metadata of a limit, and of a count of everything, whose state has no key."""
+    tree = made.checkpoint()
+    tree.files = {path: data for path, data in tree.files.items() if "/state/0/1/" not in path}
+    metadata = f"{ROOT}/state/0/_metadata/metadata"
+    tree.files[metadata] = tree.files[metadata].replace(b"stateStoreSave", name.encode())
+    schema = f"{ROOT}/state/0/0/_metadata/schema"
+    tree.files[schema] = made.schema()
+    assert judge(tree).restarts
+    tree.files[schema] = made.schema("key")
+    assert judge(tree).restarts is (name == "globalLimit"), "with a key it has lost a partition"
+
+
+def test_offsets_that_go_back_stop_a_start() -> None:
+    """A repartition that passes over a batch plans what was before it, on which Spark's file source fails."""
+    tree = made.checkpoint()
+    tree.files[f"{ROOT}/offsets/7"] = tree.files[f"{ROOT}/offsets/5"]
+    verdict = judge(tree)
+    assert not verdict.restarts and verdict.last_good == 6
+    assert [finding.path for finding in verdict.findings] == ["offsets/7"]
+
+
 def test_numbers_that_no_query_reaches_cost_no_time() -> None:
     tree = made.checkpoint()
     for path in ("offsets", "commits", "sources/0"):
