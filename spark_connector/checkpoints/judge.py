@@ -25,7 +25,7 @@ from .formats.logs import BatchCommit, Offsets
 from .inspection import Inspection
 from .layout import COMMITS, METADATA, OFFSETS
 from .needs import Needs
-from .repartitions import repartition_of
+from .repartitions import is_passed_over, repartition_of
 from .source_logs import SourceLogs
 from .start_modes import (
     StartMode,
@@ -192,6 +192,10 @@ class BatchVerifier:
         offsets = self._planned(batch, mode, needs)
         if offsets is not None:
             needs.add(self._sources.up_to(offsets))
+        if is_passed_over(self._inspection, batch):
+            reason = "it says that a batch was done which a repartition passed over: the sink has not got its rows"
+            needs.findings.append(CheckpointFinding(f"{COMMITS}/{batch}", Fault.INCONSISTENT, reason))
+            return needs
         commit = self._commit(batch, needs)
         if commit is not None:
             if mode is StartMode.REAL_TIME:

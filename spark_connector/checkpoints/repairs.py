@@ -21,7 +21,7 @@ from .findings import CheckpointFinding, CheckpointRepair, Fault
 from .inspection import Inspection
 from .judge import BatchVerifier
 from .layout import COMMITS, METADATA, OFFSETS, CheckpointLayout, arrange
-from .repartitions import left_beyond, repartition_of
+from .repartitions import is_passed_over, left_beyond, repartition_of
 from .source_logs import SourceLogs
 from .start_modes import batch_before, own_mode
 from .tree import TreeEntry
@@ -82,12 +82,11 @@ def _candidates(inspection: Inspection, findings: list[CheckpointFinding]) -> It
         return
     if not _readable(inspection, committed):
         return
+    if repartition_of(inspection, planned) is not None:
+        yield _undone_repartition(inspection, planned, free)
+        return
     is_next = committed == batch_before(layout, planned, own_mode(layout, planned))
     plan = _plan(inspection, planned, committed) if is_next else []
-    if plan and repartition_of(inspection, planned) is not None:
-        undone = f"the repartition by batch {planned} is undone; to have it, give it again instead"
-        yield CheckpointRepair(_joined(free, plan), undone, 0)
-        return
     anew = f"batch {planned}, which was not done, is planned anew"
     if plan:
         yield CheckpointRepair(_joined(free, plan), anew, 0, plans_anew=planned)
@@ -120,6 +119,20 @@ def _unread(inspection: Inspection) -> list[TreeEntry]:
     """The entries of sources' logs that no batch which was planned has read."""
     planned = max(inspection.layout.offsets, default=None)
     return _beyond(inspection, planned) if planned is not None else []
+
+
+def _undone_repartition(inspection: Inspection, planned: int, free: list[str]) -> CheckpointRepair:
+    """Take back a repartition that was not finished. Its plan goes last, as that of `_plan` does."""
+    passed_over = is_passed_over(inspection, planned - 1)
+    last = planned - 2 if passed_over else planned - 1
+    remove = [inspection.layout.relative(entry) for entry in left_beyond(inspection, last)]
+    remove += [f"{COMMITS}/{batch}" for batch in sorted(inspection.layout.commits) if batch > last]
+    reason = f"the repartition by batch {planned} is undone; to have it, give it again instead"
+    if passed_over:
+        reason += f"; batch {planned - 1}, which it passed over, is repeated as it was planned"
+    return CheckpointRepair(
+        _joined(free, remove, [f"{OFFSETS}/{planned}"]), reason, 0, repeats=planned - 1 if passed_over else None
+    )
 
 
 def _plan(inspection: Inspection, planned: int, committed: int | None) -> list[str]:

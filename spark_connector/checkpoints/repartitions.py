@@ -10,14 +10,28 @@ from __future__ import annotations
 
 from peacefs.protocol.errors import CheckpointDamaged
 
+from .formats.logs import Offsets
 from .inspection import Inspection
 from .tree import TreeEntry
 
 
 def repartition_of(inspection: Inspection, batch: int) -> int | None:
     """Return the number of partitions that a batch repartitions the state to; None for an ordinary batch."""
-    now, before = (_partitions(inspection, number) for number in (batch, batch - 1))
-    return now if now is not None and before is not None and now != before else None
+    now, before = _offsets(inspection, batch), _offsets(inspection, batch - 1)
+    if now is None or before is None or None in (now.shuffle_partitions, before.shuffle_partitions):
+        return None
+    return None if now.shuffle_partitions == before.shuffle_partitions else now.shuffle_partitions
+
+
+def is_passed_over(inspection: Inspection, batch: int) -> bool:
+    """Return whether a repartition says that a batch is done that had failed.
+
+    It goes on from the batch before, whose offsets it has, and the rows of the failed one come again later.
+    """
+    if repartition_of(inspection, batch + 1) is None:
+        return False
+    now, after = _offsets(inspection, batch), _offsets(inspection, batch + 1)
+    return now is not None and after is not None and now.sources != after.sources
 
 
 def left_beyond(inspection: Inspection, batch: int) -> list[TreeEntry]:
@@ -31,9 +45,9 @@ def left_beyond(inspection: Inspection, batch: int) -> list[TreeEntry]:
     return sorted(found, key=lambda entry: entry.path)
 
 
-def _partitions(inspection: Inspection, batch: int) -> int | None:
+def _offsets(inspection: Inspection, batch: int) -> Offsets | None:
     entry = inspection.layout.offsets.get(batch)
     try:
-        return inspection.offsets(entry).shuffle_partitions if entry is not None else None
+        return inspection.offsets(entry) if entry is not None else None
     except CheckpointDamaged:
         return None

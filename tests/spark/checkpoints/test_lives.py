@@ -84,6 +84,10 @@ def test_spark_does_with_a_checkpoint_what_is_said_of_it(
         back = lives.copy(root)
         cut_back(back, BEFORE - 1)
         _goes_on(lives, back, BEFORE)
+    if verdict.last_good is not None and not verdict.restarts and verdict.last_good != BEFORE - 1:
+        back = lives.copy(root)
+        cut_back(back, verdict.last_good)
+        _goes_on(lives, back, verdict.last_good + 1)
 
 
 def _goes_on(lives: Lives, root: Path, first: int) -> None:

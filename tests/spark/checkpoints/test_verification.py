@@ -334,6 +334,25 @@ def test_a_repartition_that_was_not_finished_stops_a_start_and_is_undone_with_al
     assert left - {path for path in left if path.endswith(".sst")} == ordinary
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_batch_that_a_repartition_passed_over_is_not_good_and_is_repeated(killed: bool) -> None:
+    """Spark marks it as done with an empty commit; state that it left is there all the same."""
+    tree = made.checkpoint(snapshot_every=100)
+    _repartition(tree, 8, 4, written=0)
+    tree.files[f"{ROOT}/offsets/8"] = tree.files[f"{ROOT}/offsets/8"].replace(
+        b'{"logOffset":7}', b'{"logOffset":6}'
+    )
+    if killed:
+        del tree.files[f"{ROOT}/commits/7"]  # by a repair that ended here
+    verdict = judge(tree)
+    assert not verdict.restarts
+    assert verdict.last_good == 6
+    repair = verdict.repair
+    assert repair is not None and (repair.repeats, repair.goes_on_with) == (7, 7)
+    state = ["state/0/0/8.changelog", "state/0/1/8.changelog"]
+    assert repair.remove == [*state, *(["commits/7"] * (not killed)), "offsets/8"]
+
+
 def test_state_of_a_batch_that_is_planned_anew_goes_with_its_plan() -> None:
     """A snapshot that it has left would be loaded in place of what the new batch writes."""
     tree = made.checkpoint(snapshot_every=100)
