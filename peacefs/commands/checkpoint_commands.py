@@ -65,6 +65,10 @@ def verify(
         int | None,
         typer.Option("--batch", metavar="N", min=0, help="Judge this batch. [default: the last one done]"),
     ] = None,
+    with_sink: Annotated[
+        str | None,
+        typer.Option("--with-sink", metavar="DIR", help="Directory of a file sink, whose log is verified, too."),
+    ] = None,
     as_json: Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
@@ -78,7 +82,7 @@ def verify(
     from peacefs.spark_connector.checkpoints.commands.inspect import verify_checkpoint
 
     with Session("checkpoint verify", coordinator) as session:
-        status = verify_checkpoint(session, path, batch, as_json=as_json)
+        status = verify_checkpoint(session, path, batch, with_sink, as_json=as_json)
     raise typer.Exit(status)
 
 

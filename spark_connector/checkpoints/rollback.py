@@ -73,6 +73,11 @@ def beyond_in_sink(log: LogFiles, batch: int) -> list[TreeEntry]:
         raise BadRequest(
             f"the sink's log does not reach back to batch {batch}: it was compacted since, and its parts deleted"
         )
+    if kept.latest != batch:
+        raise BadRequest(
+            f"the sink's log has no entry of batch {batch}, as a repartition of the state leaves none: Spark "
+            "would fail when it compacts the log; go back to the batch before"
+        )
     return [entry for files in (log.deltas, log.compacts) for number, entry in files.items() if number > batch]
 
 

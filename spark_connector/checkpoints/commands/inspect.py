@@ -27,6 +27,7 @@ from peacefs.spark_connector.checkpoints.findings import Fault, StartVerdict, Ve
 from peacefs.spark_connector.checkpoints.inspection import Inspection
 from peacefs.spark_connector.checkpoints.places import CheckpointPlace, checkpoint_place
 from peacefs.spark_connector.checkpoints.reports import last_report, report_lines
+from peacefs.spark_connector.checkpoints.sink_logs import SinkLog
 from peacefs.spark_connector.checkpoints.start_modes import StartMode
 from peacefs.spark_connector.checkpoints.unit_checkpoints import UnitSummary, is_unit_root, summarise_units
 from peacefs.spark_connector.checkpoints.verification import verify
@@ -88,12 +89,16 @@ def show_checkpoint(session: Session, text: str, *, stores: bool, as_json: bool)
         print_line(line)
 
 
-def verify_checkpoint(session: Session, text: str, batch: int | None, *, as_json: bool) -> int:
+def verify_checkpoint(session: Session, text: str, batch: int | None, sink: str | None, *, as_json: bool) -> int:
     """Prints what is wrong with a checkpoint; the exit status. Raises PeacefsError."""
     place = checkpoint_place(session, text)
     if is_unit_root(place.tree, place.root):
         return verify_units_at(place, as_json=as_json)
-    verdict = verify(Inspection(place.tree, read_layout(place.tree, place.root)), batch)
+    log = None
+    if sink is not None:
+        sink_place = checkpoint_place(session, sink)
+        log = SinkLog(sink_place.tree, sink_place.root)
+    verdict = verify(Inspection(place.tree, read_layout(place.tree, place.root)), batch, log)
     for line in (
         [msgspec.json.encode(verdict).decode()] if as_json else _verdict_lines(verdict, local=not place.owner)
     ):
