@@ -113,7 +113,8 @@ def test_spark_goes_on_from_a_fork_of_a_repartitioned_checkpoint_alone(
     forked = root.with_name(f"{root.name}-fork")
     fork(LocalTree(), str(root), str(forked))
     shutil.rmtree(root)
-    assert judge(forked).findings == verdict.findings
+    # What was forked is itself a plain copy, whose schemas are another checkpoint's.
+    assert judge(forked).findings == [each for each in verdict.findings if "/_stateSchema/" not in each.path]
     if not verdict.restarts:
         return
     loaded = rehearse(
