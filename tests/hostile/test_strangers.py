@@ -49,6 +49,7 @@ from peacefs.protocol.values.admin_socket import find_socket
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 _TIMES = often(200, 3000)
+_ONLY_LONG = pytest.mark.skipif(os.environ.get("PEACEFS_LONG") != "1", reason="takes long; PEACEFS_LONG=1 has it")
 _THREADS = 8
 #: A door closes so late at most: two frames of a handshake, each of two parts, and what a busy machine adds.
 _DEADLINE_S = 40.0
@@ -142,7 +143,7 @@ def test_slow_and_silent_strangers_are_hung_up_on_and_long_frames_cost_no_memory
     watch.check()
 
 
-@pytest.mark.skipif(os.environ.get("PEACEFS_LONG") != "1", reason="waits for a minute; PEACEFS_LONG=1 has it")
+@_ONLY_LONG
 def test_silent_strangers_of_http_are_hung_up_on(cluster: LocalCluster, service_doors: list[Door]) -> None:
     with contextlib.ExitStack() as opened:
         slow = [
@@ -253,8 +254,10 @@ def prepared_nodes() -> None:
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize(
     ("network", "technique"),
-    [(_doubled(), SGuard(interval_s=0.2)), (_counted(), PeerRing(silence_s=100.0))],
-    ids=["units", "ring"],
+    [
+        pytest.param(_doubled(), SGuard(interval_s=0.2), id="units"),
+        pytest.param(_counted(), PeerRing(silence_s=100.0), id="ring", marks=_ONLY_LONG),
+    ],
 )
 @pytest.mark.usefixtures("prepared_nodes")
 def test_strangers_at_the_ports_of_a_dataflow_harm_nobody(
