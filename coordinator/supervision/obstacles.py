@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from peacefs.coordinator.metadata.model import QueryRecord
-from peacefs.protocol.messages import AgentBeat
+from peacefs.protocol.messages import AgentBeat, AgentCommand
 
 _NAMES_SHOWN_MAX = 3
 
@@ -29,13 +29,17 @@ def obstacle(beat: AgentBeat, record: QueryRecord, runs: int) -> Obstacle | None
     command = next((each for each in beat.commands if each.name == record.command[0]), None)
     if command is None:
         return Obstacle.NO_SUCH_COMMAND
-    if not record.is_superuser and record.user not in command.users:
+    if not _is_for(command, record):
         return Obstacle.OTHER_USERS
     if len(record.command) > 1 and not command.extra_arguments:
         return Obstacle.NO_ARGUMENTS
     if beat.leaving:
         return Obstacle.LEAVING
     return Obstacle.FULL if runs >= beat.runs_max else None
+
+
+def _is_for(command: AgentCommand, record: QueryRecord) -> bool:
+    return record.is_superuser or record.user in command.users
 
 
 def why_no_agent(record: QueryRecord, agents: Mapping[str, AgentBeat], obstacles: Mapping[str, Obstacle]) -> str:
@@ -49,8 +53,11 @@ def why_no_agent(record: QueryRecord, agents: Mapping[str, AgentBeat], obstacles
         case Obstacle.ELSEWHERE:
             return f"no agent is alive on {_listed(record.nodes)}; agents are {_listed(sorted(agents))}"
         case Obstacle.NO_SUCH_COMMAND:
-            offered = sorted({each.name for name in names for each in agents[name].commands})
-            return f"no agent offers the command {command}; {who} may start {_listed(offered) or 'nothing'}"
+            # A user is not told what agents start for others.
+            offered = {each.name for name in names for each in agents[name].commands if _is_for(each, record)}
+            return (
+                f"no agent offers the command {command}; {who} may start {_listed(sorted(offered)) or 'nothing'}"
+            )
         case Obstacle.OTHER_USERS:
             return f"no agent may start {command} for {record.user}; {who} may for others"
         case Obstacle.NO_ARGUMENTS:

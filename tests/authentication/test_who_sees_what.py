@@ -139,6 +139,16 @@ def test_query_of_another_is_refused_by_name_and_a_stranger_is_told_nothing(worl
     assert NAME not in refused
 
 
+def test_who_may_write_a_checkpoint_is_told_that_its_query_lives(world: World) -> None:
+    """Else he would take a live query for a dead one, and roll its checkpoint back."""
+    assert HOST not in world.asked("bob", "/v1/checkpoints/reports").text
+    with PeaceFileSystem(world.cluster.http_address, token=world.tokens["ann"]) as files:
+        files.set_permission(f"{ROOT}-run", 0o777)
+        for path in ("/v1/checkpoints/reports", f"/v1/checkpoints/runs?path={ROOT}-run"):
+            assert HOST in world.asked("bob", path).text, path
+        files.set_permission(f"{ROOT}-run", 0o755)
+
+
 def test_metrics_name_no_user_query_path_or_host_of_a_query(world: World) -> None:
     text = world.asked("nobody", "/metrics").text
     assert "peacefs_supervised_queries" in text

@@ -361,6 +361,14 @@ class TestWhyItWaits:
         said = self.waits_for(query(), beat("a", commands=others[:1]), beat("b", commands=others))
         assert said == "no agent offers the command `count'; a, b may start x, y"
 
+    def test_for_a_command_without_naming_what_agents_start_for_others(self) -> None:
+        both = [
+            AgentCommand("mine", ["alice"], extra_arguments=True),
+            AgentCommand("bobs", ["bob"], extra_arguments=True),
+        ]
+        assert self.waits_for(query(), beat("a", commands=both)).endswith("; a may start mine")
+        assert self.waits_for(query(), beat("a", commands=both[1:])).endswith("; a may start nothing")
+
     def test_for_an_agent_that_may_start_it_for_its_user(self) -> None:
         said = self.waits_for(query(user="bob"), beat("a"), beat("b", commands=[]))
         assert said == "no agent may start `count' for bob; a may for others"

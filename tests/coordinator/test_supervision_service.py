@@ -159,7 +159,7 @@ def test_status_says_which_agent_is_waited_for(tmp_path: Path) -> None:
             "waiting",
             "no agent offers the command `sum'; a may start count",
         )
-        assert coordinator.supervising.all().queries == [status]
+        assert coordinator.supervising.shown_to(Viewer("alice", sees_all=False)).queries == [status]
 
 
 @pytest.mark.parametrize(
