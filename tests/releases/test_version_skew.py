@@ -14,6 +14,7 @@ import httpx
 import pytest
 from support import client_of_a_release
 from support.etcd import free_ports
+from support.open_root import open_root_of
 from support.releases import NEW, Service, previous_release, python_of
 from support.services import ROOT
 from support.supervised_world import accounts_of_tests
@@ -84,6 +85,8 @@ class Cluster:
         for service, program in zip(self.datanodes, datanodes, strict=True):
             service.start(program)
         self.wait_for_datanodes()
+        # A coordinator of 0.1.0 makes it so itself.
+        open_root_of(self._directory / "coordinator")
 
     def wait_for_datanodes(self) -> None:
         wait_until(lambda: self._alive() == len(self.datanodes), "all datanodes are registered")
