@@ -18,6 +18,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "expunge": ("expunge", "expunge --immediate"),
     "mkdir": ("mkdir -p /data/logs",),
     "test": ("test -e /data/part-0",),
+    "prepare": ("prepare", "prepare alice bob"),
     "count": ("count /data", "count -q -h /data"),
     "du": ("du -h /data", "du -s /data"),
     "setrep": ("setrep 2 /data/part-0",),

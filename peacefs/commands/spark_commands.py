@@ -73,4 +73,5 @@ def conf(
     except PeacefsError as mistake:
         report_error("spark conf", mistake.message)
         raise typer.Exit(1) from None
-    print_line(FORMATS[format_](table))
+    for line in FORMATS[format_](table).split("\n"):
+        print_line(line)

@@ -264,11 +264,12 @@ def test_one_that_is_published_again_is_published_once_after_a_restart_too() -> 
 @pytest.mark.evidence("unused-chunk")
 def test_a_chunk_becomes_part_of_one_file_whoever_publishes_it() -> None:
     cluster, client = started()
+    run(cluster, client, change_by("simulated", "mkdirs", "/shared", 0o777))
     token, chunk = in_hand(cluster, client, "r", b"data")
     run(cluster, client, publish("/f", "r", chunk, token))
     for request_id, user in (("another", "simulated"), ("theirs", "other")):
         with pytest.raises(BadRequest, match="already belongs to a file"):
-            run(cluster, client, publish("/stolen", request_id, chunk, token, user))
+            run(cluster, client, publish("/shared/stolen", request_id, chunk, token, user))
     with pytest.raises(BadRequest, match="used for another request"):
         run(cluster, client, publish("/stolen", "r", chunk, token))
     let_pass(cluster, 5.0)
@@ -281,11 +282,12 @@ def test_preallocated_chunk_is_abandoned_by_nobody_else() -> None:
     """A refused publication gives up what is its own, and a CREATE what was placed for it."""
     cluster, client = started()
     run(cluster, client, change_by("simulated", "mkdirs", "/taken", 0o755))
+    run(cluster, client, change_by("simulated", "mkdirs", "/shared", 0o777))
     token, chunk = in_hand(cluster, client, "r", b"data")
     with pytest.raises(FileAlreadyExists):
         run(cluster, client, publish("/taken", "another", chunk, token))
     for request_id in ("another", ""):
-        request = CreateFile(NewFile(path="/g", user="other", request_id=request_id), chunk.chunk)
+        request = CreateFile(NewFile(path="/shared/g", user="other", request_id=request_id), chunk.chunk)
         run(cluster, client, fx.call(request, messages.Created, timeout_s=CALL_TIMEOUT_S))
     let_pass(cluster, 3.0)
     run(cluster, client, publish("/f", "r", chunk, token))
