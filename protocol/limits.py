@@ -954,7 +954,7 @@ dataflow_batch_rows_max: Final = 65_536
 # Parts of a stage, and rows of all of them that a part without rows holds up at most.
 dataflow_parts_max: Final = 1024
 dataflow_grain_rows: Final = 2048
-#: Values of a column that a sum or mean of whole numbers adds up, of one key in one window.
+#: Maximum number of integers that one sum or mean adds up, per key and window.
 dataflow_values_per_sum_max: Final = 2**31 - 1
 # A stream log begins another segment when one has so many bytes.
 stream_log_segment_bytes: Final = 64 * MIB

@@ -13,7 +13,7 @@ Descent: TypeAlias = "Generator[Descent, None, None]"
 
 
 def descend(top: Descent) -> None:
-    """Run a step and all those that it yields, each to its end before the one that yielded it goes on."""
+    """Run a step and the steps that it yields, depth first, without recursion."""
     steps: list[Descent] = [top]
     fault: BaseException | None = None
     while steps:

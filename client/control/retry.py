@@ -85,7 +85,7 @@ class RetryPolicy:
                 try:
                     raise fault from None
                 finally:
-                    # Its traceback has this frame: both would stay, with what callers hold, until a collection.
+                    # Break the cycle of error and frame, which would keep the callers' objects alive.
                     del fault
             self._sleep(pause_s)
 

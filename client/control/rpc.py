@@ -133,7 +133,7 @@ class ControlRpc:
             try:
                 raise refusal
             finally:
-                # Its traceback has this frame: both would stay, with all that callers hold, until a collection.
+                # Break the cycle of error and frame, which would keep the callers' objects alive.
                 del refusal
         return reply
 

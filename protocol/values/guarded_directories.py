@@ -11,5 +11,5 @@ _OTHERS_WRITE: Final = 0o002
 
 
 def is_open(permission: int) -> bool:
-    """Return whether everybody may write."""
+    """Return True if the permission lets every user write."""
     return bool(permission & _OTHERS_WRITE)

@@ -62,7 +62,7 @@ class CheckpointRepair(msgspec.Struct, frozen=True):
 
 
 class StartVerdict(msgspec.Struct, frozen=True):
-    """Whether a query starts in one way: `mode` is one of `start_modes.StartMode`.
+    """The verdict on one way to start the query: `mode` is one of `start_modes.StartMode`.
 
     `goes_on_with` is its first batch, None where it does not start, and `repeats` says that it is one that was
     planned before. `against` is what is in the way, or what it would do with rows that were given out.

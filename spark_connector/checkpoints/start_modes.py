@@ -54,7 +54,7 @@ def batch_before(layout: CheckpointLayout, batch: int, mode: StartMode) -> int |
 def async_refusals(
     layout: CheckpointLayout, planned: int | None, committed: int | None
 ) -> list[CheckpointFinding]:
-    """Find what keeps a query from a start with asynchronous progress tracking, or makes it repeat rows."""
+    """Find what prevents a start with async progress tracking, or makes it repeat rows."""
     if is_stateful(layout):
         reason = "Spark refuses asynchronous progress tracking for a query with state"
         return [CheckpointFinding(STATE, Fault.INCONSISTENT, reason)]

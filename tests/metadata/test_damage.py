@@ -314,3 +314,19 @@ def test_damage_where_no_row_lies_is_mended_with_a_warning(
     assert "was damaged where no row lies" in caplog.text
     assert _listed(metadata) == model
     metadata.close()
+
+
+def test_store_whose_upgrade_was_cut_short_before_its_digest_gets_one(
+    written: tuple[Path, bytes, Model], tmp_path: Path
+) -> None:
+    store, _, model = written
+    bare = _copied(store, tmp_path / "bare")
+    bare.with_name(bare.name + ".sums").unlink()
+    connection = apsw.Connection(str(bare))
+    connection.execute("UPDATE meta SET value = x'' WHERE key = 'digest'")
+    connection.close()
+    metadata = SqliteMetadata.open(bare, owner="root")
+    metadata.begin_epoch()
+    assert _listed(metadata) == model
+    metadata.close()
+    assert check(bare, lambda name, number, steps: None).problems == []

@@ -73,7 +73,7 @@ def connect_read_only(path: Path) -> apsw.Connection:
 def connect_past_sums(path: Path) -> apsw.Connection:
     """Connect to read, without a look at the checksums of pages. Raises apsw.Error."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    return apsw.Connection(f"{path.absolute().as_uri()}?mode=ro", flags=flags)
+    return _prepared(apsw.Connection(f"{path.absolute().as_uri()}?mode=ro", flags=flags))
 
 
 def is_fault_of_the_store(error: BaseException) -> bool:
@@ -198,7 +198,7 @@ class _Log(apsw.VFSFile):
 
 @contextlib.contextmanager
 def _as_error_of_sqlite() -> Iterator[None]:
-    """Have SQLite know a full disk from a failed one."""
+    """Translate OSError for SQLite: FullError if the disk is full, IOError otherwise."""
     try:
         yield
     except OSError as error:

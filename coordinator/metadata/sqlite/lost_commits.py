@@ -118,7 +118,7 @@ def _go_on_without(store: Path, rng: Random) -> int:
     epoch = min(drawn + rng.randint(1, restore_epoch_jump_max), EPOCH_MAX - 1)
     values = {"floor_held": GC_FLOOR_HELD, "epoch": epoch, "last_tx": max(numbers.tx, first_of_epoch(epoch))}
     changes = [("UPDATE meta SET value = ? WHERE key = ?", (value, key)) for key, value in values.items()]
-    # From here on it goes another way than a journal that it followed.
+    # The store no longer matches its journal.
     metadata_file.change_rows(store, [*changes, ("UPDATE meta SET value = '' WHERE key = 'journal'", ())])
     return epoch
 

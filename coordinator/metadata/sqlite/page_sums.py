@@ -84,8 +84,8 @@ class PageSums:
     def sync(self) -> None:
         """Make durable what was noted. Raises OSError."""
         if not self._is_synced:
-            self._is_synced = True
             os.fdatasync(self._descriptor)
+            self._is_synced = True
 
     def differing(self, database: int, first: int, count: int) -> list[int]:
         """Return the pages from `first` on, `count` at most, whose bytes in an open file do not match.

@@ -289,7 +289,7 @@ class SqliteMetadata(Metadata):
             self._place.check()
         except Moved:
             # Our descriptors still lead to the store, and a log that was deleted would take its commits with it.
-            with contextlib.suppress(apsw.Error):
+            with contextlib.suppress(apsw.Error, DamagedPage):
                 self._copy_log()
             raise
 
@@ -308,7 +308,7 @@ class SqliteMetadata(Metadata):
                 since_s = self._logged_since_s
                 if since_s is not None and (idle or self._clock() - since_s >= metadata_log_age_max_s):
                     self._copy_log()
-            except (OSError, apsw.Error, Moved) as error:
+            except (OSError, apsw.Error, DamagedPage, Moved) as error:
                 # Pages for which the store has no room stay in the log.
                 if not is_want_of_room(error):
                     self._fault = error
@@ -367,7 +367,7 @@ class SqliteMetadata(Metadata):
                 self._writer.execute("ROLLBACK")
             self._digest.value = row_digest.stored(self._writer) or 0
             self._entry = self._transaction.meta("journal_number")
-        except apsw.Error:
+        except (apsw.Error, DamagedPage):
             return False
         return True
 
@@ -427,7 +427,8 @@ def _connect_writer(path: Path, *, is_journaled: bool = False) -> apsw.Connectio
         writer.execute(f"PRAGMA synchronous = {'NORMAL' if is_journaled else 'FULL'}")
         writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         writer.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        if migrate(writer):
+        # A crash after the migrations leaves a store without a digest.
+        if migrate(writer) or row_digest.stored(writer) is None:
             writer.execute("BEGIN IMMEDIATE")
             row_digest.store_computed(writer)
             writer.execute("COMMIT")

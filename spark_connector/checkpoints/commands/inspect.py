@@ -215,7 +215,7 @@ def _verdict_lines(verdict: Verdict, *, local: bool) -> Iterator[str]:
 
 
 def _start_lines(verdict: Verdict) -> Iterator[str]:
-    """Tell of each way to start the query, unless an ordinary start is all there is to choose."""
+    """Yield a line per way to start; none if only an ordinary start applies."""
     ordinary, tracked, real_time = verdict.starts
     if real_time.starts or (tracked.starts and not ordinary.starts):
         for start in verdict.starts:

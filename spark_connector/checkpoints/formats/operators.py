@@ -79,7 +79,7 @@ class Location(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The scheme. A cluster that is reached over TLS is the same kind."""
+        """The scheme without the `s` of TLS."""
         scheme = self.file_system.partition(":")[0]
         return "webhdfs" if scheme == "swebhdfs" else scheme
 
