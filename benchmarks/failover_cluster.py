@@ -19,7 +19,7 @@ import httpx
 from peacefs.client.local_cluster.etcd_process import find_etcd
 from peacefs.client.local_cluster.reserved_ports import ReservedPorts
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.secret import read_secrets
+from peacefs.runtime.secret import read_secrets
 
 from .linked_datanodes import FULL, LinkedDatanode
 

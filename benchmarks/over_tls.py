@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.protocol.service.tls import TlsFiles, TlsIdentity
+from peacefs.runtime.tls import TlsFiles, TlsIdentity
 
 PLAIN, TLS = "", ", TLS"
 

@@ -37,9 +37,9 @@ from peacefs.protocol.errors import Unsupported
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, thread_switch_interval_s
 from peacefs.protocol.messages import Allocated, Hop, Message
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.tokens import ChunkWrite, Signer
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.thread_driver import ThreadDriver
 
 _SIGNER = Signer(b"benchmark")
 _CLUSTER = "benchmark"

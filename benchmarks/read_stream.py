@@ -27,7 +27,7 @@ import httpx
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.protocol.service.tls import TlsFiles, TlsIdentity
+from peacefs.runtime.tls import TlsFiles, TlsIdentity
 
 from . import bare_read
 from .over_tls import TLS, clusters

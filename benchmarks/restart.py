@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.secret import read_secrets
+from peacefs.runtime.secret import read_secrets
 
 from .idle import resident_mb
 from .linked_datanodes import LinkedDatanode

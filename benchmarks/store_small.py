@@ -18,9 +18,9 @@ from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Message
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime import effects as fx
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.thread_driver import ThreadDriver
 
 SMALL_BYTES = 1024
 LARGE_BYTES = 64 * MIB

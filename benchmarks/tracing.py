@@ -16,8 +16,8 @@ from pathlib import Path
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.protocol.runtime import tracing
-from peacefs.protocol.service.open_telemetry import FileExporter, OpenTelemetryTracer
+from peacefs.runtime import tracing
+from peacefs.service.open_telemetry import FileExporter, OpenTelemetryTracer
 
 from .processor_time import cluster_cpu_s
 from .report import show

@@ -24,8 +24,8 @@ from peacefs.protocol.limits import (
     chunk_bytes_max,
     packet_bytes,
 )
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime import effects as fx
+from peacefs.runtime.thread_driver import ThreadDriver
 
 from .control.api import CoordinatorApi
 from .transfer.chunk_buffer import OutgoingPacket

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.service.tls import TlsIdentity
-from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
+from peacefs.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.tls import TlsIdentity
+from peacefs.runtime.tls_variables import CA_FILE_VARIABLE
 
 from .control.addresses import CoordinatorAddress
 from .control.rpc import ControlRpc

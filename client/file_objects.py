@@ -24,10 +24,10 @@ from peacefs.protocol.limits import (
     stream_buffer_bytes,
 )
 from peacefs.protocol.messages import Created, Leased, Opened
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.runtime.trace_context import TraceContext, current_or_new, serving
-from peacefs.protocol.runtime.worker_thread import WorkerThread
+from peacefs.protocol.trace_context import TraceContext, current_or_new, serving
+from peacefs.runtime import effects as fx
+from peacefs.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.worker_thread import WorkerThread
 
 from .parallel_reads import ParallelReads, RangesAhead
 from .transfer.byte_stream import ByteStream

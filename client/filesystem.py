@@ -19,14 +19,14 @@ from peacefs.protocol.ids import NodeId, new_request_id
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.new_file import NewFile, block_bytes_notice, possible_block_bytes
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.runtime.tracing import beginning, operation
 from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation
 from peacefs.protocol.values.copied_tree import CopiedTree
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.tracing import beginning, operation
 
 from .access_control_lists import AccessControlLists
 from .channels import Channels, tls_of

@@ -24,7 +24,7 @@ from peacefs.protocol.limits import (
     read_ahead_bytes_max,
 )
 from peacefs.protocol.messages import Opened
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.thread_driver import ThreadDriver
 
 from .transfer.read_ranges import RangesToRead, ReadRange, is_read_locally
 

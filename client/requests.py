@@ -8,8 +8,8 @@ import socket
 from collections.abc import Callable
 
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.runtime.trace_context import TraceContext, is_well_formed, new_trace_id, serving
-from peacefs.protocol.values.trace_options import TraceOptions
+from peacefs.protocol.trace_context import TraceContext, is_well_formed, new_trace_id, serving
+from peacefs.service.trace_options import TraceOptions
 
 
 def request(id: str | None = None) -> serving[TraceContext]:
@@ -29,7 +29,7 @@ def trace_requests(to: str, share: float = 1.0) -> Callable[[], None]:
     `share` is the part of requests that is traced; services that trace, too, choose the same ones. Call what is
     returned, or end the process, to have the last spans exported. Raises StartupError without peacefs[tracing].
     """
-    from peacefs.protocol.service.open_telemetry import start_tracing
+    from peacefs.service.open_telemetry import start_tracing
 
     stop = start_tracing("client", f"{socket.gethostname()}/{os.getpid()}", TraceOptions(to, share))
     atexit.register(stop)

@@ -11,9 +11,9 @@ from prometheus_client import Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from peacefs.protocol.service.metrics import CountElsewhere, registry
 from peacefs.protocol.values.cluster_status import FailoverStatus
 from peacefs.protocol.values.supervised_queries import QueryPhase
+from peacefs.runtime.counters import CountElsewhere, registry
 
 from .api.admission import Admission
 from .api.audit_log import AuditLog

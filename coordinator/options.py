@@ -13,11 +13,11 @@ from peacefs.protocol.limits import (
     streams_per_node_default,
     unreferenced_chunk_kept_s,
 )
-from peacefs.protocol.secret import is_loopback
-from peacefs.protocol.service.tls import TlsFiles
 from peacefs.protocol.values.authentication import AuthenticationMode
-from peacefs.protocol.values.log_style import LOG_STYLE_DEFAULT, LogStyle
-from peacefs.protocol.values.trace_options import TraceOptions
+from peacefs.runtime.secret import is_loopback
+from peacefs.runtime.tls import TlsFiles
+from peacefs.service.log_style import LOG_STYLE_DEFAULT, LogStyle
+from peacefs.service.trace_options import TraceOptions
 
 from .journal.address import JournalOptions
 from .scheduling.policies import POLICY_DEFAULT

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import uvloop
 
-from peacefs.protocol import private_files
 from peacefs.protocol.errors import InvalidTopology, StartupError
 from peacefs.protocol.limits import thread_switch_interval_s
-from peacefs.protocol.secret import (
+from peacefs.protocol.tokens import Signer
+from peacefs.runtime import private_files
+from peacefs.runtime.secret import (
     find_secret_file,
     read_again,
     read_or_make_secrets,
     read_secrets,
     require_secret_for,
 )
-from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, trace_to
-from peacefs.protocol.service.tls import TlsIdentity, require_tls_for
-from peacefs.protocol.tokens import Signer
+from peacefs.runtime.tls import TlsIdentity, require_tls_for
+from peacefs.service.process import log_to_stderr, raise_open_files_limit, trace_to
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
 

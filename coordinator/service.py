@@ -27,18 +27,16 @@ from peacefs.protocol.limits import (
     proof_nonce_bytes,
 )
 from peacefs.protocol.messages import Trust
-from peacefs.protocol.runtime.tracing import spanning
-from peacefs.protocol.secret import (
-    is_loopback,
-)
-from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
-from peacefs.protocol.service.http_server import build_server, listen
-from peacefs.protocol.service.lifeline import announce
-from peacefs.protocol.service.loop_watchdog import LoopWatchdog
-from peacefs.protocol.service.process import stop_event, when_told_to_reload
-from peacefs.protocol.service.tls import TlsIdentity, describe_tls
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.cluster_status import FailoverStatus
+from peacefs.runtime.secret import is_loopback
+from peacefs.runtime.tls import TlsIdentity, describe_tls
+from peacefs.runtime.tracing import spanning
+from peacefs.service.browser_guard import BrowserGuard, OwnNames
+from peacefs.service.http_server import build_server, listen
+from peacefs.service.lifeline import announce
+from peacefs.service.loop_watchdog import LoopWatchdog
+from peacefs.service.process import stop_event, when_told_to_reload
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
 

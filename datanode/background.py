@@ -12,7 +12,7 @@ import threading
 
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import compaction_interval_s, disk_balance_look_s, scrub_rest_s
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.thread_driver import ThreadDriver
 
 from .disks.disk_balancer import DiskBalancer
 from .disks.disk_set import DiskSet

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Histogram
 
-from peacefs.protocol.service.metrics import DeprecatedName, QuickCounter, fsyncs, registry
+from peacefs.runtime.counters import QuickCounter, fsyncs, registry
+from peacefs.service.metrics import DeprecatedName
 
 registry.register(fsyncs)
 

@@ -13,10 +13,10 @@ from peacefs.protocol.limits import (
     scrub_bytes_per_second,
     scrub_period_s,
 )
-from peacefs.protocol.runtime.effects import Address
-from peacefs.protocol.service.tls import TlsFiles
-from peacefs.protocol.values.log_style import LOG_STYLE_DEFAULT, LogStyle
-from peacefs.protocol.values.trace_options import TraceOptions
+from peacefs.runtime.effects import Address
+from peacefs.runtime.tls import TlsFiles
+from peacefs.service.log_style import LOG_STYLE_DEFAULT, LogStyle
+from peacefs.service.trace_options import TraceOptions
 
 
 @dataclass(frozen=True)

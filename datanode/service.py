@@ -50,23 +50,25 @@ from peacefs.protocol.messages import (
     Trust,
     Usage,
 )
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.begun_calls import with_begun_calls
-from peacefs.protocol.runtime.connection_handshakes import open_connection
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.in_process_payloads import ServedHere
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.secret import (
+from peacefs.protocol.tokens import Signer
+from peacefs.runtime import effects as fx
+from peacefs.runtime.begun_calls import with_begun_calls
+from peacefs.runtime.connection_handshakes import open_connection
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.in_process_payloads import ServedHere
+from peacefs.runtime.secret import (
     SECRET_FILE_VARIABLE,
     find_secret_file,
     read_again,
     read_secrets,
     require_secret_for,
 )
-from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
-from peacefs.protocol.service.http_server import build_server, listen
-from peacefs.protocol.service.lifeline import announce
-from peacefs.protocol.service.process import (
+from peacefs.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.tls import TlsIdentity, describe_tls, require_tls_for
+from peacefs.service.browser_guard import BrowserGuard, OwnNames
+from peacefs.service.http_server import build_server, listen
+from peacefs.service.lifeline import announce
+from peacefs.service.process import (
     keep_freed_memory,
     log_to_stderr,
     raise_open_files_limit,
@@ -75,8 +77,6 @@ from peacefs.protocol.service.process import (
     trace_to,
     when_told_to_reload,
 )
-from peacefs.protocol.service.tls import TlsIdentity, describe_tls, require_tls_for
-from peacefs.protocol.tokens import Signer
 
 from .background import DatanodeTasks
 from .cluster_clock import ClusterClock

@@ -1,5 +1,5 @@
-"""The protocol: messages on the wire, and the vocabulary in which participants request effects.
+"""What crosses a wire: messages, frames, tokens, errors, ids, checksums and WebHDFS.
 
-Begin with `messages/` and `runtime/effects.py`; `limits.py` has every bound, `errors.py` every error. Imports
-nothing of ours. Knows no role: neither coordinator nor datanode nor client.
+Start with `messages`, then `frames` and `handshake`. This package opens no socket and no file, and imports no other
+package of the project.
 """

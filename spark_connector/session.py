@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from peacefs.client.control.addresses import NAMESERVICE, CoordinatorAddress, name_cluster, parse_address
 from peacefs.client.control.token_source import TokenSource
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.tls_variables import TRUSTSTORE_PASSWORD, TRUSTSTORE_VARIABLE
+from peacefs.runtime.tls_variables import TRUSTSTORE_PASSWORD, TRUSTSTORE_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,12 +19,14 @@ import peacefs
 from peacefs.command import application
 from peacefs.coordinator.journal.address import JournalOptions, parse_journal
 from peacefs.protocol import errors, limits
-from peacefs.protocol.tls_variables import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
+from peacefs.runtime.tls_variables import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 from peacefs.spark_connector.supervision.command_list import read_command_list
 
 _ROOT = Path(__file__).parent.parent
 _PACKAGES = (
     "protocol",
+    "runtime",
+    "service",
     "topology",
     "peace",
     "coordinator",

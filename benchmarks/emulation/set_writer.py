@@ -11,8 +11,8 @@ from peacefs.client.transfer.chunk_writer import write_chunk
 from peacefs.client.transfer.write_grants import GrantedSet
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import Allocated, WrittenChunk
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime import effects as fx
+from peacefs.runtime.thread_driver import ThreadDriver
 
 from .orders import WriteOrder
 

@@ -13,7 +13,7 @@ from peacefs.datanode.options import DatanodeOptions
 from peacefs.datanode.service import run
 from peacefs.datanode.store.interface import ChunkIntake
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.values.trace_options import TraceOptions
+from peacefs.service.trace_options import TraceOptions
 
 from .throttled_disk import DiskArm, EmulatedDisk, parse_curve
 

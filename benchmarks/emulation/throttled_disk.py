@@ -16,7 +16,7 @@ from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.ids import ChunkId, Version
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 from peacefs.topology.rate_curve import RateCurve
 
 #: Time left unused shortly before may be used at once: a writer that is a little late does not idle the disk.

@@ -28,9 +28,9 @@ from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, WrittenChunk
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime import effects as fx
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.thread_driver import ThreadDriver
 
 from .orders import (
     Answer,

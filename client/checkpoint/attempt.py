@@ -14,7 +14,7 @@ from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import fast_lane_bytes_max
 from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.runtime.tracing import operation
+from peacefs.runtime.tracing import operation
 
 from .manifest import (
     MANIFEST,

@@ -11,7 +11,7 @@ from peacefs.client.transfer.chunk_buffer import OutgoingPacket
 from peacefs.protocol.checksums import Bytes, block_checksums
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import packet_bytes
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -13,7 +13,7 @@ from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Allocated, Completed, CompleteFile, WrittenChunk
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .pages import PageChunk, Pages, Stop
 from .parts import PlannedChunk

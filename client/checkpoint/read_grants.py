@@ -32,7 +32,7 @@ from peacefs.protocol.limits import (
     reads_stated_max,
 )
 from peacefs.protocol.messages import ChunkLayout, Opened, ReadsScheduled, StateReads
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 #: For a coordinator that does not hold requests.
 _ASK_AGAIN_S = 0.5

@@ -13,9 +13,9 @@ from peacefs.client.transfer.file_reader import FileReader
 from peacefs.protocol.limits import fast_lane_bytes_max, grant_hold_s
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import ChunkLayout, Layout, Opened
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.runtime.tracing import operation
+from peacefs.runtime import effects as fx
+from peacefs.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.tracing import operation
 
 from .read_grants import ChosenRead, ChunkToRead, ReadGrants
 

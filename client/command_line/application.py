@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 import peacefs
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
+from peacefs.runtime.tls_variables import CA_FILE_VARIABLE
 
 from . import access_commands, cluster_commands, directory_commands, file_commands, token_commands
 from .errors import report_error, report_system_error

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from peacefs.protocol.errors import BadRequest, PeerUnreachable
 from peacefs.protocol.limits import coordinator_http_port_default
-from peacefs.protocol.values.admin_socket import find_socket
+from peacefs.runtime.admin_socket import find_socket
 
 #: The beginning of the address of a local socket, or of a coordinator's directory, which has one.
 UNIX = "unix:"

@@ -31,11 +31,11 @@ from peacefs.protocol.limits import (
     client_retry_s,
     connect_timeout_s,
 )
-from peacefs.protocol.runtime.idle_reaper import IdleReaper
-from peacefs.protocol.runtime.trace_context import TRACE_HEADER, current_id, new_trace_id
-from peacefs.protocol.service.tls import TlsIdentity
-from peacefs.protocol.service.tls_faults import explain, is_about_certificates
-from peacefs.protocol.values.admin_socket import within_limit
+from peacefs.protocol.trace_context import TRACE_HEADER, current_id, new_trace_id
+from peacefs.runtime.admin_socket import within_limit
+from peacefs.runtime.idle_reaper import IdleReaper
+from peacefs.runtime.tls import TlsIdentity
+from peacefs.runtime.tls_faults import explain, is_about_certificates
 
 from .addresses import CoordinatorAddress, nobody_at
 from .coordinators import Coordinators

@@ -20,12 +20,12 @@ from peacefs.protocol.messages import (
     TracedMessage,
 )
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.connections import SocketConnection
-from peacefs.protocol.runtime.local_sockets import socket_file
-from peacefs.protocol.runtime.trace_context import begun, stamped
-from peacefs.protocol.runtime.tracing import is_tracing, operation
+from peacefs.protocol.trace_context import begun, stamped
+from peacefs.runtime import effects as fx
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.connections import SocketConnection
+from peacefs.runtime.local_sockets import socket_file
+from peacefs.runtime.tracing import is_tracing, operation
 
 from .addresses import CoordinatorAddress, nobody_at
 from .coordinators import Coordinators

@@ -304,7 +304,7 @@ class LocalCluster:
     def _make_certificates(self) -> None:
         """A CA at the first start, a certificate at each."""
         # Whoever starts no cluster with TLS does not import it.
-        from peacefs.protocol.service.trial_certificates import TrialAuthority
+        from peacefs.service.trial_certificates import TrialAuthority
 
         TrialAuthority(self.directory / _CERTIFICATES).issue([_HOST])
 

@@ -18,9 +18,9 @@ import os
 import time
 from pathlib import Path
 
-from peacefs.protocol import private_files
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import local_datanodes_default, local_datanodes_max, local_stop_timeout_s
+from peacefs.runtime import private_files
 
 _FORMAT = 1
 # Left behind by a launcher that died while it made the directory.

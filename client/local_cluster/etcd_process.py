@@ -18,7 +18,7 @@ from pathlib import Path
 
 import httpx
 
-from peacefs.protocol.service.lifeline import announce, when_parent_dies
+from peacefs.service.lifeline import announce, when_parent_dies
 
 _LOOK_S = 0.05
 _ASKED_S = 2.0

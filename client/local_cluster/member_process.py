@@ -22,9 +22,9 @@ import msgspec
 
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import local_start_longest_s, local_start_timeout_s, local_stop_timeout_s
-from peacefs.protocol.secret import SECRET_FILE_VARIABLE
-from peacefs.protocol.service.signs_of_life import SignsOfLife, processor_s
-from peacefs.protocol.tls_variables import SERVICE_VARIABLES
+from peacefs.runtime.secret import SECRET_FILE_VARIABLE
+from peacefs.runtime.tls_variables import SERVICE_VARIABLES
+from peacefs.service.signs_of_life import SignsOfLife, processor_s
 
 _LOG_TAIL_BYTES = 4096
 # A start is checked so often.

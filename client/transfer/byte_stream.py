@@ -12,7 +12,7 @@ from collections import deque
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import PeacefsError, PeerTimeout
 from peacefs.protocol.limits import source_silence_s, stream_buffer_bytes
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 class ByteStream:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from peacefs.protocol.checksums import Bytes, block_checksums
 from peacefs.protocol.limits import packet_bytes, source_silence_s
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .byte_stream import ByteStream
 

@@ -18,7 +18,7 @@ from peacefs.protocol.limits import (
     source_silence_s,
 )
 from peacefs.protocol.messages import Done, KeepChunks
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .byte_stream import ByteStream
 from .chunk_buffer import OutgoingPacket, ResendableSource

@@ -31,7 +31,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import ChunkLayout, Done, Failure, Hop, Packet, ReadChunk, ReportCorrupt
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .short_circuit import SharedDescriptors, ShortCircuitFailed, ShortCircuitReader, can_be_shared
 

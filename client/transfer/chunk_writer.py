@@ -13,7 +13,7 @@ from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.limits import write_attempts_max
 from peacefs.protocol.messages import Allocated, Packet, WrittenChunk
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .chunk_buffer import OutgoingPacket, PacketSource, ResendableSource
 from .next_hop import NextHop, link_timeout_s

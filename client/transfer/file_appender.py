@@ -8,7 +8,7 @@ from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.limits import lease_abandon_timeout_s
 from peacefs.protocol.messages import AbandonLease, Completed, Done, Leased
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .byte_stream import ByteStream
 from .file_writer import WriteStats, write_file

@@ -22,7 +22,7 @@ from peacefs.protocol.messages import (
     RenewLease,
     WrittenChunk,
 )
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .byte_stream import ByteStream
 from .file_appender import abandon

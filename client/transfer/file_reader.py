@@ -13,7 +13,7 @@ from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import ChunkLayout, GetLayout, Layout, Opened
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .chunk_reader import ChunkReader
 from .short_circuit import SharedDescriptors

@@ -9,7 +9,7 @@ from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import fast_lane_bytes_max, lease_renewal_s, source_silence_s
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import AllocateChunk, Allocated, Completed, CompleteFile, WrittenChunk
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .byte_stream import ByteStream
 from .chunk_buffer import ChunkBuffer

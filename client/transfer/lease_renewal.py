@@ -5,7 +5,7 @@ from __future__ import annotations
 from peacefs.protocol.errors import PeerError, ServiceUnready
 from peacefs.protocol.limits import lease_renewal_s
 from peacefs.protocol.messages import Done, RenewLease
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 class LeaseRenewal:

@@ -19,7 +19,7 @@ from peacefs.protocol.errors import (
 from peacefs.protocol.ids import ChunkId, NodeId, Version
 from peacefs.protocol.limits import hop_timeout_step_s, last_word_timeout_s
 from peacefs.protocol.messages import Failure, Hop, Message, Receipt, WriteAck, WriteChunk
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 def link_timeout_s(position: int, nodes: int, hop_timeout_s: float) -> float:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.messages import ChunkLayout, Layout, Opened
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .file_reader import FileReader
 from .short_circuit import can_be_shared

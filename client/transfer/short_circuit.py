@@ -23,7 +23,7 @@ from peacefs.protocol.errors import (
 from peacefs.protocol.ids import ChunkId, NodeId, Version, show
 from peacefs.protocol.limits import checksum_block_bytes, read_piece_bytes, small_chunk_bytes_max
 from peacefs.protocol.messages import ChunkLayout, DescriptorShared, Failure, Hop, RequestDescriptor
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 #: Why a descriptor cannot be had, whatever else the replica may be good for.
 _NO_DESCRIPTOR = (PeerUnreachable, PeerRefused, BadRequest, ProtocolViolation)

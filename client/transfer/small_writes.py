@@ -34,7 +34,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Allocated, Completed, Created, CreateFile, PublishFile
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .byte_stream import ByteStream
 from .chunk_buffer import OutgoingPacket

@@ -35,7 +35,7 @@ from peacefs.protocol.messages import (
     StateWriteSet,
     StreamUnderWay,
 )
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 class GrantClient:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.values.admin_socket import socket_path, within_limit
+from peacefs.runtime.admin_socket import socket_path, within_limit
 
 log = logging.getLogger("peacefs.coordinator")
 

@@ -13,10 +13,10 @@ import time
 from peacefs.protocol.asgi import App, Message, Receive, Scope, Send, client_host
 from peacefs.protocol.errors import Overloaded
 from peacefs.protocol.limits import http_requests_in_flight_max, http_requests_in_flight_per_client_max
-from peacefs.protocol.runtime.tracing import spanning
-from peacefs.protocol.service.client_shares import Shares, client_of
-from peacefs.protocol.service.outcomes import of_status
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
+from peacefs.runtime.tracing import spanning
+from peacefs.service.client_shares import Shares, client_of
+from peacefs.service.outcomes import of_status
 
 from .request_metrics import operation_of, request_seconds
 from .rest.health import HEALTH_PATHS

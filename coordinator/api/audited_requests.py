@@ -16,8 +16,8 @@ import msgspec
 from peacefs.protocol.asgi import App, Message, Receive, Scope, Send, client_host
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.runtime.trace_context import current_id
 from peacefs.protocol.tokens import Signer
+from peacefs.protocol.trace_context import current_id
 from peacefs.protocol.webhdfs.query import RequestQuery, is_webhdfs, path_of
 
 from .audit_log import AuditLog, AuditRecord

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from peacefs.coordinator.authentication.delegation import DelegationTokens
 from peacefs.protocol.asgi import App, Receive, Scope, Send
 from peacefs.protocol.callers.caller import CALLER, Caller, Via
-from peacefs.protocol.callers.requests import no_token, presented
 from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
+from peacefs.protocol.webhdfs.credentials import no_token, presented
 
 from .rest.health import HEALTH_PATHS
 from .rest.oauth import TOKEN_PATH

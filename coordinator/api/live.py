@@ -24,7 +24,7 @@ from peacefs.protocol.limits import (
     live_viewers_max,
     live_viewers_per_client_max,
 )
-from peacefs.protocol.service.client_shares import Shares
+from peacefs.service.client_shares import Shares
 
 log = logging.getLogger("peacefs.coordinator")
 

@@ -7,8 +7,8 @@ import re
 from prometheus_client import Histogram
 
 from peacefs.protocol.asgi import Scope
-from peacefs.protocol.service.metrics import registry
 from peacefs.protocol.webhdfs.requests import OPERATIONS
+from peacefs.runtime.counters import registry
 
 _OPERATION = re.compile(rb"(?:^|&)op=([^&]*)", re.IGNORECASE)
 _WEBHDFS = frozenset(name for of_method in OPERATIONS.values() for name in of_method)

@@ -21,12 +21,11 @@ from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.read import FileLocations
 from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
 from peacefs.protocol.callers.caller import Via, caller_of, effective_user_of
-from peacefs.protocol.callers.requests import delegation_of
 from peacefs.protocol.errors import PathError, Unsupported
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import list_page_entries
 from peacefs.protocol.new_file import block_bytes_notice
-from peacefs.protocol.runtime.trace_context import current_or_new
+from peacefs.protocol.trace_context import current_or_new
 from peacefs.protocol.values.trash import home_of, trash_of
 from peacefs.protocol.webhdfs.answers import (
     Answer,
@@ -38,6 +37,7 @@ from peacefs.protocol.webhdfs.answers import (
     send_answer,
     send_stream,
 )
+from peacefs.protocol.webhdfs.credentials import delegation_of
 from peacefs.protocol.webhdfs.delegation_requests import (
     CancelDelegationToken,
     GetDelegationToken,

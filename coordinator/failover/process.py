@@ -16,9 +16,9 @@ from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.metadata.engine import Engine
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault
 from peacefs.protocol.limits import leader_probe_s, leader_probe_timeout_s
-from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.cluster_status import FailoverStatus
+from peacefs.runtime.tls import TlsIdentity
 
 from .door import Door
 from .joining import Joining

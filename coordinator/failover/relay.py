@@ -19,8 +19,8 @@ from peacefs.protocol.limits import (
     standby_poll_interval_s,
     takeover_hold_s,
 )
-from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
+from peacefs.runtime.tls import TlsIdentity
 
 from .leadership import Leadership
 

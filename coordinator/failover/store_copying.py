@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from peacefs.coordinator.journal.port import Member
-from peacefs.protocol import private_files
 from peacefs.protocol.errors import PeacefsError, ProtocolViolation, from_wire
 from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import backup_timeout_s
 from peacefs.protocol.messages import CopyStore, Failure, StorePart
-from peacefs.protocol.runtime.connection_handshakes import open_connection
-from peacefs.protocol.runtime.connections import SocketConnection
-from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.tokens import Signer
+from peacefs.runtime import private_files
+from peacefs.runtime.connection_handshakes import open_connection
+from peacefs.runtime.connections import SocketConnection
+from peacefs.runtime.tls import TlsIdentity
 
 
 class StoreCopying:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.secret import is_loopback
+from peacefs.runtime.secret import is_loopback
 
 from .etcd import EtcdJournal
 from .etcd_gateway import EtcdAccess

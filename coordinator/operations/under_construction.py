@@ -25,7 +25,7 @@ from peacefs.protocol.limits import (
     upload_of_directory_awaited_s,
 )
 from peacefs.protocol.messages import FlushUploads, Message, UploadsFlushed
-from peacefs.protocol.runtime.effects import Ticket
+from peacefs.runtime.effects import Ticket
 
 if TYPE_CHECKING:
     from .context import OperationContext

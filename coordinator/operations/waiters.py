@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from peacefs.protocol.runtime.effects import Ticket
+from peacefs.runtime.effects import Ticket
 
 #: Waits until a ticket is fired, or so many seconds are over.
 Wait = Callable[[Ticket, float], Awaitable[None]]

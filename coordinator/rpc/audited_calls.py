@@ -17,8 +17,8 @@ from peacefs.protocol.messages import (
     TakeSnapshot,
 )
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.runtime.trace_context import current_id
 from peacefs.protocol.tokens import Signer
+from peacefs.protocol.trace_context import current_id
 
 
 class AuditedRpc:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import Histogram
 
-from peacefs.protocol.service.metrics import registry
+from peacefs.runtime.counters import registry
 
 call_seconds = Histogram(
     "peacefs_call_seconds",

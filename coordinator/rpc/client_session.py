@@ -1,6 +1,6 @@
 """Clients' framed connections: control calls, which cost a tenth of what they do over REST.
 
-They come to the port for HTTP (`protocol/service/http_server.py` tells them apart by their first byte), so that a
+They come to the port for HTTP (`service/http_server.py` tells them apart by their first byte), so that a
 client needs no other address. A client knows no secret: it may ask what REST lets it ask. Who it is says the token
 of its hello, which is looked at with each call; where names are believed, the call itself.
 
@@ -20,7 +20,6 @@ from peacefs.coordinator.failover.door import Door
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import Overloaded, PeacefsError, PeerRefused, PeerTimeout, ProtocolViolation
-from peacefs.protocol.frame_budget import ConnectionCounts, FrameBudget
 from peacefs.protocol.frames import FrameReader, encode
 from peacefs.protocol.handshake import Identity, Peer, accepting
 from peacefs.protocol.limits import (
@@ -37,8 +36,9 @@ from peacefs.protocol.limits import (
     link_backlog_bytes_max,
 )
 from peacefs.protocol.messages import Failure, Hello, Message
-from peacefs.protocol.service.metrics import frames_sent
-from peacefs.protocol.service.tls_listener import channel_of
+from peacefs.runtime.counters import frames_sent
+from peacefs.runtime.frame_budget import ConnectionCounts, FrameBudget
+from peacefs.service.tls_listener import channel_of
 
 from .audited_calls import AuditedRpc
 from .dispatch import CALLS_OF_CLIENTS, answer, is_read

@@ -36,8 +36,8 @@ from peacefs.protocol.messages import (
     UploadsFlushed,
 )
 from peacefs.protocol.seals import Opener, Sealer
-from peacefs.protocol.service.metrics import frames_sent
-from peacefs.protocol.service.tls_listener import channel_of
+from peacefs.runtime.counters import frames_sent
+from peacefs.service.tls_listener import channel_of
 
 if TYPE_CHECKING:
     from .server import NodeServer

@@ -39,9 +39,9 @@ from peacefs.protocol.messages import (
     TakeLease,
 )
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.runtime.trace_context import context_of, enter
-from peacefs.protocol.runtime.tracing import is_tracing, traced
-from peacefs.protocol.service.outcomes import DONE, of_failure
+from peacefs.protocol.trace_context import context_of, enter
+from peacefs.runtime.tracing import is_tracing, traced
+from peacefs.service.outcomes import DONE, of_failure
 
 from .audited_calls import AuditedRpc
 from .call_metrics import call_seconds

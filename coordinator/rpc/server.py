@@ -31,9 +31,9 @@ from peacefs.protocol.messages import (
     Failure,
     Message,
 )
-from peacefs.protocol.service.http_server import listen
-from peacefs.protocol.service.tls import TlsIdentity
-from peacefs.protocol.service.tls_listener import TlsListener
+from peacefs.runtime.tls import TlsIdentity
+from peacefs.service.http_server import listen
+from peacefs.service.tls_listener import TlsListener
 
 from .datanode_links import DatanodeLinks
 from .datanode_service import DatanodeService

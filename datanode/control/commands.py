@@ -15,7 +15,7 @@ from peacefs.protocol.messages import (
     ReplicateChunk,
     VerifyChunks,
 )
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .prover import Prover
 from .replicator import Replicator

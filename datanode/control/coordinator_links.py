@@ -20,8 +20,8 @@ from peacefs.protocol.errors import PeerError, PeerTimeout, PeerUnreachable
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import leaderless_retry_s, stop_notice_timeout_s
 from peacefs.protocol.messages import Failure, Message
-from peacefs.protocol.runtime.effects import Address
-from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.runtime.effects import Address
+from peacefs.runtime.tls import TlsIdentity
 
 from .coordinator_session import CoordinatorLink, SessionOwner
 from .obedience import Obedience

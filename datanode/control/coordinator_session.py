@@ -66,10 +66,10 @@ from peacefs.protocol.messages import (
     Usage,
     VerifyChunks,
 )
-from peacefs.protocol.runtime.connection_handshakes import open_connection
-from peacefs.protocol.runtime.connections import SocketConnection
-from peacefs.protocol.runtime.effects import Address
-from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.runtime.connection_handshakes import open_connection
+from peacefs.runtime.connections import SocketConnection
+from peacefs.runtime.effects import Address
+from peacefs.runtime.tls import TlsIdentity
 
 log = logging.getLogger("peacefs.datanode")
 

@@ -18,7 +18,7 @@ from peacefs.protocol.messages import (
     ReplicaProof,
     ReplicasProven,
 )
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _DIGEST_BYTES = 16
 

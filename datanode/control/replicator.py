@@ -15,7 +15,7 @@ from peacefs.protocol.ids import show
 from peacefs.protocol.limits import chunk_bytes_max, copy_bytes_per_second, packet_bytes
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Allocated, ReplicateChunk, WrittenChunk
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 class Replicator:

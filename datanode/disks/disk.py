@@ -23,7 +23,7 @@ from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.datanode.store.disk_faults import close_quietly, is_no_room, is_read_only
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import DiskReport, Usage
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 #: The state shown for a disk that works and has no room.
 FULL: Final = "full"

@@ -15,7 +15,7 @@ from peacefs.peace.balance_plan import BalancePhase, BalancePlan, Fill
 from peacefs.protocol.errors import ChecksumMismatch, ChunkError, ChunkNotFound, StaleVersion
 from peacefs.protocol.limits import balance_failures_max, balance_silence_s, packet_bytes
 from peacefs.protocol.messages import BalanceDisks, DiskBalance, Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .disk import Disk
 from .disk_moves import DiskMoves

@@ -14,7 +14,7 @@ from peacefs.datanode.store.chunk_store import ReadPlan, Staged
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import disk_balance_look_s
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .disk import Disk
 from .disk_set import DiskSet

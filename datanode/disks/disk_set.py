@@ -27,7 +27,7 @@ from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, Startu
 from peacefs.protocol.ids import ChunkId, Version, show
 from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import DiskReport, Replica, Usage
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .disk import Disk, DiskState
 

@@ -18,11 +18,11 @@ import msgspec
 from crc32c import crc32c
 
 from peacefs.datanode.store.disk_faults import is_of_the_medium
-from peacefs.protocol import private_files
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import DiskFault, PeacefsError, StartupError
 from peacefs.protocol.ids import NodeId
+from peacefs.runtime import private_files
 
 log = logging.getLogger("peacefs.datanode")
 

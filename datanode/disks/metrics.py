@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from peacefs.protocol.messages import LatencySample
-from peacefs.protocol.service.metrics import registry
+from peacefs.runtime.counters import registry
 
 from .disk_balancer import DiskBalancer
 from .disk_set import DiskSet

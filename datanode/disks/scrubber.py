@@ -31,7 +31,7 @@ from peacefs.protocol.limits import (
     scrub_save_interval_s,
 )
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 # A chunk's number takes 20 characters at most.
 _STATE_BYTES_MAX = 1024 + 24 * scrub_corrupt_remembered_max

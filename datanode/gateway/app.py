@@ -41,16 +41,16 @@ from peacefs.protocol.messages import (
     TakeLease,
     UploadsFlushed,
 )
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.runtime.tracing import is_tracing, observed_here, spanning
-from peacefs.protocol.service.body_socket import body_socket
-from peacefs.protocol.service.client_shares import client_of
-from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
 from peacefs.protocol.tokens import ChunkRead, FileAppend, FileRead, FileWrite, Signer
 from peacefs.protocol.webhdfs.answers import Answer, empty_answer, fault_answer, json_answer, send_answer
 from peacefs.protocol.webhdfs.query import is_webhdfs
 from peacefs.protocol.webhdfs.redirects import ExtendFile, ReadFile, SumFile, WriteFile, parse_redirected
+from peacefs.runtime import effects as fx
+from peacefs.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.tracing import is_tracing, observed_here, spanning
+from peacefs.service.body_socket import body_socket
+from peacefs.service.client_shares import client_of
+from peacefs.service.metrics import CONTENT_TYPE, exposition
 
 from .body_writer import BodyWriter, Tails, Threads
 from .buffer_budget import BufferBudget

@@ -22,7 +22,7 @@ from peacefs.protocol.limits import (
     upload_grace_s,
     upload_tails_bytes_max,
 )
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .flush_times import FlushStep, FlushTimes
 from .upload import BodyPart, Upload

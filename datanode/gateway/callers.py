@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from peacefs.protocol.asgi import Scope
 from peacefs.protocol.callers.caller import CALLER, Caller, Via
-from peacefs.protocol.callers.requests import presented
 from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.tokens import ProxyPass, Signer
+from peacefs.protocol.webhdfs.credentials import presented
 from peacefs.protocol.webhdfs.query import RequestQuery
 
 

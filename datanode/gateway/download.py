@@ -17,11 +17,11 @@ from peacefs.client.transfer.file_reader import FileReader
 from peacefs.protocol.asgi import Receive, Send, client_watch
 from peacefs.protocol.errors import ChunkUnavailable, PathError, PeacefsError
 from peacefs.protocol.messages import GetLayout, Layout
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.service.body_socket import BodySocket, Turn
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.webhdfs.answers import octet_headers
 from peacefs.protocol.webhdfs.redirects import ReadFile
+from peacefs.runtime import effects as fx
+from peacefs.service.body_socket import BodySocket, Turn
 
 from .local_large_reads import LocalChunk, LocalLargeReads
 from .token_renewal import ReadTokenRenewal, Run

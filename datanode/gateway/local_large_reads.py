@@ -24,9 +24,9 @@ from peacefs.protocol.limits import (
     gateway_local_read_timeout_s,
 )
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.service.body_socket import Turn
+from peacefs.runtime import effects as fx
+from peacefs.runtime.thread_driver import ThreadDriver
+from peacefs.service.body_socket import Turn
 
 
 class LocalLargeReads:

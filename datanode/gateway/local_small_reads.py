@@ -24,10 +24,10 @@ from peacefs.protocol.limits import (
     small_chunk_bytes_max,
 )
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.page_cache_driver import PageCacheDriver, WouldWait
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.webhdfs.redirects import ReadFile
+from peacefs.runtime import effects as fx
+from peacefs.runtime.page_cache_driver import PageCacheDriver, WouldWait
+from peacefs.runtime.thread_driver import ThreadDriver
 
 _read_by_loop, _read_by_thread = (metrics.local_small_reads.labels(by) for by in ("loop", "thread"))
 

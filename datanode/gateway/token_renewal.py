@@ -13,8 +13,8 @@ from typing import Any
 from peacefs.protocol.errors import AccessDenied, PeacefsError
 from peacefs.protocol.limits import read_renewal_retry_s
 from peacefs.protocol.messages import GetLayout, Layout
-from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import FileRead, Signer
+from peacefs.runtime import effects as fx
 
 #: Runs a participant on a thread that is not the event loop's.
 Run = Callable[[fx.Steps[Any]], asyncio.Future[Any]]

@@ -15,7 +15,7 @@ from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.protocol.asgi import Message, Receive
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import PeacefsError, PeerTimeout, PeerUnreachable
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .buffer_budget import BufferBudget, BufferShare
 

@@ -16,8 +16,8 @@ from peacefs.protocol.errors import AccessDenied, BadRequest, ChecksumMismatch, 
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import idle_connection_timeout_s, packet_bytes
 from peacefs.protocol.messages import DescriptorShared, ReadChunk, RequestDescriptor
-from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkRead, Signer
+from peacefs.runtime import effects as fx
 
 
 class ChunkServer:

@@ -12,7 +12,7 @@ from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import PeacefsError, PeerError, ProtocolViolation
 from peacefs.protocol.limits import idle_connection_timeout_s, last_word_timeout_s
 from peacefs.protocol.messages import Failure, Message, ReadChunk, RequestDescriptor, WriteChunk
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .chunk_server import ChunkServer
 from .hop import PipelineHop

@@ -38,8 +38,8 @@ from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import chunk_bytes_max, grant_clock_slack_s, stream_end_timeout_s
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Done, Hop, Packet, Receipt, Replica, StreamEnded, WriteAck, WriteChunk
-from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkWrite, Signer
+from peacefs.runtime import effects as fx
 
 from .active_streams import ActiveStream, StreamsUnderWay
 from .latency_samples import LatencySamples

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable
 
 from peacefs.protocol.errors import Overloaded, PeacefsError, PeerUnreachable, StartupError
-from peacefs.protocol.frame_budget import ConnectionCounts, FrameBudget
 from peacefs.protocol.handshake import Identity, Peer
 from peacefs.protocol.limits import (
     begun_frames_bytes_max,
@@ -22,16 +21,17 @@ from peacefs.protocol.limits import (
     last_word_timeout_s,
 )
 from peacefs.protocol.messages import Failure
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.connection_handshakes import accept_connection
-from peacefs.protocol.runtime.connections import SocketConnection
-from peacefs.protocol.runtime.effects import Address
-from peacefs.protocol.runtime.in_process_payloads import ServedHere
-from peacefs.protocol.runtime.local_sockets import listen_locally, local_address, show_address
-from peacefs.protocol.runtime.reactor import Reactor
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.runtime.tracing import is_tracing, observed
-from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.runtime import effects as fx
+from peacefs.runtime.connection_handshakes import accept_connection
+from peacefs.runtime.connections import SocketConnection
+from peacefs.runtime.effects import Address
+from peacefs.runtime.frame_budget import ConnectionCounts, FrameBudget
+from peacefs.runtime.in_process_payloads import ServedHere
+from peacefs.runtime.local_sockets import listen_locally, local_address, show_address
+from peacefs.runtime.reactor import Reactor
+from peacefs.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.tls import TlsIdentity
+from peacefs.runtime.tracing import is_tracing, observed
 
 from .dispatch import DataRequests
 

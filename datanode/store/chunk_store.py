@@ -42,7 +42,7 @@ from peacefs.protocol.limits import (
     writeback_bytes,
 )
 from peacefs.protocol.messages import Replica, Usage
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .chunk_index import ChunkIndex, IndexedPlace
 from .compaction import Compaction, Compactor

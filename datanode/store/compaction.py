@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from peacefs.datanode import metrics
 from peacefs.protocol.limits import segment_batch_records_max
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .chunk_index import ChunkIndex, IndexedPlace
 from .disk_faults import closing

@@ -7,7 +7,7 @@ import errno
 from typing import TypeVar
 
 from peacefs.protocol.errors import ChunkError, DiskFault, DiskFull
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 T = TypeVar("T")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)

@@ -12,7 +12,7 @@ from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.ids import ChunkId, Version
 from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .chunk_store import Blocks, ReadPlan, Sealed, Staged
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from peacefs.protocol.errors import ChecksumMismatch
 from peacefs.protocol.ids import ChunkId, Version
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .chunk_index import ChunkIndex, IndexedPlace
 from .disk_faults import close_quietly, is_read_only

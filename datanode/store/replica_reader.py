@@ -14,7 +14,7 @@ from peacefs.protocol.errors import BadRequest, ChunkError, ChunkNotFound, Stale
 from peacefs.protocol.ids import ChunkId, Version, show
 from peacefs.protocol.limits import checksum_block_bytes, packet_bytes, read_packet_bytes
 from peacefs.protocol.messages import Packet
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .chunk_index import ChunkIndex, IndexedPlace
 from .disk_faults import close_quietly, named_fault

@@ -20,7 +20,7 @@ from peacefs.datanode import metrics
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import ChunkError, DiskFault
 from peacefs.protocol.limits import disk_timeout_s, segment_batch_bytes_max, segment_batch_records_max
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .disk_faults import close_quietly, is_no_room, named_fault
 from .layout import (

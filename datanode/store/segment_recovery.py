@@ -7,7 +7,7 @@ verified in full. If it verifies it is used again or sealed; if not, it is suspe
 
 from __future__ import annotations
 
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .chunk_index import ChunkIndex, IndexedPlace
 from .disk_faults import close_quietly

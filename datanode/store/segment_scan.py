@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.limits import scan_data_window_bytes, scan_headers_window_bytes
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .layout import (
     HEADER_AND_SUMS_BYTES_MAX,

@@ -16,7 +16,7 @@ from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import ChecksumMismatch
 from peacefs.protocol.ids import ChunkId, Version
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 from .chunk_index import ChunkIndex, IndexedPlace
 from .layout import (

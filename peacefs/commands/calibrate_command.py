@@ -20,8 +20,8 @@ from peacefs.client.control.rpc import ControlRpc
 from peacefs.protocol.errors import BadRequest, InvalidTopology
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import calibration_streams
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.thread_driver import ThreadDriver
 from peacefs.topology.loader import load_topology
 from peacefs.topology.measured import sides, with_measured
 from peacefs.topology.model import Link, Topology

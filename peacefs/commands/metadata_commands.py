@@ -66,7 +66,7 @@ def _back_up_from(coordinator: str, file: Path, force: bool) -> None:
     from peacefs.client.control.http import CoordinatorHttp
     from peacefs.coordinator.metadata.engines import ENGINE
     from peacefs.protocol.limits import backup_timeout_s
-    from peacefs.protocol.private_files import opener
+    from peacefs.runtime.private_files import opener
 
     http = CoordinatorHttp(parse_address(coordinator))
     try:

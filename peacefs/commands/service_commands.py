@@ -27,7 +27,7 @@ from peacefs.protocol.limits import (
     unreferenced_chunk_kept_s,
     unreferenced_kept_s_min,
 )
-from peacefs.protocol.values.log_style import LogFormat, LogLevel, LogStyle
+from peacefs.service.log_style import LogFormat, LogLevel, LogStyle
 
 from .service_options import (
     Advertise,

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from peacefs.protocol.service.browser_guard import is_host_name
-from peacefs.protocol.tls_variables import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
-from peacefs.protocol.values.log_style import LogFormat, LogLevel
-from peacefs.protocol.values.trace_options import TraceOptions
+from peacefs.runtime.tls_variables import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
+from peacefs.service.browser_guard import is_host_name
+from peacefs.service.log_style import LogFormat, LogLevel
+from peacefs.service.trace_options import TraceOptions
 
 if TYPE_CHECKING:
-    from peacefs.protocol.service.tls import TlsFiles
+    from peacefs.runtime.tls import TlsFiles
 
 Host = Annotated[
     str, typer.Option("--host", help="The address to bind. Others than loopback need --secret-file and TLS.")
@@ -111,7 +111,7 @@ def trace_options(to: str | None, share: float) -> TraceOptions | None:
 
 def tls_files_of(certificate: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:
     """Raises StartupError for some that are given without the others."""
-    from peacefs.protocol.service.tls import tls_files
+    from peacefs.runtime.tls import tls_files
 
     return tls_files(certificate, key, ca)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from peacefs.client.control.addresses import DEFAULT_ADDRESS
-from peacefs.protocol.tls_variables import TRUSTSTORE_VARIABLE
+from peacefs.runtime.tls_variables import TRUSTSTORE_VARIABLE
 
 spark = typer.Typer(
     help="What Spark must be told to checkpoint on peacefs.",

@@ -13,7 +13,7 @@ from peacefs.protocol.limits import (
     supervised_restarts_default,
     supervised_restarts_max,
 )
-from peacefs.protocol.values.log_style import LogFormat, LogLevel, LogStyle
+from peacefs.service.log_style import LogFormat, LogLevel, LogStyle
 
 from .service_options import (
     LogFormatOption,

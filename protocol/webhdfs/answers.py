@@ -16,7 +16,7 @@ import msgspec
 
 from peacefs.protocol.asgi import Receive, Scope, Send, client_watch, header
 from peacefs.protocol.errors import PeacefsError, remote_exception
-from peacefs.protocol.runtime.trace_context import current_id
+from peacefs.protocol.trace_context import current_id
 
 log = logging.getLogger("peacefs.webhdfs")
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.runtime.disk_files import exchange_names, sync_directory
+from peacefs.runtime.disk_files import exchange_names, sync_directory
 
 from .catalogue import read_layout
 from .cut import Cut

@@ -22,7 +22,7 @@ from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.limits import dataflow_demo_node_timeout_s
-from peacefs.protocol.service.lifeline import when_parent_dies
+from peacefs.service.lifeline import when_parent_dies
 from peacefs.spark_connector.demo.auth_log import YearAssumption
 from peacefs.spark_connector.demo.staging import read_lines
 from peacefs.spark_connector.executors_host import SparkExecutors

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from peacefs.protocol.service.lifeline import when_parent_dies
+from peacefs.service.lifeline import when_parent_dies
 from peacefs.spark_connector.session import configure
 
 from . import auth_log_columns

@@ -12,7 +12,7 @@ from typing import Self
 
 from peacefs.protocol.errors import QueryFailed
 from peacefs.protocol.limits import demo_kills_max, query_restarts_max, query_silence_s, query_stall_s
-from peacefs.protocol.service.signs_of_life import SignsOfLife
+from peacefs.service.signs_of_life import SignsOfLife
 from peacefs.spark_connector.checkpoints.batches import Checkpoint
 
 from .query_plan import STOPPED

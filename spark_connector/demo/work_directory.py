@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.private_files import DIRECTORY_MODE
+from peacefs.runtime.private_files import DIRECTORY_MODE
 
 
 @contextlib.contextmanager

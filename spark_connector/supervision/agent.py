@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peacefs.client.control.retry import is_not_leading
-from peacefs.protocol import private_files
 from peacefs.protocol.errors import (
     PeacefsError,
     PeerError,
@@ -41,14 +40,15 @@ from peacefs.protocol.limits import (
     run_stop_grace_s,
 )
 from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunLogTail, RunOrder, RunReport
-from peacefs.protocol.runtime.connection_handshakes import open_connection
-from peacefs.protocol.runtime.connections import SocketConnection
-from peacefs.protocol.secret import find_secret_file, read_again, read_secrets
-from peacefs.protocol.service.lifeline import announce, when_parent_dies
-from peacefs.protocol.service.process import log_to_stderr
-from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
-from peacefs.protocol.values.log_style import LOG_STYLE_DEFAULT, LogStyle
+from peacefs.runtime import private_files
+from peacefs.runtime.connection_handshakes import open_connection
+from peacefs.runtime.connections import SocketConnection
+from peacefs.runtime.secret import find_secret_file, read_again, read_secrets
+from peacefs.runtime.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
+from peacefs.service.lifeline import announce, when_parent_dies
+from peacefs.service.log_style import LOG_STYLE_DEFAULT, LogStyle
+from peacefs.service.process import log_to_stderr
 
 from .command_list import CommandList, given_run, read_command_list, start_of
 from .coordinator_contact import CoordinatorContact, CoordinatorTurns

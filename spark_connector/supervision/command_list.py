@@ -31,8 +31,8 @@ from peacefs.client.control.addresses import parse_address
 from peacefs.protocol.errors import QueryFailed, StartupError
 from peacefs.protocol.limits import agent_list_bytes_max, agent_runs_max, agent_runs_max_default
 from peacefs.protocol.messages import AgentCommand, RunOrder
-from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
 from peacefs.protocol.values.query_runs import GivenRun, without_run
+from peacefs.runtime.tls_variables import CA_FILE_VARIABLE
 
 from .placeholders import check_extra, check_words, fill
 from .run_account import Account, inherited

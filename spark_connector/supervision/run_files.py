@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from peacefs.protocol import private_files
+from peacefs.runtime import private_files
 
 from .run_account import Account
 

@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 
 from peacefs.protocol.limits import packet_bytes, run_guard_timeout_s, run_log_bytes_max
-from peacefs.protocol.private_files import opener
+from peacefs.runtime.private_files import opener
 
 from .command_list import Start
 from .run_account import hide_memory

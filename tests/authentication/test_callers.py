@@ -23,7 +23,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError, Unauthenticated
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import Message
-from peacefs.protocol.runtime.connections import SocketConnection
+from peacefs.runtime.connections import SocketConnection
 
 pytestmark = pytest.mark.cluster
 #: One of each kind, and of those that name a user.

@@ -36,7 +36,7 @@ from peacefs.protocol.messages import (
     TracedMessage,
 )
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.connection_pool import ConnectionPool
 
 CREATED = Created("t", Allocated(7, 8, [Hop("n1", "127.0.0.1", 1)], "chunk-token"))
 #: A reply, or what goes wrong: while connecting, or after the call was sent.

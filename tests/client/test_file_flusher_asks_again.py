@@ -8,7 +8,7 @@ from peacefs.client.transfer.file_flusher import FileFlusher
 from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.errors import PeerTimeout
 from peacefs.protocol.messages import Completed, CompleteFile, Flushed, FlushFile, Message
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 def play(steps, answers):

@@ -13,8 +13,8 @@ from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import chunk_bytes_max, packet_bytes, stream_buffer_bytes
 from peacefs.protocol.messages import Allocated, Created, Hop, Message
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.thread_driver import ThreadDriver
 
 CREATED = Created("file-token", Allocated(1, 2, [Hop("n1", "127.0.0.1", 1)], "chunk-token"))
 

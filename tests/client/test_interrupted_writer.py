@@ -38,9 +38,9 @@ from peacefs.protocol.messages import (
     WriteAck,
     WriteChunk,
 )
-from peacefs.protocol.runtime import effects, idle_reaper, thread_driver, worker_thread
-from peacefs.protocol.runtime.idle_reaper import IdleReaper
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime import effects, idle_reaper, thread_driver, worker_thread
+from peacefs.runtime.idle_reaper import IdleReaper
+from peacefs.runtime.thread_driver import ThreadDriver
 
 SMALL, CHUNK = (Allocated(number, 9, [Hop("n1", "127.0.0.1", 1)], "chunk-token") for number in (1, 2))
 

@@ -14,7 +14,7 @@ import pytest
 from peacefs.client.local_cluster import member_process
 from peacefs.client.local_cluster.member_process import LocalMember
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.service.signs_of_life import SignsOfLife
+from peacefs.service.signs_of_life import SignsOfLife
 
 pytestmark = pytest.mark.cluster
 

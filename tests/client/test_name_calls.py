@@ -30,8 +30,8 @@ from peacefs.protocol.messages import (
     TracedMessage,
     TreeSums,
 )
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.values.acl_entries import parse_acl
+from peacefs.runtime.connection_pool import ConnectionPool
 
 
 class Recorder:

@@ -31,8 +31,8 @@ from peacefs.protocol.messages import (
     PublishFile,
 )
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.thread_driver import ThreadDriver
 
 pytestmark = pytest.mark.cluster
 

@@ -30,7 +30,7 @@ from peacefs.protocol.errors import (
 from peacefs.protocol.frames import Frame
 from peacefs.protocol.limits import client_retry_s
 from peacefs.protocol.messages import Failure, Message, NameChange, NameChanged
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.connection_pool import ConnectionPool
 
 #: A coordinator at a moment: dead, silent (after it has carried the call out), one that refuses, or the leader.
 State = str | PeacefsError

@@ -11,7 +11,7 @@ from peacefs.coordinator.operations.waiters import wait_on_loop
 from peacefs.coordinator.supervision.run_logs import RunLogs
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.messages import RunLogTail, WantedLog
-from peacefs.protocol.runtime.effects import Ticket
+from peacefs.runtime.effects import Ticket
 from peacefs.spark_connector.supervision.run_process import tail_of
 
 _WANTED = WantedLog("orders", "1-2")

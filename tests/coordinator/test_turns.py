@@ -22,7 +22,7 @@ from peacefs.coordinator.operations.context import OperationContext
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.limits import link_turn_s, report_chunks_per_frame
 from peacefs.protocol.messages import Done, Replica, ReportChunks
-from peacefs.protocol.service.loop_watchdog import LoopWatchdog
+from peacefs.service.loop_watchdog import LoopWatchdog
 
 _FRAMES = 30
 

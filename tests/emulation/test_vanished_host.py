@@ -21,7 +21,7 @@ from peacefs.protocol.limits import (
     tcp_keepalive_probes_max,
     write_token_lifetime_s,
 )
-from peacefs.protocol.service.http_server import listen
+from peacefs.service.http_server import listen
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces need root and iproute2"
@@ -31,7 +31,7 @@ _ROOT = Path(__file__).parents[2]
 #: Tells of each body how it goes on; probes follow after one second, not sixty.
 _SERVER = """
 import asyncio, sys
-from peacefs.protocol.service import http_server
+from peacefs.service import http_server
 http_server.tcp_keepalive_idle_s = http_server.tcp_keepalive_interval_s = 1
 http_server.tcp_keepalive_probes_max = 3
 async def app(scope, receive, send):

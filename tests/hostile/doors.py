@@ -17,9 +17,9 @@ from support.spoken_link import told_by
 from peacefs.protocol.frames import FrameReader, encode
 from peacefs.protocol.handshake import COORDINATOR, Identity, connecting
 from peacefs.protocol.messages import Message, Target, Welcome
-from peacefs.protocol.runtime.connection_handshakes import open_connection
 from peacefs.protocol.seals import Opener, Sealer
 from peacefs.protocol.tokens import Signer
+from peacefs.runtime.connection_handshakes import open_connection
 
 _PATIENCE_S = 10.0
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from peacefs.protocol.service.log_formats import LineFormatter
+from peacefs.service.log_formats import LineFormatter
 
 
 @pytest.mark.parametrize(

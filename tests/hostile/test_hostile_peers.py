@@ -20,8 +20,8 @@ from simulation.seeds import seeds
 from support.long_runs import often
 
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.protocol.secret import read_secrets
 from peacefs.protocol.tokens import Signer
+from peacefs.runtime.secret import read_secrets
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 _TIMES = often(300, 1000)

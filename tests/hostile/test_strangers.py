@@ -44,7 +44,7 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.dataflow.techniques.sguard import SGuard
-from peacefs.protocol.values.admin_socket import find_socket
+from peacefs.runtime.admin_socket import find_socket
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -19,7 +19,7 @@ from peacefs.coordinator.journal.etcd import EtcdJournal
 from peacefs.coordinator.journal.etcd_gateway import EtcdAccess
 from peacefs.coordinator.journal.etcd_grpc import EtcdGrpc
 from peacefs.coordinator.journal.port import Entry, Fenced
-from peacefs.protocol.service.trial_certificates import TrialAuthority
+from peacefs.service.trial_certificates import TrialAuthority
 
 _prefixes = itertools.count(1)
 

@@ -49,13 +49,13 @@ from peacefs.protocol.messages import (
     WriteChunk,
     WrittenChunk,
 )
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.connections import SocketConnection
-from peacefs.protocol.runtime.effects import Connection, Effect, close, connect, receive, send
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.service.tls import TlsFiles, TlsIdentity
-from peacefs.protocol.service.trial_certificates import TrialAuthority
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.connections import SocketConnection
+from peacefs.runtime.effects import Connection, Effect, close, connect, receive, send
+from peacefs.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.tls import TlsFiles, TlsIdentity
+from peacefs.service.trial_certificates import TrialAuthority
 
 CLUSTER = "test-cluster"
 BLOCK_BYTES = 8 * 1024 * 1024

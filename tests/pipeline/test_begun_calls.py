@@ -10,12 +10,12 @@ import pytest
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.messages import Completed, Done
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.begun_calls import with_begun_calls
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.reactor import Reactor
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.runtime.trace_context import TraceContext, current, serving
+from peacefs.protocol.trace_context import TraceContext, current, serving
+from peacefs.runtime import effects as fx
+from peacefs.runtime.begun_calls import with_begun_calls
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.reactor import Reactor
+from peacefs.runtime.thread_driver import ThreadDriver
 
 PATIENCE_S = 120.0
 ASKED = Done()

@@ -10,9 +10,9 @@ from support.waiting import wait_until
 
 from peacefs.protocol.errors import PeerTimeout
 from peacefs.protocol.limits import MIB
-from peacefs.protocol.runtime import bounded_reads as bounded_reads
-from peacefs.protocol.runtime.bounded_reads import BoundedReads
-from peacefs.protocol.runtime.disk_files import DiskFile, read_from_memory
+from peacefs.runtime import bounded_reads as bounded_reads
+from peacefs.runtime.bounded_reads import BoundedReads
+from peacefs.runtime.disk_files import DiskFile, read_from_memory
 
 DATA = os.urandom(3 * MIB + 17)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.connection_pool import ConnectionPool
 
 
 class Clock:

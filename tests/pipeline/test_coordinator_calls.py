@@ -27,9 +27,9 @@ from peacefs.protocol.messages import (
     ReportChunks,
     Usage,
 )
-from peacefs.protocol.runtime.connection_handshakes import accept_connection
-from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.tokens import Signer
+from peacefs.runtime.connection_handshakes import accept_connection
+from peacefs.runtime.connections import SocketConnection
 
 PATIENCE_S = 120.0
 ASKED = RenewLease("a token")

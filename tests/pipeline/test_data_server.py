@@ -23,11 +23,11 @@ from peacefs.protocol.frames import encode
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, packet_bytes
 from peacefs.protocol.messages import Failure, GetLayout, Hello, Packet, Proof, ReportAgain, WriteChunk
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.connection_handshakes import open_connection
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.tokens import Signer
+from peacefs.runtime import effects as fx
+from peacefs.runtime.connection_handshakes import open_connection
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.connections import SocketConnection
 
 
 def raw(node):

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from peacefs.protocol.errors import Overloaded
-from peacefs.protocol.frame_budget import ConnectionCounts, FrameBudget
 from peacefs.protocol.limits import client_frame_bytes_max, file_chunks_max, pipeline_hops_max
 from peacefs.protocol.messages import CompleteFile, Receipt, WrittenChunk
+from peacefs.runtime.frame_budget import ConnectionCounts, FrameBudget
 
 
 def test_frame_begun_longest_ago_goes_over_the_budget_however_it_grows() -> None:

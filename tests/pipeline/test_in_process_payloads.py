@@ -16,11 +16,11 @@ from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolat
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, frame_ahead_bytes, in_process_bytes_max, packet_bytes
 from peacefs.protocol.messages import Packet
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.connections import SocketConnection
-from peacefs.protocol.runtime.in_process_payloads import InProcessPayloads, ServedHere
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime import effects as fx
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.connections import SocketConnection
+from peacefs.runtime.in_process_payloads import InProcessPayloads, ServedHere
+from peacefs.runtime.thread_driver import ThreadDriver
 
 DATA = os.urandom(3 * MIB + 17)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.protocol.runtime.kept_files import KeptFiles
+from peacefs.runtime.kept_files import KeptFiles
 
 
 class Clock:

@@ -9,7 +9,7 @@ import time
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.datanode.pipeline.latency_samples import LatencySamples
 from peacefs.protocol.limits import MIB, latency_peers_max, latency_window_s, stream_buffer_bytes
-from peacefs.protocol.runtime.effects import AppendToFile, Sync
+from peacefs.runtime.effects import AppendToFile, Sync
 
 BLOCK_BYTES = 8 * MIB
 

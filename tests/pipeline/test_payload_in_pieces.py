@@ -15,9 +15,9 @@ from peacefs.protocol.errors import PeerTimeout, PeerUnreachable
 from peacefs.protocol.frames import encode
 from peacefs.protocol.limits import KIB, MIB, checksum_block_bytes, frame_ahead_bytes, packet_bytes
 from peacefs.protocol.messages import Packet
-from peacefs.protocol.runtime import sending_end
-from peacefs.protocol.runtime.connections import SocketConnection
-from peacefs.protocol.runtime.disk_files import DiskFile
+from peacefs.runtime import sending_end
+from peacefs.runtime.connections import SocketConnection
+from peacefs.runtime.disk_files import DiskFile
 
 PATIENCE_S = 120.0
 LENGTHS = (

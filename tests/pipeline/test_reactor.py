@@ -17,12 +17,12 @@ from peacefs.protocol.frames import encode
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, frame_ahead_bytes
 from peacefs.protocol.messages import Packet
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.connections import SocketConnection
-from peacefs.protocol.runtime.kept_files import KeptFiles
-from peacefs.protocol.runtime.reactor import Reactor
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime import effects as fx
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.connections import SocketConnection
+from peacefs.runtime.kept_files import KeptFiles
+from peacefs.runtime.reactor import Reactor
+from peacefs.runtime.thread_driver import ThreadDriver
 
 PATIENCE_S = 120.0
 
@@ -220,7 +220,7 @@ def test_slow_disks_answer_reaches_the_participant_that_asked(begin, driver):
 
 @pytest.mark.evidence("disk-hangs")
 def test_from_a_thread_that_hangs_at_the_disk_another_takes_over(begin, pair, driver, caplog, monkeypatch):
-    monkeypatch.setattr("peacefs.protocol.runtime.reactor.reactor_stuck_s", 0.2)
+    monkeypatch.setattr("peacefs.runtime.reactor.reactor_stuck_s", 0.2)
     disk, at_disk = threading.Event(), threading.Event()
 
     def hang(effect):
@@ -432,7 +432,7 @@ def test_receiver_without_a_pause_lets_the_others_go_first(begin, pair):
 @pytest.mark.evidence("thread-suspended")
 def test_a_thread_that_comes_back_late_takes_nothing_from_its_successor(begin, pair, reactor, caplog, monkeypatch):
     """It was suspended just before it would have waited for all connections."""
-    monkeypatch.setattr("peacefs.protocol.runtime.reactor.reactor_stuck_s", 0.2)
+    monkeypatch.setattr("peacefs.runtime.reactor.reactor_stuck_s", 0.2)
     poll, late, may_go_on = reactor._poll, [], threading.Event()
 
     def suspended():

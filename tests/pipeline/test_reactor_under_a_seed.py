@@ -28,11 +28,11 @@ from peacefs.protocol.frames import FrameReader, encode
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import KIB, frame_ahead_bytes
 from peacefs.protocol.messages import Packet
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.connections import SocketConnection
-from peacefs.protocol.runtime.reactor import Reactor
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime import effects as fx
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.connections import SocketConnection
+from peacefs.runtime.reactor import Reactor
+from peacefs.runtime.thread_driver import ThreadDriver
 
 _CONNECTIONS = 200
 _SIZES = (0, 1, 300, 300, 300, 5000, 5000, frame_ahead_bytes - 100, frame_ahead_bytes + 1, 200 * KIB)
@@ -200,7 +200,7 @@ def test_nothing_is_lost_nobody_starves_and_nothing_is_left(tmp_path, monkeypatc
     seed = int(os.environ.get("PEACEFS_SEED", "1"))
     print(f"PEACEFS_SEED={seed}")
     random = Random(seed)
-    monkeypatch.setattr("peacefs.protocol.runtime.reactor.reactor_stuck_s", 0.2)
+    monkeypatch.setattr("peacefs.runtime.reactor.reactor_stuck_s", 0.2)
     before = set(threading.enumerate())
     driver = ThreadDriver(ConnectionPool(Identity("", "client", "test", None)), lambda message, timeout_s: message)
     slow_now_and_then(driver, Random(random.random()))

@@ -34,8 +34,8 @@ from peacefs.protocol.messages import (
     ReportCorrupt,
     VerifyChunks,
 )
-from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
+from peacefs.runtime import effects as fx
 
 DATA = os.urandom(4 * MIB + 5)
 #: A deadline of a reader that is the thing under test; what prepares it has the usual ones.

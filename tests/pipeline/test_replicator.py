@@ -10,8 +10,8 @@ import pytest
 from peacefs.protocol.errors import BrokenSeal, ChecksumMismatch, ChunkNotFound, PeerError, StaleVersion
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import ReplicateChunk
-from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkWrite
+from peacefs.runtime import effects as fx
 
 DATA = os.urandom(3 * MIB + 1)
 

@@ -14,8 +14,8 @@ from peacefs.protocol.errors import BrokenSeal, PeerUnreachable
 from peacefs.protocol.frames import Frame
 from peacefs.protocol.limits import frame_ahead_bytes, packet_bytes
 from peacefs.protocol.messages import Done, Packet
-from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.seals import FrameKeys, Opener, Sealer
+from peacefs.runtime.connections import SocketConnection
 
 TO, FRO = b"t" * 16, b"f" * 16
 WORDS = [b"the first", b"the second", b"the third"]

@@ -25,10 +25,10 @@ from peacefs.protocol.errors import (
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_piece_bytes
 from peacefs.protocol.messages import DescriptorShared, Failure, Layout, Packet, ReadChunk, RequestDescriptor
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.tokens import ChunkRead
+from peacefs.runtime import effects as fx
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.thread_driver import ThreadDriver
 
 DATA = os.urandom(4 * MIB + 5)
 
@@ -326,7 +326,7 @@ def test_shared_descriptor_whose_disk_hangs_is_left_and_late_bytes_go_nowhere(ma
         assert cluster.driver.run(reader.next_piece())
         cluster.driver.run(reader.close())
     comes_back, late = threading.Event(), []
-    monkeypatch.setattr("peacefs.protocol.runtime.bounded_reads.read_from_memory", lambda file, target, offset: 0)
+    monkeypatch.setattr("peacefs.runtime.bounded_reads.read_from_memory", lambda file, target, offset: 0)
 
     def hang(descriptor, room, offset):
         comes_back.wait(600)
@@ -334,7 +334,7 @@ def test_shared_descriptor_whose_disk_hangs_is_left_and_late_bytes_go_nowhere(ma
         late.append(offset)
         return len(room)
 
-    monkeypatch.setattr("peacefs.protocol.runtime.bounded_reads._read", hang)
+    monkeypatch.setattr("peacefs.runtime.bounded_reads._read", hang)
     target = memoryview(bytearray(len(DATA)))
     reader = FileReader("file-token", cluster.layout(), 0, len(DATA), hop_timeout_s=0.2, descriptors=descriptors)
     with pytest.raises(ChunkUnavailable) as refusal:

@@ -13,8 +13,8 @@ from support.stranger import listening
 
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.messages import Failure, WriteAck, WriteChunk
-from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkWrite
+from peacefs.runtime import effects as fx
 
 
 @pytest.fixture

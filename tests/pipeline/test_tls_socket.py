@@ -17,14 +17,14 @@ from peacefs.protocol.frames import encode
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, frame_ahead_bytes
 from peacefs.protocol.messages import Packet
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.connections import SocketConnection
-from peacefs.protocol.runtime.disk_files import DiskFile
-from peacefs.protocol.runtime.reactor import Reactor
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.service.tls import TlsIdentity
-from peacefs.protocol.service.trial_certificates import TrialAuthority
+from peacefs.runtime import effects as fx
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.connections import SocketConnection
+from peacefs.runtime.disk_files import DiskFile
+from peacefs.runtime.reactor import Reactor
+from peacefs.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.tls import TlsIdentity
+from peacefs.service.trial_certificates import TrialAuthority
 
 PATIENCE_S = 120.0
 Pair = tuple[SocketConnection, ssl.SSLSocket]
@@ -231,7 +231,7 @@ class TestSilence:
         assert connection.has_been_closed()
 
     def test_handshake_that_is_never_finished(self, tls, monkeypatch):
-        monkeypatch.setattr("peacefs.protocol.runtime.connections.tls_handshake_timeout_s", 0.2)
+        monkeypatch.setattr("peacefs.runtime.connections.tls_handshake_timeout_s", 0.2)
         near, far = socket.socketpair()
         with far:
             connection = SocketConnection(near, "the test")

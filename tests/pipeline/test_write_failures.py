@@ -24,9 +24,9 @@ from peacefs.protocol.errors import (
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import MIB, chunk_bytes_max, grant_clock_slack_s, packet_bytes, write_attempts_max
 from peacefs.protocol.messages import Failure, Hop, Packet, WriteAck, WriteChunk
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
+from peacefs.runtime import effects as fx
+from peacefs.runtime.connections import SocketConnection
 
 DATA = os.urandom(3 * MIB + 17)
 

@@ -27,8 +27,8 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.local_cluster.member_process import LocalMember
 from peacefs.protocol.errors import PeacefsError, PeerRefused
 from peacefs.protocol.limits import MIB
-from peacefs.protocol.service.tls import TlsFiles, TlsIdentity
-from peacefs.protocol.service.trial_certificates import TrialAuthority
+from peacefs.runtime.tls import TlsFiles, TlsIdentity
+from peacefs.service.trial_certificates import TrialAuthority
 
 pytestmark = pytest.mark.cluster
 #: The last one has two chunks or, with PEACEFS_LONG, such as Spark writes.

@@ -10,16 +10,9 @@ import pytest
 
 from peacefs.protocol.frames import FrameReader, encode
 from peacefs.protocol.messages import Mkdirs, Packet, WriteChunk
-from peacefs.protocol.runtime.trace_context import (
-    TraceContext,
-    context_of,
-    current_id,
-    is_well_formed,
-    serving,
-    stamped,
-)
-from peacefs.protocol.service.log_formats import formatter
-from peacefs.protocol.values.log_style import LogFormat
+from peacefs.protocol.trace_context import TraceContext, context_of, current_id, is_well_formed, serving, stamped
+from peacefs.service.log_formats import formatter
+from peacefs.service.log_style import LogFormat
 
 _CHUNK = WriteChunk("token", 7, 8, b"sums", last=True)
 

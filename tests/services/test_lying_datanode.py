@@ -30,10 +30,10 @@ from peacefs.protocol.messages import (
     ReportChunks,
     Usage,
 )
-from peacefs.protocol.runtime.connection_handshakes import open_connection
-from peacefs.protocol.runtime.connections import SocketConnection
-from peacefs.protocol.secret import read_secrets
 from peacefs.protocol.tokens import Signer
+from peacefs.runtime.connection_handshakes import open_connection
+from peacefs.runtime.connections import SocketConnection
+from peacefs.runtime.secret import read_secrets
 
 _USAGE = Usage(1 << 50, 0, 1 << 50)
 

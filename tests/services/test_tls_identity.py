@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, require_tls_for, tls_files
-from peacefs.protocol.service.trial_certificates import TrialAuthority, read_certificates
+from peacefs.runtime.tls import TlsFiles, TlsIdentity, require_tls_for, tls_files
+from peacefs.service.trial_certificates import TrialAuthority, read_certificates
 
 HOST = "127.0.0.1"
 NOW = datetime.now(UTC)

@@ -18,7 +18,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.requests import request, trace_requests
 from peacefs.command import application
 from peacefs.commands.trace_drawing import DrawnSpan, read_spans
-from peacefs.protocol.runtime import tracing
+from peacefs.runtime import tracing
 
 pytest.importorskip("opentelemetry.sdk", reason="traces are an extra: install peacefs[tracing]")
 pytestmark = pytest.mark.cluster

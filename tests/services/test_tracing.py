@@ -12,11 +12,11 @@ import pytest
 from peacefs.commands.trace_drawing import as_records, drawn, read_spans, slowest
 from peacefs.protocol.errors import BadRequest, PeerTimeout
 from peacefs.protocol.messages import Done, KeepChunks, Message
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime import tracing
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.runtime.trace_context import Recording, TraceContext, current, current_id, serving
+from peacefs.protocol.trace_context import Recording, TraceContext, current, current_id, serving
+from peacefs.runtime import effects as fx
+from peacefs.runtime import tracing
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.thread_driver import ThreadDriver
 
 Phase = tuple[str, dict[str, str | int | float]]
 
@@ -131,8 +131,8 @@ def test_trace_is_of_the_same_requests_in_all_processes(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.sdk", reason="traces are an extra: install peacefs[tracing]")
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    from peacefs.protocol.runtime.trace_context import new_trace_id
-    from peacefs.protocol.service.open_telemetry import OpenTelemetryTracer, trace_number
+    from peacefs.protocol.trace_context import new_trace_id
+    from peacefs.service.open_telemetry import OpenTelemetryTracer, trace_number
 
     exporters = [InMemorySpanExporter() for _ in range(2)]
     tracers = [OpenTelemetryTracer("datanode", f"dn-{n}", exporter, 0.1) for n, exporter in enumerate(exporters)]

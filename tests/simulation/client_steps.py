@@ -43,7 +43,7 @@ from peacefs.protocol.messages import (
     WrittenChunk,
 )
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 def write(path: str, data: bytes, request_id: str, user: str = "simulated") -> fx.Steps[None]:

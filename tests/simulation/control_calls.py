@@ -13,7 +13,7 @@ from simulation.simulated_network import StreamMessage
 
 from peacefs.protocol.errors import PeerTimeout
 from peacefs.protocol.messages import Failure, Message
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 if TYPE_CHECKING:
     from simulation.world import Node, Task, World

@@ -11,7 +11,7 @@ from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_datanode import SimulatedDatanode
 from simulation.watched_disks import find_bytes
 
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _ROOM_LEFT_BYTES = 200_000
 _REPLICAS_MIN = 3

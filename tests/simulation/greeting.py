@@ -9,8 +9,8 @@ from simulation.terms import SIGNER
 
 from peacefs.protocol.handshake import Identity, Peer, accepting, connecting
 from peacefs.protocol.messages import Message, Target
-from peacefs.protocol.runtime.effects import Address
-from peacefs.protocol.runtime.local_sockets import show_address
+from peacefs.runtime.effects import Address
+from peacefs.runtime.local_sockets import show_address
 
 _CLUSTER = "simulated"
 _nonces = itertools.count()

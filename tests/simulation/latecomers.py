@@ -18,8 +18,8 @@ from peacefs.protocol.errors import NoDatanodes, PeacefsError
 from peacefs.protocol.ids import ChunkId, NodeId, Version
 from peacefs.protocol.limits import packet_bytes, write_token_lifetime_s
 from peacefs.protocol.messages import Allocated, Hop
-from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkWrite
+from peacefs.runtime import effects as fx
 
 
 class Latecomers:

@@ -26,7 +26,7 @@ from peacefs.protocol.messages import (
     ReportChunks,
     Usage,
 )
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 #: It claims more room than all other datanodes: every other holder of a replica looks more dispensable.
 _USAGE = Usage(1 << 50, 0, 1 << 50)

@@ -35,8 +35,8 @@ from peacefs.protocol.errors import (
     QuotaExceeded,
 )
 from peacefs.protocol.limits import lease_s
-from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.values.trash import CURRENT_NAME, TRASH_PERMISSION, trash_of
+from peacefs.runtime import effects as fx
 
 Contents = set[bytes | None]
 _FILES = 3

@@ -10,7 +10,7 @@ from simulation.simulated_datanode import DISKS
 from simulation.simulated_network import Network
 from simulation.world import Node
 
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _HOUR_S = 3600.0
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from store.simulated_disk import SimulatedDisk, SimulatedFile
 
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 class SharedDescriptor(fx.File):

@@ -30,7 +30,7 @@ from simulation.terms import CHUNK_BYTES
 
 from peacefs.protocol.errors import FileNotFound, PeacefsError
 from peacefs.protocol.limits import freed_chunks_kept_s, startup_hold_s
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 SHARED = "/shared"
 BESIDE = "/beside"

@@ -24,7 +24,7 @@ from peacefs.protocol.messages import (
     RunOrder,
     RunReport,
 )
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 from peacefs.spark_connector.supervision.reconciliation import Key, key_of, reconcile, standby_of
 
 COMMAND = "count"

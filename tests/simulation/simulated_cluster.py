@@ -17,7 +17,7 @@ from peacefs.protocol.limits import (
     copy_bytes_per_second,
 )
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 class SimulatedCluster:

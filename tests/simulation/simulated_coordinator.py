@@ -63,7 +63,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import Done, Failure, Heartbeat, Message, ReportCorrupt
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 #: So that copies of small trees take several commits.
 _COPIED_PER_COMMIT = 2

@@ -56,7 +56,7 @@ from peacefs.protocol.messages import (
     StreamUnderWay,
     Usage,
 )
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 #: Those of every datanode.
 DISKS = ("/disk-1", "/disk-2")

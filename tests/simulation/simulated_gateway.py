@@ -12,7 +12,7 @@ from peacefs.client.transfer.file_flusher import FileFlusher
 from peacefs.datanode.gateway.flush_times import FlushStep, FlushTimes
 from peacefs.protocol.errors import FileAlreadyExists
 from peacefs.protocol.messages import FlushUploads, UploadsFlushed
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _LOOK_S = 0.02
 

@@ -16,7 +16,7 @@ from peacefs.coordinator.rpc.datanode_links import DatanodeLinks
 from peacefs.protocol.errors import PeacefsError, PeerUnreachable
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.messages import PROTOCOL_VERSION, Failure, Granted, GrantRefused, Message, ReportAgain
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 class Obeying(Protocol):

@@ -10,8 +10,8 @@ from simulation.shared_descriptors import SharedDescriptor
 
 from peacefs.protocol.frames import Frame, FrameReader, encode
 from peacefs.protocol.messages import Message
-from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.seals import FrameKeys, Opener, Sealer
+from peacefs.runtime import effects as fx
 
 if TYPE_CHECKING:
     from simulation.world import Node, Task

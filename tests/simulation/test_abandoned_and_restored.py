@@ -29,7 +29,7 @@ from peacefs.client.transfer.file_appender import append_file
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.protocol.errors import LeaseExpired, PeacefsError
 from peacefs.protocol.messages import AllocateChunk, Allocated, Leased
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _TOKENS_LIVE_S = 40.0
 SIZES = pytest.mark.parametrize("size", [5000, 300 * 1024, CHUNK_BYTES + 5], ids=["small", "large", "granted"])

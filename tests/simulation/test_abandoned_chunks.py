@@ -23,7 +23,7 @@ from peacefs.client.transfer.file_appender import append_file
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, LeaseExpired, PeacefsError, PeerUnreachable
 from peacefs.protocol.limits import freed_chunks_kept_s
 from peacefs.protocol.messages import Done, Leased
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 class HeadBreaker:

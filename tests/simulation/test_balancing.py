@@ -17,7 +17,7 @@ from simulation.world import Task
 from peacefs.peace.balance_plan import BalancePhase
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import MIB
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _CAPACITY = 256 * CHUNK_BYTES
 _THRESHOLD = 0.02

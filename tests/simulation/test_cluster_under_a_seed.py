@@ -36,7 +36,7 @@ from peacefs.coordinator.cluster.membership import AdminState
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, IllegalChange, PeacefsError
 from peacefs.protocol.limits import copy_burst_bytes, lease_s
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _OPERATIONS = ("write", "write small", "append", "append", "read", "read", "truncate", "delete", "move")
 _OPERATIONS_OF_EACH = often(36, 80)

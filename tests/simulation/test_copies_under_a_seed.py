@@ -20,7 +20,7 @@ from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_network import Network
 
 from peacefs.protocol.errors import FileNotFound, PeacefsError
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _DIRECTORIES = ("a", "b", "c")
 _NAMES_MAX = 12

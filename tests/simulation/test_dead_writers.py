@@ -23,7 +23,7 @@ from peacefs.client.transfer.file_writer import Written, write_chunks
 from peacefs.protocol.errors import AccessDenied, ChunkUnavailable, FileNotFound
 from peacefs.protocol.limits import chunk_begin_s, gc_floor_mark_interval_s
 from peacefs.protocol.messages import Completed, CompleteFile
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 #: Half of what it is by default, of which writers say twice that they hold their chunks.
 KEPT_S = 60.0

@@ -15,7 +15,7 @@ from simulation.simulated_cluster import SimulatedCluster
 
 from peacefs.protocol.errors import FileNotFound, LeaseExpired, PeacefsError, PeerError, ServiceUnready
 from peacefs.protocol.limits import lease_s
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 def patiently(steps: fx.Steps[Any]) -> fx.Steps[Any]:

@@ -9,7 +9,7 @@ from simulation.simulated_cluster import SimulatedCluster
 
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, PeacefsError
 from peacefs.protocol.messages import Completed, CompleteFile, Receipt, WrittenChunk
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 def claim(path: str, mac: bytes | None) -> fx.Steps[None]:

@@ -14,7 +14,7 @@ from simulation.terms import CHUNK_BYTES, HTTP_CLIENT
 from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import Message, Scheduled, StateWriteSet
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _WRITERS = 10
 _CHUNKS = 5

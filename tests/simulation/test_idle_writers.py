@@ -11,7 +11,7 @@ from simulation.terms import CALL_TIMEOUT_S, GRANT_CLIENT, HOP_TIMEOUT_S
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_writer import write_file
 from peacefs.protocol.limits import MIB, idle_grant_look_s
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _BLOCK = 4 * MIB
 

@@ -6,7 +6,7 @@ from simulation.client_steps import flusher, list_names, write
 from simulation.simulated_cluster import SimulatedCluster
 
 from peacefs.protocol.limits import temporary_age_hours_min, temporary_look_interval_s
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 #: No user can ask for less than an hour, of which the half shows the same.
 _AGE_HOURS = temporary_age_hours_min / 2

@@ -19,7 +19,7 @@ from simulation.simulated_cluster import SimulatedCluster
 from support.long_runs import often
 
 from peacefs.protocol.limits import freed_chunks_kept_s, startup_hold_s
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 #: The number that each writer does.
 _OPERATIONS = often(12, 40)

@@ -17,7 +17,7 @@ from peacefs.client.checkpoint.pages import Pages, Stop
 from peacefs.client.checkpoint.parallel_writer import GrantedParts
 from peacefs.client.checkpoint.parts import part_lengths, split
 from peacefs.protocol.errors import CheckpointCancelled, FileNotFound, PeacefsError
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _PARTS = 3
 

@@ -56,7 +56,7 @@ from peacefs.protocol.messages import (
     WrittenChunk,
 )
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _TOKENS_LIVE_S = 40.0
 

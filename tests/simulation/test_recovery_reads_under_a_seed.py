@@ -28,7 +28,7 @@ from peacefs.client.checkpoint.reader import ParallelReading
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import read_grant_silence_s, readers_per_datanode_max
 from peacefs.protocol.messages import Opened
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _PARTS = 3
 _WORKERS = 4

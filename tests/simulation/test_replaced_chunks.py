@@ -8,7 +8,7 @@ from simulation.simulated_cluster import SimulatedCluster
 from simulation.terms import LOOK_S
 from support.long_runs import often
 
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _FIRST = b"first" * 1000
 _SECOND = b"second" * 1000

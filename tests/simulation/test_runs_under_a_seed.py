@@ -19,7 +19,7 @@ from simulation.simulated_cluster import SimulatedCluster
 from support.long_runs import often
 
 from peacefs.protocol.errors import FileNotFound, PeacefsError, RunSuperseded
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _ROOT = "/checkpoints/query"
 _RUNS = often(3, 4)

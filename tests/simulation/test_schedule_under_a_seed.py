@@ -24,7 +24,7 @@ from peacefs.peace.policies.express import ExpressPolicy
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import grant_clock_slack_s, grant_open_s, repair_timeout_s, write_set_silence_s
 from peacefs.protocol.messages import Message, StateWriteSet
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 POLICIES = ("express", "paper", "random", "flow")
 WRITERS = 10

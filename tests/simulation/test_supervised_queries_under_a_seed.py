@@ -17,7 +17,7 @@ from support.long_runs import often
 from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import agent_dead_after_s, supervised_backoff_max_s, supervised_restarts_max
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _QUERIES = ("orders", "logins")
 _WITH_STANDBYS = ("logins",)

@@ -22,8 +22,8 @@ from support.long_runs import often
 
 from peacefs.protocol.errors import FileNotFound, PeacefsError
 from peacefs.protocol.limits import trash_look_interval_s
-from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.values.trash import CURRENT_NAME, TRASH_PERMISSION, trash_of
+from peacefs.runtime import effects as fx
 
 _MINUTES = often(2, 4)
 _KEPT_S = 60.0 * _MINUTES

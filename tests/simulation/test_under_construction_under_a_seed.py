@@ -15,7 +15,7 @@ from simulation.terms import CALL_TIMEOUT_S
 from simulation.test_flushing_under_a_seed import patiently
 
 from peacefs.protocol.errors import FileNotFound, PeacefsError
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 class Story:

@@ -14,7 +14,7 @@ from peacefs.datanode.store.layout import chunk_file_bytes, record_bytes
 from peacefs.datanode.store.replica_changes import ChangeSink
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 def find_bytes(disk: Disk, chunk: ChunkId) -> tuple[str, str, int, int] | None:

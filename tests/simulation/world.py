@@ -26,7 +26,7 @@ from peacefs.protocol.errors import BadRequest, PeacefsError, PeerRefused, PeerT
 from peacefs.protocol.frames import Frame
 from peacefs.protocol.limits import connect_timeout_s
 from peacefs.protocol.messages import DescriptorShared, Message
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 Steps = Generator[Any, Any, Any] | Coroutine[Any, Any, Any]
 

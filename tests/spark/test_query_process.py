@@ -15,7 +15,7 @@ from peacefs.spark_connector.demo.query_process import QueryProcess
 # Stands in for a query: starts a child, as PySpark starts its JVM, and says who they are.
 QUERY = """
 import os, subprocess, sys
-from peacefs.protocol.service.lifeline import when_parent_dies
+from peacefs.service.lifeline import when_parent_dies
 child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
 when_parent_dies(sys.stdin.fileno(), lambda: os._exit(1))
 print("pids", os.getpid(), child.pid, os.environ["COLOUR"], flush=True)

@@ -20,9 +20,9 @@ from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Message, Replica
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.runtime import effects as fx
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.thread_driver import ThreadDriver
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.datanode.store.recovery_report import StoreRecovery
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 CHUNK = 0x10000000001
 SMALL = Random(1).randbytes(3000)

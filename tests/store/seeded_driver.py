@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from store.simulated_disk import SimulatedDisk
 
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from pathlib import PurePosixPath
 from random import Random
 from typing import Any
 
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 _SECTOR_BYTES = 512
 

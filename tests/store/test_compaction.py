@@ -8,7 +8,7 @@ import pytest
 from store.machine import Machine, data_of, read_chunk
 
 from peacefs.protocol.errors import ChunkNotFound
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 CHUNK = 0x10000000001
 

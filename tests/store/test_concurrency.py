@@ -12,7 +12,7 @@ from store.machine import RealMachine, SimulatedMachine, read_chunk, write_chunk
 
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, StaleVersion
 from peacefs.protocol.limits import small_chunk_bytes_max
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 CHUNK = 0x10000000001
 SMALL = Random(1).randbytes(3000)

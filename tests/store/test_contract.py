@@ -16,7 +16,7 @@ from peacefs.protocol.errors import (
 )
 from peacefs.protocol.limits import KIB, MIB, readahead_bytes, small_chunk_bytes_max
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 BLOCK = 64 * KIB
 CHUNK = 0x10000000001

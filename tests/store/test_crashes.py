@@ -22,7 +22,7 @@ from peacefs.datanode.store.layout import record_bytes
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, StaleVersion
 from peacefs.protocol.limits import KIB, small_chunk_bytes_max
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 CHUNK = 0x10000000001
 SMALL = Random(1).randbytes(3000)

@@ -21,7 +21,7 @@ from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, StaleVersion
 from peacefs.protocol.limits import MIB, balance_failures_max, balance_silence_s
 from peacefs.protocol.messages import BalanceDisks, DiskBalance, Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 CONTENTS = pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
 FAST = 1e12

@@ -12,7 +12,7 @@ from store.simulated_disk import DISK_EFFECTS
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import DiskFault, DiskFull, StaleVersion, StartupError
 from peacefs.protocol.limits import MIB
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 CHUNK = 0x10000000001
 SMALL = Random(1).randbytes(3000)

@@ -13,7 +13,7 @@ from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import ChunkNotFound, DiskFault, DiskFull, StaleVersion, StartupError
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 
 @pytest.fixture

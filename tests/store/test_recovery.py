@@ -10,7 +10,7 @@ from peacefs.datanode.store.recovery_report import StoreRecovery
 from peacefs.protocol.errors import ChecksumMismatch, ChunkNotFound
 from peacefs.protocol.limits import KIB, MIB
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 CHUNK = 0x10000000001
 LENGTH = 1000

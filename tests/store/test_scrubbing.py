@@ -21,7 +21,7 @@ from peacefs.protocol.limits import (
     small_chunk_bytes_max,
 )
 from peacefs.protocol.messages import Replica
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from store.simulated_disk import SimulatedDisk, SimulatedFile
 
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 SEEDS = 60
 DATA = bytes(range(256)) * 20

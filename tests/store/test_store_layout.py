@@ -31,7 +31,7 @@ from peacefs.datanode.store.segment_scan import FoundRecord, SegmentScan
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import ChecksumMismatch
 from peacefs.protocol.limits import KIB, small_chunk_bytes_max
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 
 U32 = st.integers(0, 2**32 - 1)
 U63 = st.integers(0, 2**63 - 1)

@@ -13,8 +13,8 @@ from peacefs.datanode.disks.metrics import StoreMetrics
 from peacefs.datanode.disks.scrubber import Scrubber
 from peacefs.datanode.store.layout import record_bytes
 from peacefs.protocol.errors import DiskFault
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.service.metrics import registry
+from peacefs.runtime import effects as fx
+from peacefs.runtime.counters import registry
 
 
 def counted(name: str, **labels: str) -> float:

@@ -12,7 +12,7 @@ from store.machine import RealMachine, data_of
 from benchmarks.emulation.throttled_disk import DiskArm, EmulatedDisk, parse_curve
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import BadRequest, ChecksumMismatch
-from peacefs.protocol.runtime import effects as fx
+from peacefs.runtime import effects as fx
 from peacefs.topology.rate_curve import PAPER_DISK
 
 _CURVE = "1=30e6,2=45e6,4=41e6,8=41e6,16=41e6"

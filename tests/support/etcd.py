@@ -20,7 +20,7 @@ from peacefs.client.local_cluster.etcd_process import find_etcd
 from peacefs.client.local_cluster.reserved_ports import ReservedPorts
 from peacefs.coordinator.journal.etcd import EtcdJournal
 from peacefs.coordinator.journal.etcd_gateway import EtcdAccess
-from peacefs.protocol.service.tls import TlsFiles
+from peacefs.runtime.tls import TlsFiles
 
 # Services come back with the ports that they had.
 _PORTS = ReservedPorts("127.0.0.1")

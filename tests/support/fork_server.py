@@ -94,8 +94,8 @@ PREPARED["tracer"] = (
     "peacefs.dataflow.ring.*",
     "peacefs.datanode.control.prover",
     "peacefs.datanode.gateway.flush_times",
-    "peacefs.protocol.service.browser_guard",
-    "peacefs.protocol.service.trial_certificates",
+    "peacefs.service.browser_guard",
+    "peacefs.service.trial_certificates",
     "peacefs.spark_connector.checkpoints.formats.*",
 )
 #: The members of a cluster that `peacefs up` starts are forked by a process that is forked with it.

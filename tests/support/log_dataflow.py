@@ -22,7 +22,7 @@ from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.logs.log_sink import LogSink
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.sguard import SGuard
-from peacefs.protocol.service.lifeline import when_parent_dies
+from peacefs.service.lifeline import when_parent_dies
 
 from . import prepared_starts
 from .dataflows import SCHEMA, input_rows

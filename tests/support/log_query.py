@@ -10,7 +10,7 @@ import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as S
 
-from peacefs.protocol.service.lifeline import when_parent_dies
+from peacefs.service.lifeline import when_parent_dies
 from peacefs.spark_connector.session import configure
 from peacefs.spark_connector.stream_logs import FORMAT, register
 

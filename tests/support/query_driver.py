@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from peacefs.protocol.service.lifeline import when_parent_dies
+from peacefs.service.lifeline import when_parent_dies
 from peacefs.spark_connector.demo.failed_logins import root_cause
 from peacefs.spark_connector.demo.query_plan import STOPPED
 from peacefs.spark_connector.session import configure

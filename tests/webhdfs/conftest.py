@@ -66,11 +66,11 @@ from peacefs.protocol.messages import (
     TakeLease,
     Usage,
 )
-from peacefs.protocol.runtime.connection_pool import ConnectionPool
-from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.service.http_server import build_server, listen
-from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.tokens import Signer
+from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.thread_driver import ThreadDriver
+from peacefs.runtime.tls import TlsIdentity
+from peacefs.service.http_server import build_server, listen
 
 GIB = 1 << 30
 

@@ -13,11 +13,11 @@ import pytest
 from support.waiting import wait_until
 
 from peacefs.protocol.limits import direct_turn_bytes
-from peacefs.protocol.service import body_socket as module
-from peacefs.protocol.service import http_server
-from peacefs.protocol.service.body_socket import Turn, body_socket
-from peacefs.protocol.service.tls import TlsFiles, TlsIdentity
-from peacefs.protocol.service.trial_certificates import TrialAuthority
+from peacefs.runtime.tls import TlsFiles, TlsIdentity
+from peacefs.service import body_socket as module
+from peacefs.service import http_server
+from peacefs.service.body_socket import Turn, body_socket
+from peacefs.service.trial_certificates import TrialAuthority
 
 MIB = 1 << 20
 BODY = os.urandom(24 * MIB)

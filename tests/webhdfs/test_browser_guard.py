@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from peacefs.protocol.errors import AccessDenied, BadRequest
-from peacefs.protocol.service.browser_guard import OwnNames, check, is_host_name
+from peacefs.service.browser_guard import OwnNames, check, is_host_name
 
 _NAMES = OwnNames("10.0.0.7", "files.example.org", ("Proxy.example.org",))
 

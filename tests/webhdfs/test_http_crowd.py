@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.protocol.service import http_crowd
-from peacefs.protocol.service.client_shares import Shares, client_of
-from peacefs.protocol.service.http_crowd import HttpCrowd
+from peacefs.service import http_crowd
+from peacefs.service.client_shares import Shares, client_of
+from peacefs.service.http_crowd import HttpCrowd
 
 
 class Connection:

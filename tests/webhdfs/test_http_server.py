@@ -15,9 +15,9 @@ from support.waiting import wait_until
 
 from peacefs.protocol.asgi import client_watch
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.service import http_crowd, http_server
-from peacefs.protocol.service.http_server import listen
 from peacefs.protocol.webhdfs.answers import json_answer, send_answer
+from peacefs.service import http_crowd, http_server
+from peacefs.service.http_server import listen
 
 
 async def application(scope, receive, send):

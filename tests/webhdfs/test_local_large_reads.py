@@ -23,9 +23,9 @@ from peacefs.protocol.errors import ChunkNotFound, PeerUnreachable
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import gateway_downloads_max, gateway_local_piece_bytes, gateway_local_pieces_max
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
-from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.service.body_socket import Turn
 from peacefs.protocol.webhdfs.redirects import ReadFile
+from peacefs.runtime import effects as fx
+from peacefs.service.body_socket import Turn
 
 from .conftest import DataSide, NameSide
 

@@ -19,9 +19,9 @@ from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.protocol.errors import PeerUnreachable
 from peacefs.protocol.limits import gateway_local_reads_max, small_chunk_bytes_max
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
-from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import FileRead
 from peacefs.protocol.webhdfs.redirects import ReadFile, parse_redirected
+from peacefs.runtime import effects as fx
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Failure, Hop, WriteChunk
-from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkWrite, OneTimeChunk, Signer
+from peacefs.runtime import effects as fx
 
 SIGNER = Signer(b"a secret of the tests")
 

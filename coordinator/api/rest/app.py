@@ -29,9 +29,9 @@ from peacefs.protocol.limits import (
     plan_body_bytes_max,
     schedule_body_bytes_max,
 )
-from peacefs.protocol.runtime.trace_context import current_id
-from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
+from peacefs.protocol.trace_context import current_id
 from peacefs.protocol.values.cluster_status import FailoverStatus
+from peacefs.service.metrics import CONTENT_TYPE, exposition
 
 from .body_limit import BodyLimit
 from .chunks import chunk_routes

@@ -15,7 +15,7 @@ from peacefs.protocol.limits import (
     rest_bodies_per_client_bytes_max,
     rest_body_bytes_max,
 )
-from peacefs.protocol.service.client_shares import Shares, client_of
+from peacefs.service.client_shares import Shares, client_of
 
 
 class BodyLimit:

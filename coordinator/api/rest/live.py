@@ -24,9 +24,9 @@ from peacefs.protocol.asgi import client_host
 from peacefs.protocol.callers.caller import caller_of
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.limits import grant_history_s
-from peacefs.protocol.service.client_shares import client_of
 from peacefs.protocol.values.query_reports import QueryReport
 from peacefs.protocol.values.supervised_queries import Supervised
+from peacefs.service.client_shares import client_of
 
 from .common import viewers
 from .network import described_network

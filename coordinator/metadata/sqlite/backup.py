@@ -17,10 +17,10 @@ from random import Random
 import apsw
 
 from peacefs.coordinator.metadata.engine import Progress, Restored
-from peacefs.protocol import private_files
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, StartupError
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
 from peacefs.protocol.limits import backup_pages_per_step, backup_pause_s, restore_epoch_jump_max
+from peacefs.runtime import private_files
 
 from . import commit_record, lost_commits
 from . import file as metadata_file

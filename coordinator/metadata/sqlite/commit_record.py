@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from peacefs.protocol import private_files
 from peacefs.protocol.errors import StartupError
+from peacefs.runtime import private_files
 
 _MAGIC = b"pfscommt"
 _BODY = struct.Struct(">8s16sQQQQ")

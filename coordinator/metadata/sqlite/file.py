@@ -16,8 +16,8 @@ from pathlib import Path
 import apsw
 
 from peacefs.coordinator.metadata.store import ROOT
-from peacefs.protocol import private_files
 from peacefs.protocol.errors import StartupError
+from peacefs.runtime import private_files
 
 from . import commit_record, page_sums, row_digest
 from .connections import connect, connect_past_sums, connect_plain, connect_read_only

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
-from peacefs.protocol import private_files
 from peacefs.protocol.errors import StartupError
+from peacefs.runtime import private_files
 
 from .log_scan import pages_of
 

@@ -12,8 +12,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from peacefs.protocol import private_files
 from peacefs.protocol.errors import StartupError
+from peacefs.runtime import private_files
 
 _LOG_ENDINGS = ("-wal", "-shm")
 Identity = tuple[int, int]

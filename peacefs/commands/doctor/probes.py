@@ -23,10 +23,10 @@ from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeacefsError, PeerRefused, from_remote_exception
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import doctor_answer_timeout_s, doctor_metrics_bytes_max, doctor_probes_at_once
-from peacefs.protocol.runtime.connection_handshakes import open_connection
-from peacefs.protocol.secret import is_loopback
 from peacefs.protocol.values.cluster_status import ClusterStatus, DatanodeStatus
 from peacefs.protocol.values.guarded_directories import GUARDED
+from peacefs.runtime.connection_handshakes import open_connection
+from peacefs.runtime.secret import is_loopback
 
 from .facts import Durations, Service, ServiceMetrics
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import Result
 
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.runtime import disk_files
+from peacefs.runtime import disk_files
 from peacefs.spark_connector.checkpoints import local_rollback
 from peacefs.spark_connector.checkpoints.catalogue import read_layout
 from peacefs.spark_connector.checkpoints.findings import Verdict

@@ -23,10 +23,10 @@ from peacefs.protocol.limits import (
     tls_handshakes_max,
     tls_shutdown_timeout_s,
 )
+from peacefs.runtime.tls import ServerContext
+from peacefs.runtime.tls_faults import TLS_FIRST_BYTE, explain, plain_refusal
 
 from .client_shares import client_of
-from .tls import ServerContext
-from .tls_faults import TLS_FIRST_BYTE, explain, plain_refusal
 
 log = logging.getLogger("peacefs.tls")
 _ACCEPT_RETRY_S = 0.1

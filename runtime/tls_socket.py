@@ -22,8 +22,8 @@ from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import PeerRefused, PeerUnreachable
 from peacefs.protocol.limits import frame_ahead_bytes, last_word_timeout_s, tls_sealed_bytes_max
 from peacefs.protocol.messages import Hello, Message
-from peacefs.protocol.service.tls import ServerContext, channel_of_certificate
-from peacefs.protocol.service.tls_faults import (
+from peacefs.runtime.tls import ServerContext, channel_of_certificate
+from peacefs.runtime.tls_faults import (
     PLAIN_REFUSED,
     SERVICE_OPTIONS,
     TLS_FIRST_BYTE,

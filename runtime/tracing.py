@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Protocol, TypeVar
 
 from peacefs.protocol.messages import Packet, WriteChunk
+from peacefs.protocol.trace_context import Recording, TraceContext, current, current_or_new, enter, leave
 
 from . import effects as fx
-from .trace_context import Recording, TraceContext, current, current_or_new, enter, leave
 
 T = TypeVar("T")
 Attributes = Mapping[str, str | int | float]

@@ -18,20 +18,15 @@ from typing import Any, TypeVar
 
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import Message
-from peacefs.protocol.private_files import FILE_MODE, make_directories
-from peacefs.protocol.service.metrics import fsyncs_of_directories, fsyncs_of_files
+from peacefs.protocol.trace_context import stamped
+from peacefs.runtime.counters import fsyncs_of_directories, fsyncs_of_files
+from peacefs.runtime.private_files import FILE_MODE, make_directories
 
 from . import effects as fx
 from .bounded_reads import BoundedReads
 from .connection_pool import ConnectionPool
-from .disk_files import (
-    DirectFile,
-    DiskFile,
-    list_directory,
-    sync_directory,
-)
+from .disk_files import DirectFile, DiskFile, list_directory, sync_directory
 from .kept_files import KeptFiles
-from .trace_context import stamped
 from .tracing import is_tracing, observed_here
 
 T = TypeVar("T")

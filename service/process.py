@@ -12,8 +12,8 @@ from collections.abc import Callable
 from importlib import import_module
 
 from peacefs.protocol.limits import heap_buffer_bytes_max, heap_kept_bytes, heaps_max
-from peacefs.protocol.values.log_style import LogStyle
-from peacefs.protocol.values.trace_options import TraceOptions
+from peacefs.service.log_style import LogStyle
+from peacefs.service.trace_options import TraceOptions
 
 from .lifeline import when_parent_dies
 from .log_formats import formatter

@@ -10,8 +10,8 @@ import logging
 import re
 from datetime import UTC, datetime
 
-from peacefs.protocol.runtime.trace_context import current_id
-from peacefs.protocol.values.log_style import LogFormat
+from peacefs.protocol.trace_context import current_id
+from peacefs.service.log_style import LogFormat
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from .errors import StartupError
+from peacefs.protocol.errors import StartupError
 
 log = logging.getLogger("peacefs.files")
 

@@ -15,7 +15,7 @@ from peacefs.protocol.limits import (
     idle_connections_max,
     trusted_connection_s,
 )
-from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.runtime.tls import TlsIdentity
 
 from . import effects as fx
 from .connection_handshakes import open_connection

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from peacefs.protocol.asgi import Scope, header
+from peacefs.protocol.callers.caller import Via
 from peacefs.protocol.errors import Unauthenticated
 from peacefs.protocol.webhdfs.query import RequestQuery, is_webhdfs
-
-from .caller import Via
 
 _SCHEME = "bearer "
 

@@ -12,7 +12,6 @@ from peacefs.protocol.errors import (
     PeerTimeout,
     PeerUnreachable,
 )
-from peacefs.protocol.frame_budget import FrameBudget
 from peacefs.protocol.frames import (
     PREFIX_BYTES,
     Frame,
@@ -29,13 +28,12 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import Message
 from peacefs.protocol.seals import FrameKeys, Opener, Sealer
+from peacefs.runtime.frame_budget import FrameBudget
 
 from . import effects as fx
 from .disk_files import DiskFile
 from .in_process_payloads import Ends, InProcessPayloads
-from .local_sockets import (
-    receive_with_file,
-)
+from .local_sockets import receive_with_file
 from .sealed_source import SealedSource
 from .sending_end import SendingEnd
 from .tls_socket import TlsSocket, await_tls

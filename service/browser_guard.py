@@ -23,8 +23,8 @@ from typing import Final
 
 from peacefs.protocol.asgi import App, Message, Receive, Scope, Send
 from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError
-from peacefs.protocol.secret import is_loopback
 from peacefs.protocol.webhdfs.answers import Headers, error_answer, send_answer
+from peacefs.runtime.secret import is_loopback
 
 #: Hadoop's `dfs.webhdfs.rest-csrf.custom-header`, `.methods-to-ignore` and `.browser-useragents-regex`.
 CUSTOM_HEADER: Final = b"x-xsrf-header"

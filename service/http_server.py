@@ -39,15 +39,15 @@ from peacefs.protocol.limits import (
     tcp_keepalive_interval_s,
     tcp_keepalive_probes_max,
 )
-from peacefs.protocol.runtime.trace_context import TRACE_HEADER, TraceContext, continued, serving
+from peacefs.protocol.trace_context import TRACE_HEADER, TraceContext, continued, serving
 from peacefs.protocol.webhdfs.answers import error_answer
+from peacefs.runtime.tls import TlsIdentity
+from peacefs.runtime.tls_faults import TLS_FIRST_BYTE
 
 from .body_socket import offer_socket
 from .client_shares import client_of
 from .http_crowd import HttpCrowd
 from .metrics import http_requests
-from .tls import TlsIdentity
-from .tls_faults import TLS_FIRST_BYTE
 from .tls_listener import TlsListener
 
 log = logging.getLogger("peacefs.http")

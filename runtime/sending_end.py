@@ -15,7 +15,7 @@ from peacefs.protocol.frames import encode
 from peacefs.protocol.limits import frame_ahead_bytes, sealed_record_bytes_max
 from peacefs.protocol.messages import Message
 from peacefs.protocol.seals import Sealer
-from peacefs.protocol.service.metrics import frames_sent
+from peacefs.runtime.counters import frames_sent
 
 from . import effects as fx
 from .disk_files import DiskFile

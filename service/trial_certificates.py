@@ -25,9 +25,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import trial_authority_days, trial_certificate_days_default
-from peacefs.protocol.tls_variables import TRUSTSTORE_PASSWORD
-
-from .tls import TlsFiles
+from peacefs.runtime.tls import TlsFiles
+from peacefs.runtime.tls_variables import TRUSTSTORE_PASSWORD
 
 #: By these a machine reaches its own services.
 _OWN_NAMES = ("localhost", "127.0.0.1", "::1")

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import trace_export_timeout_s
-from peacefs.protocol.runtime.trace_context import Recording, TraceContext
-from peacefs.protocol.values.trace_options import TraceOptions
+from peacefs.protocol.trace_context import Recording, TraceContext
+from peacefs.service.trace_options import TraceOptions
 
 try:
     from opentelemetry.sdk.resources import Resource
@@ -146,7 +146,7 @@ class FileExporter(SpanExporter):
 
 def start_tracing(role: str, name: str, options: TraceOptions) -> Callable[[], None]:
     """Trace from now on; return what ends it. Raises StartupError."""
-    from peacefs.protocol.runtime import tracing
+    from peacefs.runtime import tracing
 
     tracer = OpenTelemetryTracer(role, name, _exporter(options.to), options.share)
     tracing.install(tracer)

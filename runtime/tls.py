@@ -25,10 +25,10 @@ from peacefs.protocol.limits import (
     tls_renewal_warning_days,
     tls_renewal_warning_pause_s,
 )
-from peacefs.protocol.secret import is_loopback
-from peacefs.protocol.tls_variables import CA_FILE_VARIABLE, CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
+from peacefs.runtime.counters import tls_days_left
+from peacefs.runtime.secret import is_loopback
+from peacefs.runtime.tls_variables import CA_FILE_VARIABLE, CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 
-from .metrics import tls_days_left
 from .tls_faults import explain_own
 
 log = logging.getLogger("peacefs.tls")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Generic, TypeVar
 
-from .errors import Overloaded
+from peacefs.protocol.errors import Overloaded
 
 K = TypeVar("K")
 

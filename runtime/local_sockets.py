@@ -15,7 +15,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from peacefs.protocol.values.admin_socket import within_limit
+from peacefs.runtime.admin_socket import within_limit
 
 from .effects import Address
 

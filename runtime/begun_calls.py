@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from peacefs.protocol.errors import PeerTimeout
 from peacefs.protocol.messages import Message
+from peacefs.protocol.trace_context import stamped
 
 from . import effects as fx
-from .trace_context import stamped
 
 T = TypeVar("T")
 #: Begins a call without waiting; None where that cannot be now. Whoever waits no longer cancels the future. One

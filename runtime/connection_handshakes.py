@@ -19,7 +19,6 @@ from peacefs.protocol.errors import (
     PeerUnreachable,
     ProtocolViolation,
 )
-from peacefs.protocol.frame_budget import FrameBudget
 from peacefs.protocol.handshake import COORDINATOR, Identity, Peer, accepting, connecting, welcomed
 from peacefs.protocol.limits import (
     client_data_frame_bytes_max,
@@ -28,7 +27,8 @@ from peacefs.protocol.limits import (
     handshake_timeout_s,
 )
 from peacefs.protocol.messages import Failure, Message, Target
-from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.runtime.frame_budget import FrameBudget
+from peacefs.runtime.tls import TlsIdentity
 
 from . import effects as fx
 from .connections import SocketConnection

@@ -7,8 +7,8 @@ import time
 
 from peacefs.protocol.ids import show
 from peacefs.protocol.messages import Message
+from peacefs.protocol.trace_context import context_of
 
-from .trace_context import context_of
 from .tracing import is_tracing, traced
 
 log = logging.getLogger("peacefs.requests")

@@ -12,8 +12,8 @@ import stat
 from pathlib import Path
 from secrets import token_urlsafe
 
-from .errors import StartupError
-from .tokens import Signer
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.tokens import Signer
 
 log = logging.getLogger("peacefs.secret")
 

@@ -34,12 +34,12 @@ from typing import Any, Final
 
 from peacefs.protocol.errors import PeacefsError, PeerTimeout
 from peacefs.protocol.limits import begun_frame_timeout_s, quick_disk_s, reactor_stuck_s, reactor_turn_s
+from peacefs.protocol.trace_context import TraceContext, current, stamped, switch_to
 
 from . import effects as fx
 from .connections import SocketConnection
 from .served_request import ServedRequest
 from .thread_driver import ThreadDriver
-from .trace_context import TraceContext, current, stamped, switch_to
 
 log = logging.getLogger("peacefs.reactor")
 #: In place of a result: another thread goes on with the run.
