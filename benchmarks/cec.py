@@ -22,10 +22,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.window_checkpoints.extent import CostBenefit, OpenOnly, Targets, WindowChoice
 from peacefs.state.warm import warm
 

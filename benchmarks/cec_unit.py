@@ -20,6 +20,7 @@ from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.messages import Ack, Data, Subscribe, Subscribed, Subscription
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.output_buffer import RowStage
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.core.unit import HAUnit
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
@@ -27,7 +28,6 @@ from peacefs.dataflow.logs.segments import MemorySegments, SegmentAppend, Segmen
 from peacefs.dataflow.model.batches import OLDEST, Batch, Position
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.unit_state.interface import StateCapture
 from peacefs.dataflow.window_checkpoints.windowed_state import WindowedState
 from peacefs.state.checkpoints.outcome import RunningCheckpoint

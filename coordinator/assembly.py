@@ -36,13 +36,13 @@ from .metadata.store import Metadata, MetadataFault, Reader, Touched
 from .namespace.permissions import Callers
 from .operations.context import OperationContext
 from .operations.files import Files
+from .operations.supervision import SupervisionService
 from .operations.waiters import Wait, wait_on_loop
 from .rpc.audited_calls import AuditedRpc
 from .rpc.datanode_links import DatanodeLinks
 from .rpc.datanode_service import DatanodeService
 from .rpc.store_copies import MakeCopy
 from .scheduling.policies import POLICY_DEFAULT
-from .supervision.service import SupervisionService
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,5 @@
 """What crosses a wire: messages, frames, tokens, errors, ids, checksums and WebHDFS.
 
-Start with `messages`, then `frames` and `handshake`. This package opens no socket and no file, and imports no other
+Start with `messages`, then `frames` and `handshake`. This package opens no socket and no file. It imports no other
 package of the project.
 """

@@ -20,8 +20,7 @@ from collections.abc import Callable
 from prometheus_client import Gauge, Histogram
 
 from peacefs.protocol.limits import loop_hold_logged_s, loop_log_pause_s, loop_watch_interval_s
-
-from .metrics import registry
+from peacefs.runtime.counters import registry
 
 log = logging.getLogger("peacefs.loop")
 

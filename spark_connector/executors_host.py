@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import UnitCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.interface import Sink, Source
@@ -30,7 +31,6 @@ from peacefs.dataflow.hosts.query_start import start_query
 from peacefs.dataflow.hosts.ring_node import RingNode, RingOrders
 from peacefs.dataflow.hosts.ring_run import RingRun
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol import limits
 from peacefs.protocol.errors import StartupError

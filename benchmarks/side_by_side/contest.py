@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import UnitCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
@@ -21,7 +22,6 @@ from peacefs.dataflow.hosts.interface import Sink, Source
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.ring_run import RingRun
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.interface import Technique
 
 from .queries import SINK, SOURCE, UNIT, Feed, Row, SideQuery
 from .timeline import Timeline, arrivals

@@ -11,7 +11,7 @@ import uuid
 import weakref
 from contextlib import ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fsspec.spec import AbstractBufferedFile
 
@@ -26,11 +26,22 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from peacefs.client.file_objects import FileSource
-
-    from .filesystem import PeaceFsspecFileSystem
+    from peacefs.client.filesystem import PeaceFileSystem
 
 
 _NO_CACHE: Final = "none"
+
+
+class OpenFileSystem(Protocol):
+    """What a file object uses of the fsspec file system that opened it."""
+
+    @property
+    def files(self) -> PeaceFileSystem: ...
+
+    @property
+    def unclosed(self) -> UnclosedFiles: ...
+
+    def parent_of(self, path: str) -> str: ...
 
 
 class FsspecSource(AbstractBufferedFile):  # type: ignore[misc]
@@ -40,7 +51,7 @@ class FsspecSource(AbstractBufferedFile):  # type: ignore[misc]
     reader does, so without a choice there is no cache.
     """
 
-    def __init__(self, fs: PeaceFsspecFileSystem, path: str, block_size: int | None, **options: Any) -> None:
+    def __init__(self, fs: OpenFileSystem, path: str, block_size: int | None, **options: Any) -> None:
         with os_errors():
             self._source = fs.files.open(path)
         # Whoever opens a pickled file again brings the length that it had; what counts is what it has.
@@ -100,7 +111,7 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
 
     def __init__(
         self,
-        fs: PeaceFsspecFileSystem,
+        fs: OpenFileSystem,
         path: str,
         mode: str,
         block_size: int | None,
@@ -129,7 +140,7 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
         if autocommit:
             self._unclosed[self._sink] = weakref.ref(self)
 
-    def _begin(self, fs: PeaceFsspecFileSystem, mode: str, replication: int | None) -> FileSink:
+    def _begin(self, fs: OpenFileSystem, mode: str, replication: int | None) -> FileSink:
         if mode == "ab":
             try:
                 return fs.files.open_for_appending(self._written_path)

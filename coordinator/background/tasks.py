@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.supervision.service import SupervisionService
+from peacefs.coordinator.operations.supervision import SupervisionService
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.limits import (
     access_times_interval_s,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 from random import Random
 
+from peacefs.coordinator.metadata.garbage import Garbage
 from peacefs.coordinator.metadata.model import ChunkRecord, Mode
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import (
@@ -35,7 +36,6 @@ from .balancer import Balancer
 from .chunk_map import ChunkMap
 from .chunk_writes import ChunkAssignments, WriteStreams
 from .commands import Order, delete_orders
-from .garbage import Garbage
 from .membership import ADMIN_STATES, AdminState, Membership, Node, State, Transition
 from .network import ClusterNetwork
 from .pending_load import PendingLoad

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from peacefs.coordinator.metadata.garbage import Garbage
 from peacefs.protocol.ids import ChunkId, NodeId, epoch_of
 from peacefs.protocol.messages import Replica
-
-from .garbage import Garbage
 
 _SLACK = 1000
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from peacefs.coordinator.cluster.garbage import Garbage
+from peacefs.coordinator.metadata.garbage import Garbage
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
 from peacefs.protocol.limits import gc_floor_mark_interval_s, gc_floor_step_s_max, unreferenced_chunk_kept_s
 

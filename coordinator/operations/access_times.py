@@ -7,24 +7,22 @@ crash loses the last moments.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import InodeId, InodeStatus
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.protocol.limits import access_times_noted_max, access_times_per_commit
-
-if TYPE_CHECKING:
-    from .context import OperationContext
 
 
 class AccessTimes:
     """The reads whose times are not committed yet. Used from one event loop only."""
 
-    def __init__(self, context: OperationContext, precision_s: float) -> None:
+    def __init__(self, commit: Commit, now_ms: Callable[[], int], precision_s: float) -> None:
         """`precision_s` 0 leaves access times to SETTIMES."""
-        self._ctx = context
+        self._commit = commit
+        self._now_ms = now_ms
         self._precision_ms = int(precision_s * 1000)
         self._noted: dict[InodeId, int] = {}
 
@@ -35,7 +33,7 @@ class AccessTimes:
 
     def note(self, file: InodeStatus) -> None:
         """A file has been opened. Over the limit a read is not noted; the next one of that file is."""
-        now_ms = self._ctx.now_ms()
+        now_ms = self._now_ms()
         is_old = self.are_kept and now_ms >= file.accessed_ms + self._precision_ms
         if is_old and (file.inode in self._noted or len(self._noted) < access_times_noted_max):
             self._noted[file.inode] = now_ms
@@ -43,7 +41,7 @@ class AccessTimes:
     async def write(self) -> None:
         """Commit what was noted, in steps. Raises ServiceUnready while the disk is full; it stays noted then."""
         while batch := list(self._noted.items())[:access_times_per_commit]:
-            await self._ctx.commit(partial(_move, read=batch))
+            await self._commit(partial(_move, read=batch))
             for inode, at_ms in batch:
                 if self._noted.get(inode) == at_ms:
                     del self._noted[inode]

@@ -76,12 +76,12 @@ class OperationContext:
     @cached_property
     def under_construction(self) -> UnderConstruction:
         """The names that were begun over WebHDFS and have not appeared."""
-        return UnderConstruction(self)
+        return UnderConstruction(self.links, self.leases, self.monotonic, self.wait)
 
     @cached_property
     def access_times(self) -> AccessTimes:
         """The reads whose times are not committed yet."""
-        return AccessTimes(self, self.access_time_precision_s)
+        return AccessTimes(self.commit, self.now_ms, self.access_time_precision_s)
 
     @cached_property
     def permits(self) -> ChunkPermits:

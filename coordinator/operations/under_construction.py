@@ -11,8 +11,8 @@ the file needs, shows it a moment later or completes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from peacefs.coordinator.metadata.model import InodeId
 from peacefs.coordinator.namespace.paths import NamespacePath
@@ -27,8 +27,9 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import FlushUploads, Message, UploadsFlushed
 from peacefs.runtime.effects import Ticket
 
-if TYPE_CHECKING:
-    from .context import OperationContext
+from .core_driver import DatanodeSender
+from .leases import Leases
+from .waiters import Wait, wait_on_loop
 
 Components = tuple[str, ...]
 
@@ -113,8 +114,13 @@ class BegunNames:
 class UnderConstruction:
     """Has gateways show what they write, for operations that would meet it. Used from one event loop only."""
 
-    def __init__(self, context: OperationContext) -> None:
-        self._ctx = context
+    def __init__(
+        self, links: DatanodeSender, leases: Leases, monotonic: Callable[[], float], wait: Wait = wait_on_loop
+    ) -> None:
+        self._links = links
+        self._leases = leases
+        self._monotonic = monotonic
+        self._wait = wait
         self._names = BegunNames()
 
     def __len__(self) -> int:
@@ -122,7 +128,7 @@ class UnderConstruction:
 
     def begin(self, path: NamespacePath, upload: str, node: NodeId) -> None:
         """A body for this name will come to a datanode."""
-        self._names.begin(BegunName(path.components, upload, node, self._ctx.monotonic()))
+        self._names.begin(BegunName(path.components, upload, node, self._monotonic()))
 
     def end(self, upload: str) -> None:
         """The name has appeared, or its writer was refused."""
@@ -131,32 +137,32 @@ class UnderConstruction:
     def give_up(self, path: NamespacePath, nodes: frozenset[NodeId]) -> None:
         """A client begins this name anew: it has not reached these datanodes."""
         if nodes:
-            for one in self._names.at(self._ctx.monotonic(), path.components):
+            for one in self._names.at(self._monotonic(), path.components):
                 if one.node in nodes:
                     self._names.end(one.upload)
 
     async def settle(self, *paths: NamespacePath) -> None:
         """Before an operation on these names: whoever writes one of them has it shown, as in HDFS."""
         if self._names:
-            now_s = self._ctx.monotonic()
+            now_s = self._monotonic()
             await self._show([one for path in paths for one in self._names.at(now_s, path.components)], *paths)
 
     async def settle_listing(self, directory: NamespacePath) -> None:
         """Before the names in a directory, or one that is a file's, are looked at."""
         if self._names:
-            now_s = self._ctx.monotonic()
+            now_s = self._monotonic()
             there = self._names.at(now_s, directory.components)
             await self._show(there + self._names.directly_in(now_s, directory.components), directory)
 
     async def settle_trees(self, *paths: NamespacePath) -> None:
         """Before something is done with all that is below these names, or with them."""
         if self._names:
-            now_s = self._ctx.monotonic()
+            now_s = self._monotonic()
             await self._show([one for path in paths for one in self._names.within(now_s, path.components)], *paths)
 
     async def flush(self, inode: InodeId) -> bool:
         """Before a file is read: have what has come of its body flushed. Return whether somebody was asked."""
-        upload = self._ctx.leases.upload_of(inode)
+        upload = self._leases.upload_of(inode)
         if upload is None:
             return False
         await self._ask({(upload.node, 0.0): [upload.name]})
@@ -178,10 +184,10 @@ class UnderConstruction:
         tickets = []
         for (node, wait_s), uploads in wanted.items():
             tickets.append(ticket := Ticket())
-            self._ctx.links.ask(node, FlushUploads(uploads, wait_s), self._answered(uploads, wait_s, ticket))
-        deadline_s = self._ctx.monotonic() + upload_answer_timeout_s
+            self._links.ask(node, FlushUploads(uploads, wait_s), self._answered(uploads, wait_s, ticket))
+        deadline_s = self._monotonic() + upload_answer_timeout_s
         for ticket in tickets:
-            await self._ctx.wait(ticket, max(0.0, deadline_s - self._ctx.monotonic()))
+            await self._wait(ticket, max(0.0, deadline_s - self._monotonic()))
 
     def _answered(self, uploads: Sequence[str], waited_s: float, ticket: Ticket) -> _Answered:
         return _Answered(self._names, uploads, waited_s, ticket)

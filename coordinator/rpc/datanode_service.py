@@ -17,7 +17,7 @@ from peacefs.coordinator.core import Command
 from peacefs.coordinator.failover.leadership import Leadership
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.supervision.service import SupervisionService
+from peacefs.coordinator.operations.supervision import SupervisionService
 from peacefs.protocol.errors import NodeIdTaken, PeacefsError, ProtocolViolation, ServiceUnready, Standby
 from peacefs.protocol.handshake import COORDINATOR
 from peacefs.protocol.ids import NodeId

@@ -10,14 +10,14 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from peacefs.protocol.errors import (
     PeacefsError,
     PeerRefused,
 )
 from peacefs.protocol.frames import Frame, FrameReader, encode, frame_bytes_max
-from peacefs.protocol.handshake import Peer, accepting
+from peacefs.protocol.handshake import Identity, Peer, accepting
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import (
     handshake_frame_bytes_max,
@@ -39,8 +39,7 @@ from peacefs.protocol.seals import Opener, Sealer
 from peacefs.runtime.counters import frames_sent
 from peacefs.service.tls_listener import channel_of
 
-if TYPE_CHECKING:
-    from .server import NodeServer
+from .fair_turns import Turns
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -49,10 +48,35 @@ log = logging.getLogger("peacefs.coordinator")
 _ANSWERS = Done | Failure | DiskBalance | ReplicasProven | UploadsFlushed
 
 
+class LinkOwner(Protocol):
+    """The server that a connection belongs to (`server.NodeServer`)."""
+
+    @property
+    def me(self) -> Identity: ...
+
+    @property
+    def clock(self) -> Callable[[], float]: ...
+
+    @property
+    def turns(self) -> Turns: ...
+
+    def opened(self, link: NodeLink) -> None:
+        """Register a new connection."""
+
+    def greeted(self, link: NodeLink) -> None:
+        """Register that the handshake has ended."""
+
+    def closed(self, link: NodeLink) -> None:
+        """Forget a connection."""
+
+    def received(self, link: NodeLink, message: Message, tag: int) -> None:
+        """Serve a message that answers no question of ours."""
+
+
 class NodeLink(asyncio.Protocol):
     """One connection from a datanode."""
 
-    def __init__(self, server: NodeServer) -> None:
+    def __init__(self, server: LinkOwner) -> None:
         self._server = server
         self._frames = FrameReader(handshake_frame_bytes_max)
         self._transport: asyncio.Transport
@@ -195,7 +219,7 @@ class NodeLink(asyncio.Protocol):
         if answered is not None:
             answered(message)
         else:
-            self._server.service.received(self, message, frame.tag)
+            self._server.received(self, message, frame.tag)
 
     def _continue_handshake(self, message: Message) -> None:
         if self._handshake is None:

@@ -146,6 +146,9 @@ class NodeServer:
     def greeted(self, link: NodeLink) -> None:
         self._strangers.pop(link, None)
 
+    def received(self, link: NodeLink, message: Message, tag: int) -> None:
+        self.service.received(link, message, tag)
+
     def closed(self, link: NodeLink) -> None:
         self._open.discard(link)
         self._strangers.pop(link, None)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.outcome import Outcome
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.operators.count_windows import AggregateCountWindows
@@ -24,7 +25,6 @@ from peacefs.dataflow.operators.sort import BoundedSort
 from peacefs.dataflow.operators.time_windows import AggregateTimeWindows
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.amnesia import Amnesia
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.errors import InvalidQuery
 from peacefs.protocol.limits import advice_batches_s, advice_state_bytes_max

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from peacefs.dataflow.model.batches import Position
-from peacefs.dataflow.operators.interface import Operator
-from peacefs.dataflow.operators.phases import Phases
+from peacefs.dataflow.model.operator import Operator
+from peacefs.dataflow.model.phases import Phases
 from peacefs.dataflow.query.network import UnitPlan
 from peacefs.protocol.limits import dataflow_causes_max
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from peacefs.dataflow.techniques.interface import StandbyKind
+from peacefs.dataflow.core.technique import StandbyKind
 from peacefs.protocol import limits
 
 from .attention import Attention

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.query.network import Network, sink_unit, source_unit
-from peacefs.dataflow.techniques.interface import Technique
 
 from .edges import SinkUnit, SourceUnit
 from .effects import Effect, StopQuery

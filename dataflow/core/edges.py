@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.query.network import Network, SinkNode, SourceNode, sink_unit, source_unit
-from peacefs.dataflow.techniques.interface import Technique
 
 from .effects import Deliver, Effect, SinkEnded
 from .ha_input import HAInput

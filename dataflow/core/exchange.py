@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
+from peacefs.dataflow.core.technique import StandbyKind, Technique
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.interface import StandbyKind, Technique
 
 from .effects import Effect, SendMessage
 from .ha_input import HAInput

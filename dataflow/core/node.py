@@ -11,10 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 
-from peacefs.dataflow.model.batches import Position
-from peacefs.dataflow.model.numbers import is_number
-from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.interface import (
+from peacefs.dataflow.core.technique import (
     Acknowledge,
     AcknowledgeCovered,
     Action,
@@ -24,6 +21,9 @@ from peacefs.dataflow.techniques.interface import (
     Technique,
     TrimByCauses,
 )
+from peacefs.dataflow.model.batches import Position
+from peacefs.dataflow.model.numbers import is_number
+from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.unit_state.interface import UnitState
 from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery, PeacefsError

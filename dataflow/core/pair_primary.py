@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from peacefs.dataflow.core.technique import StandbyKind, Technique
 from peacefs.dataflow.model.batches import Position
-from peacefs.dataflow.techniques.interface import StandbyKind, Technique
 from peacefs.protocol import limits
 from peacefs.protocol.errors import PeacefsError
 

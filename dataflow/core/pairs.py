@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from peacefs.dataflow.core.technique import Acknowledge, StandbyKind, Technique
 from peacefs.dataflow.model.operator_class import most_general
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.interface import Acknowledge, StandbyKind, Technique
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import dataflow_early_messages_max
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
+from peacefs.dataflow.core.technique import StandbyKind, Technique
 from peacefs.dataflow.model.batches import OLDEST, START, Position
-from peacefs.dataflow.operators.phases import Phases, pack
+from peacefs.dataflow.model.phases import Phases, pack
 from peacefs.dataflow.query.network import Network, UnitPlan
-from peacefs.dataflow.techniques.interface import StandbyKind, Technique
 from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
 from peacefs.protocol.errors import OperatorFailed
 from peacefs.protocol.limits import dataflow_copy_number_bits as copy_number_bits

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from peacefs.dataflow.operators.phases import Phases, pack, unpack
+from peacefs.dataflow.model.phases import Phases, pack, unpack
 from peacefs.protocol.limits import dataflow_determinants_per_message_max
 
 from .determinants import EventLog

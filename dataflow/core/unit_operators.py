@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
+from peacefs.dataflow.model.operator import Operator
+from peacefs.dataflow.model.phases import Phases
 from peacefs.dataflow.model.reasons import reason_of
-from peacefs.dataflow.operators.interface import Operator
-from peacefs.dataflow.operators.phases import Phases
 from peacefs.dataflow.query.network import UnitPlan
 from peacefs.dataflow.unit_state.interface import UnitState
 from peacefs.dataflow.unit_state.operator_state import OperatorState

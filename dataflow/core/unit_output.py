@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from peacefs.dataflow.core.technique import StandbyKind, Technique
 from peacefs.dataflow.query.network import Network, UnitPlan
-from peacefs.dataflow.techniques.interface import StandbyKind, Technique
 from peacefs.dataflow.unit_state.interface import ROWS_OF, UnitState
 
 from .ha_output import HAOutput

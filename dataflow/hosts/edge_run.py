@@ -48,10 +48,10 @@ from peacefs.dataflow.core.messages import (
     UnitStopped,
 )
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.admission import admit
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
 from peacefs.protocol.errors import PeacefsError, RunSuperseded, StartupError
 

@@ -22,8 +22,8 @@ from peacefs.dataflow.core.effects import (
 )
 from peacefs.dataflow.core.messages import CONTROLLER, CheckpointCost, Data, Message, NodeAlive, Placement
 from peacefs.dataflow.core.node import Bounds, NodeCore
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
 from peacefs.protocol.errors import (
     CheckpointDamaged,

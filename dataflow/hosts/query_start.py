@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import cloudpickle
 
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.model.numbers import is_number
 from peacefs.dataflow.model.reasons import reason_of
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.admission import admit
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol.errors import InvalidQuery
 

@@ -51,10 +51,10 @@ from peacefs.dataflow.core.messages import (
     sequence_of,
 )
 from peacefs.dataflow.core.node import Bounds, NodeCore
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.admission import admit
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
 from peacefs.protocol.errors import CheckpointCancelled, FileNotFound, QueryFailed
 from peacefs.protocol.limits import state_page_bytes_choices

@@ -8,10 +8,10 @@ from concurrent.futures import Executor
 
 from peacefs.dataflow.core.messages import CheckpointId, sequence_of
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.logs.unit_log import UnitLogWriter, read_unit_log
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.cec import CEC, windows_of
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.unit_state.interface import UnitState
 from peacefs.dataflow.unit_state.paged_state import PagedState
 from peacefs.dataflow.window_checkpoints.windowed_state import WindowedState

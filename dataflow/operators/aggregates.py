@@ -13,13 +13,13 @@ from typing import Final, Literal
 import pyarrow as pa
 from pyarrow import compute
 
+from peacefs.dataflow.model.operator import Rows
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.interface import Accumulator
 from peacefs.dataflow.unit_state.paged_groups import keeps
 from peacefs.protocol.errors import InvalidQuery
 
 from .exact_sums import ExactSums, Words, high_part, low_part
-from .interface import Rows
 from .value_order import has_order, order_of, values_of
 
 Function = Literal["count", "sum", "min", "max", "mean"]

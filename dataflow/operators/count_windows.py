@@ -16,15 +16,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
+from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.model.phases import Phases, last_of_keys
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.interface import Accumulator
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 from .aggregates import AggregatedColumns, Aggregation
-from .interface import Operator, OperatorSpecification, Rows
+from .interface import OperatorSpecification
 from .keys import check_keys, key_codes, with_plain_keys
-from .phases import Phases, last_of_keys
 from .stamps import earliest
 
 _PANE = "__pane"

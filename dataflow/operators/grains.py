@@ -16,10 +16,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from peacefs.dataflow.model.operator import Rows
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.operator_state import OperatorState
-
-from .interface import Rows
 
 SEQUENCE = "__sequence"
 #: The second part of a compound number: of a pair of rows, or the place among those made of one row.

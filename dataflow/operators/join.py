@@ -17,12 +17,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
+from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType, names_of
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
 
-from .interface import Operator, OperatorSpecification, Rows
+from .interface import OperatorSpecification
 from .keys import check_keys, comparable
 from .row_times import EARLIEST_US, ENDED_US, running_maxima, times_of
 from .stamps import CountedStamps

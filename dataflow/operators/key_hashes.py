@@ -9,12 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from peacefs.dataflow.model.operator import Rows
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.protocol.errors import InvalidQuery
 from peacefs.state.kernels.texts import hash_texts
 from peacefs.state.structures.arrays import changeable
-
-from .interface import Rows
 
 Hashes: TypeAlias = NDArray[np.uint64]
 

@@ -10,11 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
+from peacefs.dataflow.model.operator import Rows
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.paged_groups import keeps
 from peacefs.protocol.errors import InvalidQuery
-
-from .interface import Rows
 
 Codes: TypeAlias = NDArray[np.int64]
 

@@ -13,12 +13,13 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 from .grains import SEQUENCE, Grains, numbers_of, one_batch, plain, without_numbers
-from .interface import Operator, OperatorSpecification, Rows
+from .interface import OperatorSpecification
 
 
 @dataclass(frozen=True)

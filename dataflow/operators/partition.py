@@ -9,12 +9,13 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 from .grains import MARK, WITHIN, marks, numbers_of, one_batch, sequenced, with_numbers
-from .interface import Operator, OperatorSpecification, Rows
+from .interface import OperatorSpecification
 from .key_hashes import check_hashed, parts_of
 from .row_times import EARLIEST_US, running_maxima, times_of
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType, names_of
 from peacefs.dataflow.unit_state.operator_state import OperatorState
@@ -17,7 +18,7 @@ from peacefs.dataflow.unit_state.paged_groups import keeps
 from peacefs.protocol.errors import InvalidQuery
 from peacefs.state.structures.unordered_map import UnorderedMap
 
-from .interface import Operator, OperatorSpecification, Rows
+from .interface import OperatorSpecification
 from .row_operators import checked, name_of
 from .row_times import EARLIEST_US, times_of
 from .stamps import TimedStamps

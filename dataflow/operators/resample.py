@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
 
-from .interface import Operator, OperatorSpecification, Rows
+from .interface import OperatorSpecification
 from .keys import check_keys, key_codes, with_plain_keys
 from .row_times import Times, times_of
 from .stamps import KeyedStamps

@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyarrow import acero, compute
 
+from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType, names_of
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
 
-from .interface import Operator, OperatorSpecification, Rows
+from .interface import OperatorSpecification
 
 Expression = compute.Expression
 RowsFunction = Callable[[Rows], Rows]

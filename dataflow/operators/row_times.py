@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from .interface import Rows
+from peacefs.dataflow.model.operator import Rows
 
 Times: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 

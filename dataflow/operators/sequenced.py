@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
+from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.operator_state import OperatorState
@@ -39,7 +40,7 @@ from .grains import (
     with_numbers,
     without_numbers,
 )
-from .interface import Operator, OperatorSpecification, Rows
+from .interface import OperatorSpecification
 from .join import JoinWindow
 from .row_operators import Filter, MapRows, Select, Union
 

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
+from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
-from .interface import Operator, OperatorSpecification, Rows
+from .interface import OperatorSpecification
 from .row_times import EARLIEST_US, running_maxima, times_of
 from .stamps import LatestStamp, TimedStamps, earliest
 

@@ -18,15 +18,16 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
+from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.model.phases import Phases
 from peacefs.dataflow.model.stream_type import TIME, StreamType
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
 
 from .aggregates import AggregatedColumns, Aggregation
-from .interface import Operator, OperatorSpecification, Rows
+from .interface import OperatorSpecification
 from .keys import check_keys, with_plain_keys
-from .phases import Phases
 from .row_times import EARLIEST_US, Times, running_maxima, times_of
 from .stamps import LatestStamp, earliest
 

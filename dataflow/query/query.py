@@ -18,16 +18,31 @@ Each call says at once what is wrong with it, in one line.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from peacefs.dataflow.functions import col
+from peacefs.dataflow.model.numbers import check_count
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType, names_of
+from peacefs.dataflow.operators.aggregates import Aggregation
+from peacefs.dataflow.operators.count_windows import AggregateCountWindows
 from peacefs.dataflow.operators.interface import OperatorSpecification
+from peacefs.dataflow.operators.join import JoinWindow
+from peacefs.dataflow.operators.key_hashes import check_hashed
+from peacefs.dataflow.operators.process import DrawingFunction, Process, StatefulFunction, TableFunction
+from peacefs.dataflow.operators.resample import Resample
+from peacefs.dataflow.operators.row_operators import Filter, MapRows, RowsFunction, Select, Union
+from peacefs.dataflow.operators.sort import BoundedSort
+from peacefs.dataflow.operators.time_windows import AggregateTimeWindows
 from peacefs.protocol.errors import InvalidQuery
+from peacefs.protocol.limits import dataflow_grain_rows, dataflow_parts_max
 
 from .alignment import align_unions
+from .durations import Duration, microseconds
 from .network import Network, OperatorNode, SinkNode, SourceNode
 from .schemas import Schema, as_schema
-from .stages import Stage, expand
-from .stream import Stream
+from .stages import MergeParts, Partition, Stage, expand
 
 
 class Query:
@@ -174,3 +189,292 @@ class Query:
             raise InvalidQuery(
                 f"query {self.name!r} has a {name!r} already: give each source and operator its own name"
             )
+
+
+class Stream:
+    """Rows of one type. Each method returns another stream; this one can be read by several."""
+
+    def __init__(self, query: Query, name: str, type: StreamType, unit: str) -> None:
+        self.query = query
+        self.name = name
+        self.type = type
+        self.unit_name = unit
+
+    # -- row by row ---------------------------------------------------------------------------------------
+
+    def filter(self, condition: Any, *, name: str | None = None) -> Stream:
+        """Keep the rows for which an expression holds: `filter(col("status") == 401)`."""
+        return self.query.add_operator(Filter(condition), (self,), name)
+
+    def select(self, *columns: str, name: str | None = None, **computed: Any) -> Stream:
+        """Keep columns, and compute others: `select("at", "address", bits=col("bytes") * 8)`."""
+        twice = [column for column in columns if column in computed]
+        if twice:
+            raise InvalidQuery(f"select names {names_of(twice)} twice: as a column and as a computed one")
+        self.type.require(columns, "select")
+        names = (*columns, *computed)
+        expressions = (*(col(column) for column in columns), *computed.values())
+        return self.query.add_operator(Select(names, expressions), (self,), name)
+
+    def with_columns(self, *, name: str | None = None, **computed: Any) -> Stream:
+        """Add computed columns, or replace columns: `with_columns(bits=col("bytes") * 8)`."""
+        return self.select(
+            *(each for each in self.type.schema.names if each not in computed), name=name, **computed
+        )
+
+    def map(
+        self,
+        function: RowsFunction,
+        schema: Schema | None = None,
+        *,
+        time: str | None = None,
+        deterministic: bool = True,
+        name: str | None = None,
+    ) -> Stream:
+        """Apply a function to record batches that makes one row of each, of `schema` if that differs."""
+        return self._map(function, schema, time, deterministic, flat=False, name=name)
+
+    def flat_map(
+        self,
+        function: RowsFunction,
+        schema: Schema | None = None,
+        *,
+        time: str | None = None,
+        deterministic: bool = True,
+        name: str | None = None,
+    ) -> Stream:
+        """Apply a function to record batches that makes any number of rows of each row."""
+        return self._map(function, schema, time, deterministic, flat=True, name=name)
+
+    # -- several rows ---------------------------------------------------------------------------------------
+
+    def union(self, *others: Stream, name: str | None = None) -> Stream:
+        """Put the rows of other streams of the same type among these, as they come.
+
+        If a window, sort, join or resample reads them, rows wait for the input that is behind.
+        """
+        if not others:
+            raise InvalidQuery("union needs another stream: union(other)")
+        return self.query.add_operator(Union(), (self, *others), name)
+
+    def sort(self, within: Duration, *, name: str | None = None) -> Stream:
+        """Put rows into the order of their times; one that is out of order by more than `within` is left out."""
+        return self.query.add_operator(BoundedSort(microseconds(within, "sort(within)", least=0)), (self,), name)
+
+    def key_by(self, *columns: str) -> KeyedStream:
+        """Group rows by columns, for what follows: a window, a join, a state."""
+        if not columns:
+            raise InvalidQuery("key_by needs a column: key_by('address'); for all rows together leave it out")
+        self.type.require(columns, "key_by")
+        return KeyedStream(self, columns)
+
+    def window(
+        self,
+        size: Duration,
+        every: Duration | None = None,
+        *,
+        lateness: Duration = "0s",
+        timeout: Duration | None = None,
+    ) -> WindowedStream:
+        """Group rows by windows of time, of all keys together. See `KeyedStream.window`."""
+        return KeyedStream(self, ()).window(size, every, lateness=lateness, timeout=timeout)
+
+    def count_window(
+        self, size: int, every: int | None = None, *, timeout: Duration | None = None
+    ) -> WindowedStream:
+        """Group rows by windows of a number of rows. See `KeyedStream.count_window`."""
+        return KeyedStream(self, ()).count_window(size, every, timeout=timeout)
+
+    def resample(
+        self, *columns: str, every: Duration, method: Literal["last", "linear"] = "last", name: str | None = None
+    ) -> Stream:
+        """Give values of columns at regular times. See `KeyedStream.resample`."""
+        return KeyedStream(self, ()).resample(*columns, every=every, method=method, name=name)
+
+    def process(
+        self,
+        function: StatefulFunction | TableFunction | DrawingFunction,
+        schema: Schema | None = None,
+        *,
+        time: str | None = None,
+        deterministic: bool = True,
+        state: Schema | None = None,
+        key: str | Sequence[str] = (),
+        remembers: Duration | None = None,
+        unique: str | Sequence[str] = (),
+        name: str | None = None,
+    ) -> Stream:
+        """Apply a function of (record batch, state): the state is a map that outlives failures.
+
+        With `state={"user": "string", "visits": "int64"}, key="user"` it is a `peacefs.state.UnorderedMap` of
+        such records, which takes batches: `state.add_at(rows.column("user"), 1)`, `state.find(...)`. Without, it
+        is a map of Python values, for functions that treat row by row.
+
+        What it does must depend on the rows and the state alone, and not on how rows were cut into batches; else
+        say `deterministic=False`. A function that leaves something to chance takes a third argument, a
+        `random.Random`, which draws the same numbers again in a replay; it is arbitrary, whatever is said. If its
+        state depends on those rows alone that are older than the latest by at most `remembers`, a technique can
+        make the state again from them, as upstream backup does.
+
+        A function that makes the same rows of the same ones, but in any order, is *set-preserving*: name the
+        columns that tell its rows apart as `unique`. In a partitioned stage its rows are put into their order, so
+        that it is recovered as those that keep an order.
+        """
+        schema, time = self._schema(schema, time)
+        kept = None if state is None else as_schema(state)
+        keys = (key,) if isinstance(key, str) else tuple(key)
+        remembers_us = None if remembers is None else microseconds(remembers, "process(remembers)", least=0)
+        told_apart = (unique,) if isinstance(unique, str) else tuple(unique)
+        process = Process(function, schema, time, deterministic, kept, keys, remembers_us, told_apart)
+        return self.query.add_operator(process, (self,), name)
+
+    # -- where it runs and ends ---------------------------------------------------------------------------------
+
+    def unit(self, name: str) -> Stream:
+        """Run what follows in an HA unit of this name, which is checkpointed and recovered by itself."""
+        if not isinstance(name, str) or not name:
+            raise InvalidQuery("unit needs a name: unit('sessions')")
+        stage = self.query.stage_of(self.unit_name)
+        if stage is not None:
+            self.query.put_in_stage(name, stage)
+        elif self.query.stage_of(name) is not None:
+            raise InvalidQuery(f"unit {name!r} is partitioned: a stream enters it by partition(...)")
+        return Stream(self.query, self.name, self.type, name)
+
+    def partition(
+        self,
+        *columns: str,
+        parts: int,
+        name: str | None = None,
+        grain_rows: int = dataflow_grain_rows,
+        grain: Duration = "100ms",
+    ) -> Stream:
+        """Run what follows in so many parts, each a unit with the rows of its share of the keys, in their order.
+
+        Units are named after `name`: `name[0]`, `name[1]` and so on. A part that gets no rows for a while holds
+        the others' rows up for at most `grain_rows` rows of all parts, or until their times have gone on by
+        `grain`. Streams that are partitioned alike, with one name, can be joined. The stage ends with `merge`, or
+        another `partition`.
+        """
+        if not columns:
+            raise InvalidQuery("partition needs a column: partition('user', parts=4)")
+        check_count(f"partition(parts={parts!r})", parts, least=1, most=dataflow_parts_max)
+        check_count(f"partition(grain_rows={grain_rows!r})", grain_rows, least=1)
+        stage = Stage(columns, parts)
+        unit = name or f"by {', '.join(columns)}"
+        specification = Partition(stage, self.unit_name, grain_rows, microseconds(grain, "partition(grain)"))
+        check_hashed(columns, self.type, "partition")
+        self.query.put_in_stage(unit, stage)
+        return self.query.add_operator(specification, (self,), None, unit=unit)
+
+    def merge(self, unit: str) -> Stream:
+        """End a partitioned stage: the rows of all parts go on, in their order, in one unit of this name."""
+        if self.query.stage_of(self.unit_name) is None:
+            raise InvalidQuery("merge ends a partitioned stage, and there is none: begin one with partition(...)")
+        if not unit or self.query.stage_of(unit) is not None:
+            raise InvalidQuery(f"merge({unit!r}) needs the name of a unit that is not partitioned")
+        return self.query.add_operator(MergeParts(), (self,), None, unit=unit)
+
+    def sink(self, name: str) -> Query:
+        """End the stream: its rows leave the query by this name. Those of a stage are merged before."""
+        if self.query.stage_of(self.unit_name) is not None:
+            return self.merge(f"{name} merge").sink(name)
+        # Rows pass through a unit, which numbers and retains them: without one nothing would carry them.
+        stream = self.select(*self.type.schema.names) if self.query.is_source(self.name) else self
+        self.query.add_sink(name, stream)
+        return self.query
+
+    def _map(
+        self,
+        function: RowsFunction,
+        schema: Schema | None,
+        time: str | None,
+        deterministic: bool,
+        *,
+        flat: bool,
+        name: str | None,
+    ) -> Stream:
+        schema, time = self._schema(schema, time)
+        return self.query.add_operator(MapRows(function, schema, time, flat, deterministic), (self,), name)
+
+    def _schema(self, schema: Schema | None, time: str | None) -> tuple[Any, str]:
+        return self.type.schema if schema is None else as_schema(schema), time or self.type.time
+
+
+class KeyedStream:
+    """A stream whose rows are grouped by columns."""
+
+    def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
+        self._stream = stream
+        self._keys = keys
+
+    def window(
+        self,
+        size: Duration,
+        every: Duration | None = None,
+        *,
+        lateness: Duration = "0s",
+        timeout: Duration | None = None,
+    ) -> WindowedStream:
+        """Group rows by windows of time: of `size`, one beginning with each multiple of `every`.
+
+        A window is emitted when a row comes that is later than its end by `lateness`, or, with `timeout`, when no
+        row came for so long. Rows that are older than a window that was emitted are left out.
+        """
+        size_us = microseconds(size, "window(size)")
+        every_us = size_us if every is None else microseconds(every, "window(every)")
+        late_us = microseconds(lateness, "window(lateness)", least=0)
+        timeout_us = None if timeout is None else microseconds(timeout, "window(timeout)")
+        return WindowedStream(
+            self._stream,
+            lambda aggregations: AggregateTimeWindows(
+                self._keys, size_us, every_us, aggregations, late_us, timeout_us
+            ),
+        )
+
+    def count_window(
+        self, size: int, every: int | None = None, *, timeout: Duration | None = None
+    ) -> WindowedStream:
+        """Group rows by windows of `size` rows of a key, one beginning with every so many rows."""
+        every = size if every is None else every
+        for each in (size, every):
+            check_count(f"count_window({size!r}, every={every!r})", each, least=1)
+        timeout_us = None if timeout is None else microseconds(timeout, "count_window(timeout)")
+        return WindowedStream(
+            self._stream,
+            lambda aggregations: AggregateCountWindows(self._keys, size, every, aggregations, timeout_us),
+        )
+
+    def join(self, other: KeyedStream, within: Duration, *, name: str | None = None) -> Stream:
+        """Pair rows of two streams that have equal keys and whose times differ by at most `within`."""
+        if not isinstance(other, KeyedStream) or other._keys != self._keys:
+            raise InvalidQuery(
+                f"join needs a stream with the same keys: join(other.key_by({names_of(self._keys)}), ...)"
+            )
+        specification = JoinWindow(self._keys, microseconds(within, "join(within)", least=0))
+        return self._stream.query.add_operator(specification, (self._stream, other._stream), name)
+
+    def resample(
+        self, *columns: str, every: Duration, method: Literal["last", "linear"] = "last", name: str | None = None
+    ) -> Stream:
+        """Give values of columns at multiples of `every`: the last ones before, or on a line between two rows."""
+        specification = Resample(self._keys, columns, microseconds(every, "resample(every)"), method)
+        return self._stream.query.add_operator(specification, (self._stream,), name)
+
+
+class WindowedStream:
+    """A stream whose rows are grouped by windows."""
+
+    def __init__(self, stream: Stream, specification: Any) -> None:
+        self._stream = stream
+        self._specification = specification
+
+    def aggregate(self, *aggregations: Aggregation, name: str | None = None, **named: Aggregation) -> Stream:
+        """Compute one row of each window and key: `aggregate(count(), largest=max("bytes"))`."""
+        for given in (*aggregations, *named.values()):
+            if not isinstance(given, Aggregation):
+                raise InvalidQuery(f"aggregate takes functions as count() and max('bytes'), and not {given!r}")
+        every = (*aggregations, *(each.alias(alias) for alias, each in named.items()))
+        if not every:
+            raise InvalidQuery("aggregate needs a function: aggregate(count())")
+        return self._stream.query.add_operator(self._specification(every), (self._stream,), name)

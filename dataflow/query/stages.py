@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType
-from peacefs.dataflow.operators.interface import Operator, OperatorSpecification
+from peacefs.dataflow.operators.interface import OperatorSpecification
 from peacefs.dataflow.operators.key_hashes import check_hashed
 from peacefs.dataflow.operators.merge import Merge
 from peacefs.dataflow.operators.partition import NumberRows, Route, TakePart

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from peacefs.dataflow.closed_forms import HA_FILTER_S, HAParameters, UnitLoad
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.functions import col, count
 from peacefs.dataflow.hosts.costs import Costs, Traffic
 from peacefs.dataflow.hosts.failures import KillRunning
@@ -25,9 +26,7 @@ from peacefs.dataflow.hosts.outcome import Outcome
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.query.query import Query
-from peacefs.dataflow.query.stream import Stream
-from peacefs.dataflow.techniques.interface import Technique
+from peacefs.dataflow.query.query import Query, Stream
 from peacefs.protocol.limits import MIB
 
 Kind = Literal["filter", "aggregate", "union"]

@@ -12,8 +12,8 @@ from functools import partial
 
 from peacefs.dataflow import closed_forms
 from peacefs.dataflow.closed_forms import UnitLoad
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.model.reasons import reason_of
-from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.operators.process import Process
 from peacefs.dataflow.operators.row_operators import Filter, MapRows, Select, Union, checked
 from peacefs.dataflow.query.network import Network, OperatorNode

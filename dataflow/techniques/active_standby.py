@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
+from peacefs.dataflow.core.technique import StandbyKind
 from peacefs.protocol.limits import dataflow_tick_s
 
-from .interface import StandbyKind
 from .standbys import StandbyTechnique
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.protocol.errors import InvalidQuery
@@ -15,7 +16,6 @@ from .active_standby import ActiveStandby
 from .amnesia import Amnesia
 from .cec import CEC
 from .flux import Flux
-from .interface import Technique
 from .passive_standby import PassiveStandby
 from .sguard import SGuard
 from .upstream_backup import UpstreamBackup

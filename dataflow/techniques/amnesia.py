@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
+from peacefs.dataflow.core.technique import Guard, Technique
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
-
-from .interface import Guard, Technique
 
 
 class Amnesia(Technique):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
+from peacefs.dataflow.core.technique import AcknowledgeCovered, Action, Guard, Positions, TakeCheckpoint, Technique
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.operators.count_windows import AggregateCountWindows
 from peacefs.dataflow.operators.join import JoinWindow
@@ -30,7 +31,6 @@ from peacefs.protocol.limits import (
     dataflow_checkpoints_per_start_max,
 )
 
-from .interface import AcknowledgeCovered, Action, Guard, Positions, TakeCheckpoint, Technique
 from .intervals import checked_interval
 
 _WINDOWED = (AggregateCountWindows, AggregateTimeWindows, JoinWindow)

@@ -15,13 +15,13 @@ from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.core.pair_plan import PairPlan
+from peacefs.dataflow.core.technique import Guard, StandbyKind, Technique
 from peacefs.dataflow.model.numbers import check_count, is_number
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.protocol.errors import InvalidQuery
 from peacefs.protocol.limits import dataflow_tick_s
 
-from .interface import Guard, StandbyKind, Technique
 from .intervals import checked_interval
 
 _LONGEST_S = 86_400.0

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
+from peacefs.dataflow.core.technique import StandbyKind
 
-from .interface import StandbyKind
 from .standbys import StandbyTechnique
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
+from peacefs.dataflow.core.technique import Guard, Technique
 from peacefs.dataflow.model.numbers import check_amount, check_count, is_number
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
@@ -21,8 +22,6 @@ from peacefs.protocol.limits import (
     ring_silence_s,
     ring_suspect_s,
 )
-
-from .interface import Guard, Technique
 
 _LONGEST_S = 86_400.0
 

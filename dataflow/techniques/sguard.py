@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
+from peacefs.dataflow.core.technique import Acknowledge, Action, Guard, Positions, TakeCheckpoint, Technique
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.protocol.limits import (
@@ -22,7 +23,6 @@ from peacefs.protocol.limits import (
     dataflow_incarnations_per_run_max,
 )
 
-from .interface import Acknowledge, Action, Guard, Positions, TakeCheckpoint, Technique
 from .intervals import checked_interval
 
 

@@ -22,13 +22,21 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
+from peacefs.dataflow.core.technique import (
+    Acknowledge,
+    Action,
+    Guard,
+    Positions,
+    Technique,
+    TrimByCauses,
+    refuse_unrecorded,
+)
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.operators.row_operators import ROW_BY_ROW
 from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.protocol.errors import InvalidQuery
 from peacefs.protocol.limits import dataflow_acknowledge_interval_s_max
 
-from .interface import Acknowledge, Action, Guard, Positions, Technique, TrimByCauses, refuse_unrecorded
 from .intervals import checked_interval
 
 _PROMISED = {

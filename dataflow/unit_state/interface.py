@@ -9,17 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import pyarrow as pa
 
 from peacefs.dataflow.model.batches import Position
+from peacefs.dataflow.model.operator import Operator
 from peacefs.state.checkpoints.outcome import RunningCheckpoint
 from peacefs.state.structures.unordered_map import UnorderedMap
-
-if TYPE_CHECKING:
-    from peacefs.dataflow.operators.interface import Operator
-
 
 #: The name of an output's rows in a state is this and the stream.
 ROWS_OF: Final = "rows of "

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from peacefs.dataflow.operators.interface import Operator
+from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.unit_state.interface import Accumulator, Groups, RowQueue
 
 from .replay import Replay

@@ -16,8 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
+from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.operators.count_windows import AggregateCountWindows
-from peacefs.dataflow.operators.interface import Operator, Rows
 from peacefs.dataflow.unit_state.interface import Accumulator, Groups, RowQueue
 
 from .contents import EARLIEST_BUCKET, WatchedGroups, WindowChanges

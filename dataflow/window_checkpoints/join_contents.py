@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from peacefs.dataflow.operators.interface import Operator, Rows
+from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.unit_state.interface import RowQueue
 
 from .contents import NoContents

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from peacefs.dataflow.operators.interface import Operator
+from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.operators.time_windows import AggregateTimeWindows
 from peacefs.dataflow.unit_state.interface import Accumulator, Groups, RowQueue
 

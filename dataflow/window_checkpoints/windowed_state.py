@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from peacefs.dataflow.model.batches import Batch, Position
+from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.model.stream_type import StreamType
-from peacefs.dataflow.operators.interface import Operator
 from peacefs.dataflow.unit_state.interface import (
     ROWS_OF,
     Accumulator,

@@ -1,4 +1,4 @@
-"""An UnorderedMap with columns of strings or bytes: what `UnorderedMap.create` gives for such a schema.
+"""A RecordMap with columns of strings or bytes.
 
 The records are of fixed width still. In the key a text is its hash of two words, by a secret of the map, so that
 no two texts that anybody comes across are alike (decision 34); the text itself is an entry of a heap page, to
@@ -22,8 +22,8 @@ from peacefs.state.pages.page_set import PageSet
 
 from .arrays import changeable
 from .heap import Heap, TextColumn, Texts
+from .record_map import RecordMap
 from .records import Words, named
-from .unordered_map import UnorderedMap
 
 # Words of `_saved`.
 _LAST: Final = 8
@@ -31,8 +31,8 @@ _SECRET: Final = 9
 _HIDDEN: Final = "\0"
 
 
-class TextMap(UnorderedMap):
-    """Made by `UnorderedMap.create`."""
+class TextMap(RecordMap):
+    """Records by key, where strings or bytes are columns."""
 
     def __init__(self, page_set: PageSet, schema: pa.Schema, key: Sequence[str]) -> None:
         self._texts = {each.name: TextColumn(each) for each in schema if TextColumn.takes(each.type)}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.long_runs import often
 from support.play import Play, registration
 
-from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.repair import ReplicaCopy
+from peacefs.coordinator.metadata.garbage import Garbage
 from peacefs.coordinator.metadata.model import ChunkRecord, Mode
 from peacefs.peace.balance_plan import BalancePhase, BalancePlan, Fill
 from peacefs.protocol.limits import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from peacefs.coordinator.operations.run_logs import RunLogs
 from peacefs.coordinator.operations.waiters import wait_on_loop
-from peacefs.coordinator.supervision.run_logs import RunLogs
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.messages import RunLogTail, WantedLog
 from peacefs.runtime.effects import Ticket

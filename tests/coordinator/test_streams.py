@@ -9,8 +9,8 @@ from support.play import USAGE, Play, record
 
 from peacefs.coordinator.cluster.chunk_writes import WriteStreams
 from peacefs.coordinator.cluster.core import Cluster
-from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.pending_load import PendingLoad
+from peacefs.coordinator.metadata.garbage import Garbage
 from peacefs.peace.policies.hdfs_placement import LOAD_FACTOR
 from peacefs.protocol.limits import heartbeat_interval_s, pending_load_s
 from peacefs.protocol.messages import Heartbeat

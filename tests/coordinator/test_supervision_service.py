@@ -19,11 +19,11 @@ from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
+from peacefs.coordinator.operations.checkpoint_locality import find_locality
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.query_runs import QueryRuns
+from peacefs.coordinator.operations.supervision import SupervisionService
 from peacefs.coordinator.operations.viewer import Viewer
-from peacefs.coordinator.supervision.checkpoint_locality import find_locality
-from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, ServiceUnready
 from peacefs.protocol.messages import AgentBeat, AgentCommand, Receipt, ReportChunks, RunReport, WrittenChunk
 from peacefs.protocol.new_file import NewFile

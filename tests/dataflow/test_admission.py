@@ -13,6 +13,7 @@ from support.dataflows import SAMPLES, SCHEMA
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
@@ -24,7 +25,6 @@ from peacefs.dataflow.techniques.admission import ALTERNATIVES, admit, suffices
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.techniques.flux import Flux
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.dataflow.techniques.sguard import SGuard

@@ -17,6 +17,7 @@ from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.dataflow import Query
 from peacefs.dataflow.core.messages import NodeAlive
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.beats import Beats
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
@@ -28,7 +29,6 @@ from peacefs.dataflow.ring.keyed_table import DictTable
 from peacefs.dataflow.ring.monitor import Monitor
 from peacefs.dataflow.ring.node_context import NodeContext
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 
 _ALIVE = NodeAlive("node-1", "session")

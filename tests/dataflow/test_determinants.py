@@ -16,13 +16,13 @@ from support.determined_samples import ALIGNED, ARBITRARY, determined_rows
 from support.judged_networks import digits
 from support.steps import steps, stride
 
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.failures import CutLink, Failure, Hang, Kill
 from peacefs.dataflow.hosts.outcome import Outcome
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup

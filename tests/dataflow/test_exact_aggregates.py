@@ -17,7 +17,7 @@ from support.long_runs import often
 from support.operator_runs import operator_of, run_operator
 
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.query.stream import Stream
+from peacefs.dataflow.query.query import Stream
 from peacefs.protocol.errors import InvalidQuery
 
 _TIME = pa.timestamp("us")

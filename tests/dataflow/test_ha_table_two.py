@@ -15,6 +15,7 @@ from simulation.seeds import seeds
 from support.judged_networks import JUDGED_NETWORKS, JudgedNetwork
 from support.steps import steps
 
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.failures import Kill
 from peacefs.dataflow.hosts.outcome import Outcome
 from peacefs.dataflow.hosts.seeded import SeededRun
@@ -22,7 +23,6 @@ from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup

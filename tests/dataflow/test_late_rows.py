@@ -20,7 +20,7 @@ from peacefs.dataflow.hosts.failures import Kill
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.query.stream import Stream
+from peacefs.dataflow.query.query import Stream
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.sguard import SGuard
 

@@ -16,6 +16,7 @@ from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.dataflow.core.messages import Ack, CopyHeld
 from peacefs.dataflow.core.output_buffer import RowStage
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.costs import Traffic
 from peacefs.dataflow.hosts.edge_run import RunOptions
@@ -25,7 +26,6 @@ from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 
 _BATCHES = 60

@@ -15,9 +15,9 @@ from support.unit_states import States
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.operators.interface import Operator
+from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.query.network import OperatorNode
-from peacefs.dataflow.query.stream import Stream
+from peacefs.dataflow.query.query import Stream
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 #: (port, rows), in the order of arrival.

@@ -18,14 +18,14 @@ from support.long_runs import often
 
 from peacefs.dataflow import Query
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.failures import Kill
 from peacefs.dataflow.hosts.outcome import Outcome
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.query.stream import Stream
+from peacefs.dataflow.query.query import Stream
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup

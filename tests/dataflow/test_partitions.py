@@ -14,13 +14,13 @@ from support.dataflows import SCHEMA, Row, input_rows
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.seeded import Kill, SeededRun
 from peacefs.dataflow.operators.key_hashes import hash_keys, parts_of
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.query.stream import Stream
+from peacefs.dataflow.query.query import Stream
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.errors import InvalidQuery
 

@@ -21,6 +21,7 @@ from support.long_runs import often
 from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
@@ -29,7 +30,6 @@ from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.window_checkpoints.extent import Targets
 from peacefs.protocol.errors import InvalidQuery, StartupError

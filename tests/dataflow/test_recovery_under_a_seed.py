@@ -14,10 +14,10 @@ from support.steps import steps
 from peacefs.dataflow import Query
 from peacefs.dataflow.comparison import compare_outputs
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.seeded import Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.techniques.amnesia import Amnesia
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.errors import QueryFailed
 

@@ -10,13 +10,13 @@ from support.dataflows import arbitrary, input_rows, repeatable
 from peacefs.dataflow.core.messages import Ack, Data, Subscribed
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.output_buffer import RowStage
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.core.unit import HAUnit
 from peacefs.dataflow.core.unit_output import make_output
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.model.batches import Batch, Position
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup

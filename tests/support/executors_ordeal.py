@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
+from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun
 from peacefs.dataflow.hosts.ring_run import RingRun
@@ -33,7 +34,6 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.techniques.flux import Flux
-from peacefs.dataflow.techniques.interface import Technique
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.dataflow.techniques.sguard import SGuard

@@ -24,7 +24,7 @@ from peacefs.dataflow.hosts.outcome import Outcome
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.query.stream import Stream
+from peacefs.dataflow.query.query import Stream
 
 _ROWS = 28
 _BATCH_ROWS = 4

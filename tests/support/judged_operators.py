@@ -10,7 +10,7 @@ import pyarrow as pa
 from oracles import sql_streams as sql
 
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.query.stream import Stream
+from peacefs.dataflow.query.query import Stream
 
 _SECOND = 1_000_000
 _PARTS: dict[str, Any] = {"parts": 3, "grain_rows": 7, "grain": "3s"}

@@ -13,10 +13,10 @@ from support.spoken_link import SIGNER, Datanode
 
 from peacefs.coordinator.core import CoordinatorCore
 from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.operations.supervision import SupervisionService
 from peacefs.coordinator.rpc.datanode_links import DatanodeLinks
 from peacefs.coordinator.rpc.datanode_service import DatanodeService
 from peacefs.coordinator.rpc.server import NodeServer, RunningCalls
-from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.messages import Trust

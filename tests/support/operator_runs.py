@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from peacefs.dataflow import Query
-from peacefs.dataflow.operators.interface import Operator
+from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.query.network import OperatorNode
-from peacefs.dataflow.query.stream import Stream
+from peacefs.dataflow.query.query import Stream
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.dataflow.unit_state.paged_state import PagedState
 

@@ -11,8 +11,8 @@ from support.new_core import new_core
 from support.replica_watch import ReplicaWatch
 
 from peacefs.coordinator.cluster.core import Ticked
-from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.repair import ReplicaCopy
+from peacefs.coordinator.metadata.garbage import Garbage
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.protocol.ids import Numbering

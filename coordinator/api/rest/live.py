@@ -18,8 +18,8 @@ from peacefs.coordinator.api.views.cluster import RepairProgress, cluster_view
 from peacefs.coordinator.api.views.peace import peace_view
 from peacefs.coordinator.api.views.visible import visible_peace, visible_status
 from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.operations.supervision import SupervisionService
 from peacefs.coordinator.operations.viewer import Viewer
-from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.asgi import client_host
 from peacefs.protocol.callers.caller import caller_of
 from peacefs.protocol.errors import FileNotFound

@@ -9,8 +9,8 @@ from fastapi import FastAPI, Request, Response
 from pydantic import Field
 
 from peacefs.coordinator.metadata.model import QueryRecord
+from peacefs.coordinator.operations.supervision import SupervisionService
 from peacefs.coordinator.operations.viewer import Viewer
-from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.limits import supervised_restarts_default
 
 from .common import Body, User, named_user

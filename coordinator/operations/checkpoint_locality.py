@@ -10,10 +10,9 @@ from peacefs.coordinator.metadata.model import InodeId, InodeKind
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.resolution import find_existing
+from peacefs.coordinator.supervision.locality import Holdings
 from peacefs.protocol.errors import PathError
 from peacefs.protocol.limits import checkpoint_locality_entries_max, checkpoint_locality_entries_per_turn
-
-from .locality import Holdings
 
 
 def find_locality(reader: Reader, cluster: Cluster, checkpoint: str) -> Generator[None, None, Holdings]:

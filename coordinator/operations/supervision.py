@@ -14,6 +14,8 @@ from peacefs.coordinator.namespace import query_runs
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.viewer import Viewer
+from peacefs.coordinator.supervision.core import SupervisedQuery, Supervision
+from peacefs.coordinator.supervision.locality import Holdings
 from peacefs.protocol.errors import BadRequest, PeacefsError, ServiceUnready
 from peacefs.protocol.ids import show
 from peacefs.protocol.limits import (
@@ -35,8 +37,6 @@ from peacefs.protocol.values.supervised_queries import (
 )
 
 from .checkpoint_locality import find_locality
-from .core import SupervisedQuery, Supervision
-from .locality import Holdings
 from .run_logs import RunLogs
 
 log = logging.getLogger("peacefs.coordinator")
