@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from peacefs.coordinator.limits import list_page_entries, reclaim_entries_per_commit
 from peacefs.coordinator.metadata.group_commit import GroupCommit
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.reclaim import reclaim_step
-from peacefs.protocol.limits import list_page_entries, reclaim_entries_per_commit
 from peacefs.protocol.messages import Receipt, WrittenChunk
 from peacefs.protocol.new_file import NewFile
 

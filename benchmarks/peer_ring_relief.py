@@ -24,12 +24,13 @@ import numpy as np
 import pyarrow as pa
 
 from peacefs.dataflow import Query
+from peacefs.dataflow.hosts.ring_node import ring_figures_s
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.key_places import key_places
+from peacefs.dataflow.ring.settings import ring_queue_rows_high
 from peacefs.dataflow.ring.tokens import RING
 from peacefs.dataflow.techniques.peer_ring import PeerRing
-from peacefs.protocol import limits
 
 from .peer_ring_runs import PATIENT_S, SILENCE_S, RingUnderTest, with_ring
 from .report import show
@@ -107,7 +108,7 @@ class _Seen:
             line = self.nodes.setdefault(node, [])
             # The same figures again are new ones when nodes must have told theirs meanwhile.
             is_new = not line or (each.processed_rows, each.waiting_rows) != line[-1][1:]
-            if is_new or now_s > line[-1][0] + 2 * limits.ring_figures_s:
+            if is_new or now_s > line[-1][0] + 2 * ring_figures_s:
                 line.append((now_s, each.processed_rows, each.waiting_rows))
         order = tuple(ring.run.ring())
         if not self.rings or order != self.rings[-1][1]:
@@ -134,9 +135,7 @@ class _Seen:
 
     def first_overloaded_s(self) -> float:
         """Return when a node was first seen with as many rows waiting as make it overloaded."""
-        over = [
-            at_s for line in self.queues().values() for at_s, rows in line if rows >= limits.ring_queue_rows_high
-        ]
+        over = [at_s for line in self.queues().values() for at_s, rows in line if rows >= ring_queue_rows_high]
         return min(over, default=float("nan"))
 
 
@@ -273,7 +272,7 @@ def _lines(title: str, seen: _Seen, marks: Sequence[float]) -> Figure:
     above, below = figure.subplots(2, 1, sharex=True)
     _draw_each(above, seen.rates())
     _draw_each(below, seen.queues())
-    below.axhline(limits.ring_queue_rows_high, color="grey", linewidth=0.8, label="overloaded from here on")
+    below.axhline(ring_queue_rows_high, color="grey", linewidth=0.8, label="overloaded from here on")
     for axis in (above, below):
         for at_s in marks:
             axis.axvline(at_s, color="grey", linestyle=":", linewidth=0.8)

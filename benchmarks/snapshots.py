@@ -20,8 +20,8 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
+from peacefs.coordinator.scheduling.checkpoint_estimates import checkpoint_pause_s
 from peacefs.peace.simulator.scenarios import REPLICAS
-from peacefs.protocol.limits import checkpoint_pause_s
 
 from .emulation.emulation import LEAD_S, Emulation, emulation
 from .emulation.orders import UploadOrder

@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
-from peacefs.protocol.limits import async_calls_at_once_max
+from peacefs.client.limits import async_calls_at_once_max
 
 from .control.addresses import DEFAULT_ADDRESS
 from .control.names import ListingPage

@@ -11,25 +11,24 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import (
-    calibration_link_streams,
-    calibration_pairs_max,
-    calibration_streams,
-    checksum_block_bytes,
-    chunk_bytes_max,
-    packet_bytes,
-)
+from peacefs.protocol.limits import calibration_streams, checksum_block_bytes, chunk_bytes_max, packet_bytes
 from peacefs.runtime import effects as fx
 from peacefs.runtime.thread_driver import ThreadDriver
 
 from .control.api import CoordinatorApi
 from .transfer.chunk_buffer import OutgoingPacket
 from .transfer.chunk_writer import send_chunk
+
+# Streams through a link when it is measured.
+calibration_link_streams: Final = 8
+# Each of them crosses it to and fro so often. Longer pipelines take too long to fill and to drain.
+calibration_pairs_max: Final = 4
+
 
 Pipeline = Sequence[NodeId]
 

@@ -10,19 +10,12 @@ from __future__ import annotations
 
 import io
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
+from peacefs.client.limits import stream_buffer_bytes
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import (
-    checksum_block_bytes,
-    chunk_bytes_max,
-    packet_bytes,
-    read_ahead_after_bytes,
-    shared_descriptors_kept_max,
-    source_silence_s,
-    stream_buffer_bytes,
-)
+from peacefs.protocol.limits import MIB, checksum_block_bytes, chunk_bytes_max, packet_bytes, source_silence_s
 from peacefs.protocol.messages import Created, Leased, Opened
 from peacefs.protocol.trace_context import TraceContext, current_or_new, serving
 from peacefs.runtime import effects as fx
@@ -38,6 +31,12 @@ from .transfer.write_grants import GrantClient
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+# Ahead is read for who has read so much without a seek.
+read_ahead_after_bytes: Final = 1 * MIB
+# An open file keeps so many shared descriptors for its next reads.
+shared_descriptors_kept_max: Final = 4
+
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from peacefs.protocol.errors import (
     BadRequest,
@@ -21,7 +21,7 @@ from peacefs.protocol.errors import (
     PeacefsError,
 )
 from peacefs.protocol.limits import (
-    checkpoint_manifest_bytes_max,
+    MIB,
     checkpoint_workers_default,
     checkpoint_workers_max,
     checksum_block_bytes,
@@ -47,6 +47,8 @@ from .filesystem import PeaceFileSystem
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+checkpoint_manifest_bytes_max: Final = 64 * MIB
 
 
 @dataclass(frozen=True)

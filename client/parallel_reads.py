@@ -13,20 +13,24 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from functools import partial
+from typing import Final
 
 from peacefs.protocol.errors import PeerUnreachable
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import (
-    parallel_range_bytes,
-    parallel_ranges_max,
-    parallel_read_bytes_min,
-    parallel_read_threads,
-    read_ahead_bytes_max,
-)
+from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Opened
 from peacefs.runtime.thread_driver import ThreadDriver
 
 from .transfer.read_ranges import RangesToRead, ReadRange, is_read_locally
+
+# Our client splits a read over the network of so much or more, if several datanodes have the chunks, into ranges
+# of this size, so many of one file at once. A sequential reader has as many ranges read ahead. One client has so
+# many threads for both, and keeps so much that was read ahead; a file opened beyond that is read without.
+parallel_read_bytes_min: Final = 8 * MIB
+parallel_range_bytes: Final = 4 * MIB
+parallel_ranges_max: Final = 4
+parallel_read_threads: Final = 8
+read_ahead_bytes_max: Final = 64 * MIB
 
 
 class ParallelReads:

@@ -14,12 +14,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NoReturn
 
-from peacefs.protocol.limits import (
-    read_token_lifetime_s,
-    reclaim_entries_per_commit,
-    streams_per_node_default,
-    unreferenced_chunk_kept_s,
-)
+from peacefs.coordinator.limits import reclaim_entries_per_commit
+from peacefs.protocol.limits import read_token_lifetime_s, streams_per_node_default, unreferenced_chunk_kept_s
 from peacefs.protocol.messages import Trust
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.model import Topology

@@ -11,13 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from peacefs.coordinator.limits import lost_replicas_per_turn
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering
-from peacefs.protocol.limits import (
-    chunk_bytes_max,
-    lost_replicas_per_turn,
-    streams_per_node_default,
-    write_token_lifetime_s,
-)
+from peacefs.protocol.limits import chunk_bytes_max, streams_per_node_default, write_token_lifetime_s
 from peacefs.protocol.messages import (
     AskStreams,
     Heartbeat,

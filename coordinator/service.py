@@ -12,20 +12,15 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from fastapi import FastAPI
 
+from peacefs.coordinator.limits import bearer_token_min_s, proof_nonce_bytes
 from peacefs.protocol.asgi import App
 from peacefs.protocol.errors import BadRequest, StartupError
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.limits import (
-    bearer_token_min_s,
-    checkpoint_look_timeout_s,
-    commit_record_interval_s,
-    metadata_scrub_pages,
-    proof_nonce_bytes,
-)
+from peacefs.protocol.limits import checkpoint_look_timeout_s
 from peacefs.protocol.messages import Trust
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.cluster_status import FailoverStatus
@@ -96,6 +91,13 @@ from .rpc.client_session import ClientLinks
 from .rpc.datanode_links import DatanodeLinks
 from .rpc.server import NodeServer, RunningCalls
 from .side_process.checkpoint_inspector import CheckpointInspector
+
+# After a power cut the record of the last commit may be older than that commit by so much. Each record costs a
+# sync of its own.
+commit_record_interval_s: Final = 1.0
+# Pages of the metadata that are compared with their checksums once a second: 1 MiB, half a millisecond.
+metadata_scrub_pages: Final = 256
+
 
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")

@@ -9,14 +9,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from typing import Final
 
+from peacefs.datanode.limits import disk_balance_look_s, scrub_rest_s
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import compaction_interval_s, disk_balance_look_s, scrub_rest_s
 from peacefs.runtime.thread_driver import ThreadDriver
 
 from .disks.disk_balancer import DiskBalancer
 from .disks.disk_set import DiskSet
 from .disks.scrubber import Scrubber
+
+compaction_interval_s: Final = 30.0
+
 
 log = logging.getLogger("peacefs.datanode")
 

@@ -7,8 +7,11 @@ itself.
 from __future__ import annotations
 
 import threading
+from typing import Final
 
-from peacefs.protocol.limits import copy_burst_bytes
+from peacefs.protocol.limits import MIB
+
+copy_burst_bytes: Final = 4 * MIB
 
 
 class CopyBudget:

@@ -17,22 +17,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import uvloop
 
 from peacefs.client.transfer.write_grants import GrantClient
+from peacefs.datanode.limits import gateway_cut_off_s, gateway_drain_s, reregister_backoff_max_s
 from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
 from peacefs.protocol.handshake import COORDINATOR, Identity
-from peacefs.protocol.limits import (
-    gateway_cut_off_s,
-    gateway_drain_s,
-    kept_files_max,
-    order_threads,
-    reregister_backoff_max_s,
-    thread_switch_interval_s,
-)
+from peacefs.protocol.limits import thread_switch_interval_s
 from peacefs.protocol.messages import (
     AskStreams,
     BalanceDisks,
@@ -110,6 +105,14 @@ from .store.chunk_store import ChunkStore
 from .store.interface import ChunkIntake
 from .store.layout import describe
 from .store.replica_changes import SharedChanges
+
+# A datanode works on two copies for repair and two for balancing, proves what it holds, and still deletes and
+# verifies.
+order_threads: Final = 7
+# The segments that are read are kept open for so long, and so many of them; what one that is removed takes of the
+# disk is free that much later.
+kept_files_max: Final = 64
+
 
 log = logging.getLogger("peacefs.datanode")
 

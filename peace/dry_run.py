@@ -13,19 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.limits import (
-    chunk_bytes_max,
-    pipeline_hops_max,
-    plan_chunks_max,
-    plan_requests_max,
-    plan_servers_max,
-    plan_switches_max,
-)
+from peacefs.protocol.limits import chunk_bytes_max, pipeline_hops_max, plan_chunks_max, plan_requests_max
 from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import PAPER_CLIENT
 from peacefs.topology.toml_file import parse_structure, parse_toml
@@ -35,6 +28,11 @@ from .policies.ledger import Grant, WriteSet
 from .simulator.comparison import POLICIES
 from .simulator.fluid import max_min_rates
 from .simulator.fluid_network import FluidNetwork
+
+plan_servers_max: Final = 2000
+# Ways are worked out between every two racks.
+plan_switches_max: Final = 250
+
 
 #: The number of servers that a message names.
 _NAMED = 5

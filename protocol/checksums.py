@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 from crc32c import crc32c
 
+from peacefs.protocol.limits import checksum_block_bytes
+
 from .errors import ChecksumMismatch
-from .limits import checksum_block_bytes
 
 _SUM = struct.Struct(">I")
 Bytes = bytes | bytearray | memoryview

@@ -18,12 +18,19 @@ from typing import Final, NamedTuple
 import msgspec
 from crc32c import crc32c
 
+from peacefs.protocol.limits import MIB
+
 from .checksums import Bytes
 from .decoding import UNREADABLE
 from .errors import ProtocolViolation
-from .limits import frame_header_bytes_max, frame_payload_bytes_max
 from .messages import AnyMessage, Message
 from .seals import Opener
+
+# A message may carry the chunks of a whole file between a client or gateway and the coordinator; between those who
+# move data it is small.
+frame_header_bytes_max: Final = 16 * MIB
+frame_payload_bytes_max: Final = 4 * MIB
+
 
 _PREFIX = struct.Struct(">2sBBIII")
 _CRC = struct.Struct(">I")

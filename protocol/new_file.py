@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
+
 from .errors import BadRequest
-from .limits import checksum_block_bytes, chunk_bytes_max
 
 
 class NewFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

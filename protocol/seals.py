@@ -19,9 +19,10 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from peacefs.protocol.limits import frame_ahead_bytes, sealed_record_bytes_max
+
 from .checksums import Bytes
 from .errors import BrokenSeal
-from .limits import frame_ahead_bytes, sealed_record_bytes_max
 
 _LENGTH = struct.Struct(">I")
 LENGTH_BYTES: Final = _LENGTH.size

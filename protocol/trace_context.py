@@ -16,8 +16,11 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from peacefs.protocol.limits import trace_id_characters_max
 from peacefs.protocol.messages import Message, TracedMessage
+
+# The id by which a request is named in logs: a longer one is replaced.
+trace_id_characters_max: Final = 64
+
 
 C = TypeVar("C", bound="TraceContext | None")
 #: The HTTP header that brings an id, and takes it back.

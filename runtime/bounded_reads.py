@@ -11,11 +11,14 @@ import os
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from peacefs.protocol.errors import PeerTimeout
-from peacefs.protocol.limits import bounded_read_threads
 
 from .disk_files import DiskFile, read_from_memory
+
+# Readers of shared descriptors wait for the disk with so many threads at most.
+bounded_read_threads: Final = 16
 
 
 class BoundedReads:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import ssl
 from collections.abc import Callable, Generator
+from typing import Final
 
 from peacefs.protocol.errors import (
     Overloaded,
@@ -20,12 +21,7 @@ from peacefs.protocol.errors import (
     ProtocolViolation,
 )
 from peacefs.protocol.handshake import COORDINATOR, Identity, Peer, accepting, connecting, welcomed
-from peacefs.protocol.limits import (
-    client_data_frame_bytes_max,
-    connect_timeout_s,
-    data_frame_bytes_max,
-    handshake_timeout_s,
-)
+from peacefs.protocol.limits import KIB, MIB, connect_timeout_s, handshake_timeout_s, packet_bytes
 from peacefs.protocol.messages import Failure, Message, Target
 from peacefs.runtime.frame_budget import FrameBudget
 from peacefs.runtime.tls import TlsIdentity
@@ -34,6 +30,10 @@ from . import effects as fx
 from .connections import SocketConnection
 from .local_sockets import dial, named, show_address, show_end
 from .tls_socket import require_certificate
+
+data_frame_bytes_max: Final = 5 * MIB
+# To a datanode a client sends packets.
+client_data_frame_bytes_max: Final = packet_bytes + 64 * KIB
 
 
 def open_connection(

@@ -7,14 +7,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from peacefs.protocol.errors import PeerUnreachable
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.limits import (
-    idle_connection_kept_s,
-    idle_connections_max,
-    trusted_connection_s,
-)
+from peacefs.protocol.limits import idle_connection_timeout_s
 from peacefs.runtime.tls import TlsIdentity
 
 from . import effects as fx
@@ -22,6 +19,13 @@ from .connection_handshakes import open_connection
 from .connections import SocketConnection
 from .idle_reaper import IdleReaper
 from .in_process_payloads import ServedHere
+
+# The connecting side closes idle connections well before the other side does; over the number, the longest idle.
+idle_connection_kept_s: Final = idle_connection_timeout_s / 2
+idle_connections_max: Final = 256
+# One that was of use so lately is used again without a look at whether the peer has hung up since.
+trusted_connection_s: Final = 1.0
+
 
 #: The address that a connection leads to, and the expected peer.
 _Place = tuple[fx.Address, str]

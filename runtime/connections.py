@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 import time
+from typing import Final
 
 from peacefs.protocol.errors import (
     PeerTimeout,
@@ -20,8 +21,8 @@ from peacefs.protocol.frames import (
     frame_bytes_max,
 )
 from peacefs.protocol.limits import (
+    KIB,
     frame_ahead_bytes,
-    frame_buffer_bytes_min,
     handshake_frame_bytes_max,
     packet_bytes,
     tls_handshake_timeout_s,
@@ -37,6 +38,9 @@ from .local_sockets import receive_with_file
 from .sealed_source import SealedSource
 from .sending_end import SendingEnd
 from .tls_socket import TlsSocket, await_tls
+
+# A connection's buffer begins with this and doubles when so much has come.
+frame_buffer_bytes_min: Final = 64 * KIB
 
 
 class SocketConnection(SendingEnd):

@@ -8,11 +8,16 @@ import fcntl
 import mmap
 import os
 from collections.abc import Sequence
+from typing import Final
 
 from peacefs.protocol.checksums import Bytes
-from peacefs.protocol.limits import direct_write_bytes
+from peacefs.protocol.limits import KIB
 
 from . import effects as fx
+
+# A large chunk that is written around the page cache goes to the disk in pieces of so much.
+direct_write_bytes: Final = 512 * KIB
+
 
 # Linux alone has them, and Python has no names for them.
 _renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)

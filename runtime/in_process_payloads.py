@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Protocol
+from typing import Final, Protocol
 
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import ProtocolViolation
-from peacefs.protocol.limits import in_process_bytes_max
+from peacefs.protocol.limits import MIB
+
+# Payloads given and not taken within one process: so little that it is still in the processor's cache.
+in_process_bytes_max: Final = 1 * MIB
+
 
 #: Addresses and ports of a connection: one's own, then the peer's.
 Ends = tuple[tuple[str, int], tuple[str, int]]

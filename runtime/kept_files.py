@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-
-from peacefs.protocol.limits import kept_file_s
+from typing import Final
 
 from .disk_files import DiskFile, read_whole_from_memory
+
+kept_file_s: Final = 10.0
 
 
 @dataclass(slots=True, eq=False)

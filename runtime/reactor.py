@@ -33,13 +33,21 @@ from math import inf
 from typing import Any, Final
 
 from peacefs.protocol.errors import PeacefsError, PeerTimeout
-from peacefs.protocol.limits import begun_frame_timeout_s, quick_disk_s, reactor_stuck_s, reactor_turn_s
+from peacefs.protocol.limits import begun_frame_timeout_s
 from peacefs.protocol.trace_context import TraceContext, current, stamped, switch_to
 
 from . import effects as fx
 from .connections import SocketConnection
 from .served_request import ServedRequest
 from .thread_driver import ThreadDriver
+
+# A disk that takes longer lately is not waited for by the thread that all small chunks share, and one that does
+# not answer at all holds it up for so long at most.
+quick_disk_s: Final = 0.001
+reactor_stuck_s: Final = 1.0
+# A step that has run so long without waiting, because its peer sends without a pause, lets the others go first.
+reactor_turn_s: Final = 0.01
+
 
 log = logging.getLogger("peacefs.reactor")
 #: In place of a result: another thread goes on with the run.

@@ -17,19 +17,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.limits import (
-    tls_files_look_s,
-    tls_renewal_warning_days,
-    tls_renewal_warning_pause_s,
-)
+from peacefs.protocol.limits import tls_renewal_warning_days
 from peacefs.runtime.counters import tls_days_left
 from peacefs.runtime.secret import is_loopback
 from peacefs.runtime.tls_variables import CA_FILE_VARIABLE, CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 
 from .tls_faults import explain_own
+
+# Certificates are checked so often; they are reloaded when they have stayed the same from one check to the next.
+tls_files_look_s: Final = 2.0
+tls_renewal_warning_pause_s: Final = 86_400.0
+
 
 log = logging.getLogger("peacefs.tls")
 

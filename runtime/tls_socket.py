@@ -16,11 +16,11 @@ import struct
 import threading
 import time
 from collections.abc import Sequence
-from typing import cast
+from typing import Final, cast
 
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import PeerRefused, PeerUnreachable
-from peacefs.protocol.limits import frame_ahead_bytes, last_word_timeout_s, tls_sealed_bytes_max
+from peacefs.protocol.limits import KIB, frame_ahead_bytes, last_word_timeout_s
 from peacefs.protocol.messages import Hello, Message
 from peacefs.runtime.tls import ServerContext, channel_of_certificate
 from peacefs.runtime.tls_faults import (
@@ -31,6 +31,11 @@ from peacefs.runtime.tls_faults import (
     is_about_certificates,
     plain_refusal,
 )
+
+# The most that is encrypted or received at once: larger pieces cost more, for their memory comes anew from the
+# kernel.
+tls_sealed_bytes_max: Final = 64 * KIB
+
 
 _TIMEVAL = struct.Struct("@ll")
 # The most that a record holds, and what it may have besides.

@@ -15,10 +15,16 @@ import select
 import socket
 import threading
 import time
-from typing import Any
+from typing import Any, Final
 
 from peacefs.protocol.asgi import Scope
-from peacefs.protocol.limits import direct_turn_bytes, direct_wait_s
+from peacefs.protocol.limits import MIB
+
+# A thread that sends what it has read goes on until it has sent so much, or has waited so long for the client in
+# all. Then it is others' turn.
+direct_turn_bytes: Final = 8 * MIB
+direct_wait_s: Final = 0.02
+
 
 #: The place of a `BodySocket` in the scope of a request, if its connection is plain.
 _SCOPE_KEY = "peacefs.body"

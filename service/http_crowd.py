@@ -9,15 +9,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
-from peacefs.protocol.limits import (
-    http_connections_max,
-    http_connections_per_client_max,
-    http_crowd_log_pause_s,
-    http_heads_bytes_max,
-    http_unsent_bytes_max,
-)
+from peacefs.protocol.limits import MIB
+from peacefs.service.limits import http_connections_max
+
+http_crowd_log_pause_s: Final = 5.0
+# One client's share, a client being an address or an IPv6 network of 64 bits: connections to one service, requests
+# in flight at the coordinator, uploads and downloads at a gateway, and the memory of its uploads there. The rest
+# is left to others.
+http_connections_per_client_max: Final = 2048
+# The memory for unfinished heads and unread answers over all connections of one service. Over it, the connection
+# that has been so for longest is closed.
+http_heads_bytes_max: Final = 32 * MIB
+http_unsent_bytes_max: Final = 256 * MIB
+
 
 log = logging.getLogger("peacefs.http")
 

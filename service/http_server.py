@@ -16,7 +16,7 @@ import logging
 import re
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -24,31 +24,34 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from peacefs.protocol.asgi import App
 from peacefs.protocol.errors import BadRequest, StartupError
 from peacefs.protocol.frames import FIRST_BYTE
-from peacefs.protocol.limits import (
-    http_connections_max,
-    http_first_byte_timeout_s,
-    http_head_bytes_max,
-    http_headers_max,
-    http_keep_alive_s,
-    http_linger_s,
-    http_pipelined_max,
-    http_shutdown_grace_s,
-    http_url_bytes_max,
-    http_write_stall_timeout_s,
-    tcp_keepalive_idle_s,
-    tcp_keepalive_interval_s,
-    tcp_keepalive_probes_max,
-)
+from peacefs.protocol.limits import KIB, http_url_bytes_max, tcp_keepalive_idle_s
 from peacefs.protocol.trace_context import TRACE_HEADER, TraceContext, continued, serving
 from peacefs.protocol.webhdfs.answers import error_answer
 from peacefs.runtime.tls import TlsIdentity
 from peacefs.runtime.tls_faults import TLS_FIRST_BYTE
+from peacefs.service.limits import http_connections_max, http_linger_s
 
 from .body_socket import offer_socket
 from .client_shares import client_of
 from .http_crowd import HttpCrowd
 from .metrics import http_requests
 from .tls_listener import TlsListener
+
+# The JDK's pool keeps idle connections about 5 s, others longer; a server that closes first breaks requests.
+http_keep_alive_s: Final = 75
+http_first_byte_timeout_s: Final = 60.0
+tcp_keepalive_interval_s: Final = 10
+tcp_keepalive_probes_max: Final = 6
+# A client that takes nothing of a pending answer is cut off after this. A Spark task may chew on a row group for
+# minutes before it reads on; HDFS's datanodes wait as long.
+http_write_stall_timeout_s: Final = 480.0
+http_shutdown_grace_s: Final = 3
+http_head_bytes_max: Final = 128 * KIB
+# A header costs a hundred bytes of memory however short it is. Hadoop's client sends six.
+http_headers_max: Final = 100
+# Requests that wait for an answer to the one before them on the same connection.
+http_pipelined_max: Final = 16
+
 
 log = logging.getLogger("peacefs.http")
 

@@ -16,11 +16,17 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from typing import Final
 
 from prometheus_client import Gauge, Histogram
 
-from peacefs.protocol.limits import loop_hold_logged_s, loop_log_pause_s, loop_watch_interval_s
 from peacefs.runtime.counters import registry
+
+# The event loop is looked at this often; a hold longer than that is logged, with a pause between two.
+loop_watch_interval_s: Final = 0.05
+loop_hold_logged_s: Final = 0.1
+loop_log_pause_s: Final = 1.0
+
 
 log = logging.getLogger("peacefs.loop")
 

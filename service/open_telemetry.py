@@ -11,11 +11,15 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.limits import trace_export_timeout_s
 from peacefs.protocol.trace_context import Recording, TraceContext
 from peacefs.service.trace_options import TraceOptions
+
+# A process that ends waits so long for its last spans to be exported.
+trace_export_timeout_s: Final = 5.0
+
 
 try:
     from opentelemetry.sdk.resources import Resource

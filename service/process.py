@@ -10,13 +10,20 @@ import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from typing import Final
 
-from peacefs.protocol.limits import heap_buffer_bytes_max, heap_kept_bytes, heaps_max
+from peacefs.protocol.limits import MIB
 from peacefs.service.log_style import LogStyle
 from peacefs.service.trace_options import TraceOptions
 
 from .lifeline import when_parent_dies
 from .log_formats import formatter
+
+# Buffers up to this size come from so many heaps, each of which keeps so much of what was freed.
+heap_buffer_bytes_max: Final = 4 * MIB
+heap_kept_bytes: Final = 16 * MIB
+heaps_max: Final = 4
+
 
 #: Called at a SIGHUP.
 _reloads: list[Callable[[], None]] = []

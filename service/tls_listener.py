@@ -14,19 +14,25 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 from math import inf
+from typing import Final
 
-from peacefs.protocol.limits import (
-    http_linger_s,
-    tls_fault_log_pause_s,
-    tls_handshake_timeout_s,
-    tls_handshakes_client_max,
-    tls_handshakes_max,
-    tls_shutdown_timeout_s,
-)
+from peacefs.protocol.limits import tls_handshake_timeout_s
 from peacefs.runtime.tls import ServerContext
 from peacefs.runtime.tls_faults import TLS_FIRST_BYTE, explain, plain_refusal
+from peacefs.service.limits import http_linger_s
 
 from .client_shares import client_of
+
+# So many connections may be in a TLS handshake, each for so long: of too many the one goes that has been at it
+# for longest.
+tls_handshakes_max: Final = 512
+# One client has so many of these, and loses its own when it wants more.
+tls_handshakes_client_max: Final = 256
+# Whoever does not answer the end of a TLS connection is not waited for any longer.
+tls_shutdown_timeout_s: Final = 2.0
+# Handshakes that fail are logged once in so long, with how many there were.
+tls_fault_log_pause_s: Final = 5.0
+
 
 log = logging.getLogger("peacefs.tls")
 _ACCEPT_RETRY_S = 0.1

@@ -19,7 +19,7 @@ import secrets
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.technique import Technique
@@ -34,6 +34,9 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol import limits
 from peacefs.protocol.errors import StartupError
+
+# Spark ends a job whose task has failed so often (spark.task.maxFailures, 4 unless it is set).
+dataflow_task_failures_min: Final = 100
 
 
 class SparkExecutors:
@@ -51,10 +54,10 @@ class SparkExecutors:
         self._context = spark.sparkContext
         self._settings = self._context.getConf()
         failures = int(self._settings.get("spark.task.maxFailures", "4"))
-        if failures < limits.dataflow_task_failures_min:
+        if failures < dataflow_task_failures_min:
             raise StartupError(
                 f"spark.task.maxFailures is {failures}, and a node that is lost so often would end the query: "
-                f"set it to {limits.dataflow_task_failures_min} or more"
+                f"set it to {dataflow_task_failures_min} or more"
             )
         self._nodes = nodes
         self._checkpoints = checkpoints

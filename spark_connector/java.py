@@ -16,9 +16,13 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.limits import java_probe_timeout_s, java_version_min
+from peacefs.protocol.limits import java_version_min
+
+java_probe_timeout_s: Final = 120.0
+
 
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 _HARMLESS_MODULE = "--add-modules=java.base"

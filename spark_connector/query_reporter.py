@@ -19,7 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -29,17 +29,17 @@ from peacefs.client.control.addresses import CoordinatorAddress, split_uri
 from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.client.control.token_source import TokenSource
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import (
-    report_interval_s,
-    report_queue_max,
-    report_retry_s,
-    report_stop_s,
-    report_text_characters_max,
-)
+from peacefs.protocol.limits import report_text_characters_max
 from peacefs.protocol.values.query_reports import QueryReport, QueryState
 from peacefs.protocol.values.query_runs import without_run
 
 from .query_progress import batch_report
+
+report_queue_max: Final = 64
+report_interval_s: Final = 10.0
+report_retry_s: Final = 1.0
+report_stop_s: Final = 3.0
+
 
 log = logging.getLogger("peacefs.spark")
 

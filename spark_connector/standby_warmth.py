@@ -15,12 +15,14 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from peacefs.protocol.limits import standby_warm_batches, standby_warm_files_max
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+standby_warm_batches: Final = 3
+standby_warm_files_max: Final = 8
+
 
 log = logging.getLogger("peacefs.spark")
 

@@ -10,16 +10,20 @@ import contextlib
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from peacefs.client.control.addresses import split_uri
 from peacefs.protocol.errors import BadRequest, QueryFailed
-from peacefs.protocol.limits import standby_poll_s
 from peacefs.protocol.values.query_runs import GivenRun, without_run
 
 from .standby_warmth import kept_warm
 from .supervision.standby_letters import READY, STANDBY_VARIABLE, answer_to
+
+# The driver of a standby looks so often for its agent's letter; warms itself by so many batches, and by so many of
+# the last files of each of a checkpoint's directories.
+standby_poll_s: Final = 0.02
 
 
 def await_run(root: str, environment: Mapping[str, str]) -> GivenRun | None:

@@ -13,8 +13,7 @@ import pytest
 from typer.main import get_command
 
 from peacefs.command import application
-from peacefs.commands.configuration import Configuration, ValueOrigin, apply, files
-from peacefs.protocol.limits import configuration_bytes_max
+from peacefs.commands.configuration import Configuration, ValueOrigin, apply, configuration_bytes_max, files
 
 
 def configured(tmp_path: Path, text: str, environment: Mapping[str, str] | None = None) -> Configuration:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from peacefs.protocol.errors import InvalidTopology
-from peacefs.protocol.limits import topology_file_bytes_max
+from peacefs.protocol.limits import MIB
 
 from .model import Topology
 from .rack_table import parse_rack_table
 from .toml_file import parse_toml
+
+topology_file_bytes_max: Final = 16 * MIB
 
 
 def load_topology(path: Path) -> Topology:

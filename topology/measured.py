@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from statistics import median
-
-from peacefs.protocol.limits import calibration_tolerance
+from typing import Final
 
 from .model import Link, Topology
 from .rate_curve import RateCurve
+
+# Disks whose rates differ less are taken for alike.
+calibration_tolerance: Final = 0.1
+
 
 _DIGITS = 3
 

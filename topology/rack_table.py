@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from peacefs.protocol.errors import InvalidTopology
-from peacefs.protocol.limits import rack_depth_max
 
 from .model import Defaults, Link, Server, Topology
+
+rack_depth_max: Final = 16
 
 
 def parse_rack(text: str) -> str:

@@ -17,7 +17,11 @@ import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged
-from peacefs.protocol.limits import checkpoint_pages_max
+from peacefs.protocol.limits import MIB
+
+# A terabyte in pages of 64 KiB.
+checkpoint_pages_max: Final = 16 * MIB
+
 
 MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1

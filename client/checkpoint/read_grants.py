@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
 from peacefs.protocol.errors import PeacefsError, PeerError, ServiceUnready
 from peacefs.protocol.ids import NodeId
@@ -25,14 +26,19 @@ from peacefs.protocol.limits import (
     fast_lane_bytes_max,
     grant_hold_s,
     last_word_timeout_s,
-    read_grant_alone_s,
-    read_grant_restate_s,
-    read_grant_timeout_s,
     readers_per_datanode_max,
     reads_stated_max,
 )
 from peacefs.protocol.messages import ChunkLayout, Opened, ReadsScheduled, StateReads
 from peacefs.runtime import effects as fx
+
+# A reader says this often that it lives; after the longer silence its grants are others'. It names at most so many
+# of its chunks at a time.
+read_grant_restate_s: Final = 3.0
+# A read does not fail because the coordinator does not answer: it goes on alone after the first, for the second.
+read_grant_timeout_s: Final = 8.0
+read_grant_alone_s: Final = 10.0
+
 
 #: For a coordinator that does not hold requests.
 _ASK_AGAIN_S = 0.5

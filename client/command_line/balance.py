@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.protocol.limits import balance_renewal_s
+from peacefs.client.limits import balance_renewal_s
 from peacefs.protocol.values.balance_status import BalanceStatus
 
 from .listing import print_line

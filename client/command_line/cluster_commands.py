@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+from peacefs.client.limits import local_datanodes_default
 from peacefs.protocol.limits import (
     balance_bytes_per_second_default,
     balance_bytes_per_second_min,
     balance_threshold_percent_default,
     coordinator_http_port_default,
     coordinator_node_port_default,
-    local_datanodes_default,
-    maintenance_hours_default,
     maintenance_hours_max,
-    temporary_age_hours_default,
 )
 
 from .options import DEFAULT_COORDINATOR, Authentication, Coordinator, TrashMinutes, open_session
+
+# The longest planned absence of a datanode during which its replicas are waited for.
+maintenance_hours_default: Final = 4.0
+# Temporary files that dead writers left: how long one must have been as it is, by the clock; how long the
+# coordinator must have seen it so itself; how often it looks.
+temporary_age_hours_default: Final = 24.0
+
 
 datanodes = typer.Typer(
     help="Show datanodes, take them out of service and back.", no_args_is_help=True, rich_markup_mode=None

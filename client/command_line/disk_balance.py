@@ -15,8 +15,8 @@ import msgspec
 from peacefs.client.control.addresses import parse_address
 from peacefs.client.control.disk_balancing import DiskBalancing
 from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.limits import balance_renewal_s
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.limits import balance_renewal_s
 from peacefs.protocol.values.balance_status import DiskBalanceStatus
 
 from .balance import BalanceStyle, ending

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import replication_max, transfer_jobs_default, transfer_jobs_max
+from peacefs.protocol.limits import replication_max
 from peacefs.protocol.new_file import block_bytes_notice, possible_block_bytes
 
 from .errors import report_error
 from .options import DEFAULT_COORDINATOR, Coordinator, Paths, open_session
+
+# Files that `put` and `get` copy at once, unless told otherwise and at most; how many more may be listed.
+transfer_jobs_default: Final = 4
+transfer_jobs_max: Final = 64
+
 
 _Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="And all that is below.")]
 _Anyway = Annotated[

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from peacefs.client.control.addresses import DEFAULT_ADDRESS
-from peacefs.protocol.limits import trash_minutes_max
 from peacefs.protocol.values.authentication import AuthenticationMode
 
 if TYPE_CHECKING:
     from .session import Session
+
+trash_minutes_max: Final = 10 * 366 * 24 * 60
+
 
 #: The variables of the address of a coordinator for clients; the first that is set counts.
 COORDINATOR_VARIABLES: Final = ("PEACEFS_URL", "PEACEFS_COORDINATOR")

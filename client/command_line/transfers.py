@@ -14,15 +14,17 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
-from peacefs.protocol.limits import chunk_bytes_max, transfers_listed_ahead_max
+from peacefs.protocol.limits import chunk_bytes_max
 
 from .errors import CommandErrors
 from .listing import print_line
 from .progress import TransferProgress
+
+transfers_listed_ahead_max: Final = 256
 
 
 @dataclass(frozen=True)

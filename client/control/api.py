@@ -17,10 +17,7 @@ import msgspec
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
 from peacefs.protocol.ids import show
-from peacefs.protocol.limits import (
-    plan_queue_timeout_s,
-    plan_timeout_s,
-)
+from peacefs.protocol.limits import plan_queue_timeout_s, plan_timeout_s
 from peacefs.protocol.messages import (
     Allocated,
 )

@@ -11,11 +11,12 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import msgspec
 
+from peacefs.client.limits import client_answer_timeout_s, client_retry_s
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import (
     PeacefsError,
@@ -24,13 +25,7 @@ from peacefs.protocol.errors import (
     PeerUnreachable,
     from_remote_exception,
 )
-from peacefs.protocol.limits import (
-    client_answer_timeout_s,
-    client_http_connections_max,
-    client_http_idle_s,
-    client_retry_s,
-    connect_timeout_s,
-)
+from peacefs.protocol.limits import connect_timeout_s
 from peacefs.protocol.trace_context import TRACE_HEADER, current_id, new_trace_id
 from peacefs.runtime.admin_socket import within_limit
 from peacefs.runtime.idle_reaper import IdleReaper
@@ -41,6 +36,11 @@ from .addresses import CoordinatorAddress, nobody_at
 from .coordinators import Coordinators
 from .retry import NotReached, RetryPolicy, Unanswered, is_not_leading
 from .token_source import TokenSource
+
+# The same for HTTP to the coordinator; it closes what is silent for longer (`http_keep_alive_s`).
+client_http_idle_s: Final = 30.0
+client_http_connections_max: Final = 64
+
 
 _UNAUTHORIZED = 401
 

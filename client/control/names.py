@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
+from peacefs.client.limits import client_answer_timeout_s
 from peacefs.protocol.ids import new_request_id
-from peacefs.protocol.limits import client_answer_timeout_s, copy_timeout_s
 from peacefs.protocol.messages import (
     AclEntries,
     ChangeAcl,
@@ -63,6 +63,10 @@ from peacefs.protocol.values.copied_tree import CopiedTree
 
 from .rpc import ControlRpc
 from .values import ContentSummary, FileStatus, QuotaUsage
+
+# A client waits so long for the copy of a tree: ten million files, on a slow machine.
+copy_timeout_s: Final = 3600.0
+
 
 #: An extended attribute may be new, and may be there.
 ATTRIBUTE_FLAGS: Final = ("CREATE", "REPLACE")

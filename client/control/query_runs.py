@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
 from peacefs.protocol.ids import new_request_id
-from peacefs.protocol.limits import report_timeout_s
 from peacefs.protocol.values.query_reports import QueryReport
 from peacefs.protocol.values.query_runs import RunStatus
 
@@ -18,6 +17,9 @@ from .addresses import CoordinatorAddress
 from .api import user_of
 from .http import CoordinatorHttp
 from .token_source import TokenSource
+
+report_timeout_s: Final = 2.0
+
 
 S = TypeVar("S")
 

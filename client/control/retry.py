@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from peacefs.client.limits import client_backoff_max_s
 from peacefs.protocol.errors import PeacefsError, ServiceUnready, Standby
-from peacefs.protocol.limits import client_backoff_max_s, client_backoff_s
+
+client_backoff_s: Final = 0.1
+
 
 T = TypeVar("T")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TypeVar
 
+from peacefs.client.limits import client_answer_timeout_s, client_retry_s
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation, Unauthenticated, from_wire
 from peacefs.protocol.handshake import COORDINATOR
-from peacefs.protocol.limits import client_answer_timeout_s, client_retry_s, control_call_timeout_s
+from peacefs.protocol.limits import control_call_timeout_s
 from peacefs.protocol.messages import (
     Completed,
     CompleteFile,

@@ -16,7 +16,7 @@ from typing import Any
 from fsspec.asyn import AsyncFileSystem, get_loop
 from fsspec.spec import AbstractFileSystem
 
-from peacefs.protocol.limits import async_calls_at_once_max
+from peacefs.client.limits import async_calls_at_once_max
 
 
 class AwaitedFileSystem(AsyncFileSystem):  # type: ignore[misc]

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from fsspec.utils import stringify_path, tokenize
 
@@ -26,10 +26,14 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.os_errors import os_errors
 from peacefs.client.transfer.small_writes import is_small
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, ParentNotDirectory, PathIsDirectory
-from peacefs.protocol.limits import coordinator_http_port_default, ranges_read_at_once_max
+from peacefs.protocol.limits import coordinator_http_port_default
 
 from .copies import CopyingFileSystem
 from .files import FsspecSink, FsspecSource, UnclosedFiles, publish_all
+
+# Ranges of files that one call of the fsspec file system reads at once.
+ranges_read_at_once_max: Final = 8
+
 
 _SCHEME = "peace://"
 

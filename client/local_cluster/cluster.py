@@ -15,12 +15,9 @@ from types import TracebackType
 from typing import Self
 
 from peacefs.client.control.addresses import CoordinatorAddress
+from peacefs.client.limits import local_stop_timeout_s
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.limits import (
-    coordinator_http_port_default,
-    coordinator_node_port_default,
-    local_stop_timeout_s,
-)
+from peacefs.protocol.limits import coordinator_http_port_default, coordinator_node_port_default
 
 from .directory import ClusterDirectory
 from .etcd_process import find_etcd

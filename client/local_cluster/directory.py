@@ -17,10 +17,14 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Final
 
+from peacefs.client.limits import local_datanodes_default, local_stop_timeout_s
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.limits import local_datanodes_default, local_datanodes_max, local_stop_timeout_s
 from peacefs.runtime import private_files
+
+local_datanodes_max: Final = 64
+
 
 _FORMAT = 1
 # Left behind by a launcher that died while it made the directory.

@@ -17,14 +17,20 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
+from peacefs.client.limits import local_stop_timeout_s
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.limits import local_start_longest_s, local_start_timeout_s, local_stop_timeout_s
 from peacefs.runtime.secret import SECRET_FILE_VARIABLE
 from peacefs.runtime.tls_variables import SERVICE_VARIABLES
 from peacefs.service.signs_of_life import SignsOfLife, processor_s
+
+# A member that starts is given up when it has done nothing at all for so long, or is not ready after the longer.
+local_start_timeout_s: Final = 20.0
+local_start_longest_s: Final = 300.0
+
 
 _LOG_TAIL_BYTES = 4096
 # A start is checked so often.

@@ -10,14 +10,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
-from peacefs.protocol.limits import (
-    local_restart_forgotten_s,
-    local_restart_pause_max_s,
-    local_restart_pause_s,
-    local_restarts_max,
-    local_slow_start_s,
-)
+# A datanode that is not ready by then is said to be slow; the cluster is of use without it.
+local_slow_start_s: Final = 20.0
+# A member of `peacefs up` that dies is started again after growing pauses, so many times; a run that lasts longer
+# makes up for all failures before it.
+local_restart_pause_s: Final = 0.5
+local_restart_pause_max_s: Final = 30.0
+local_restarts_max: Final = 8
+local_restart_forgotten_s: Final = 60.0
 
 
 @dataclass(frozen=True)

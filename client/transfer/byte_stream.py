@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 
+from peacefs.client.limits import stream_buffer_bytes
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import PeacefsError, PeerTimeout
-from peacefs.protocol.limits import source_silence_s, stream_buffer_bytes
+from peacefs.protocol.limits import source_silence_s
 from peacefs.runtime import effects as fx
 
 

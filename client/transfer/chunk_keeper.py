@@ -7,22 +7,19 @@ may write for one keeper, and one of them speaks for all.
 from __future__ import annotations
 
 import threading
+from typing import Final
 
 from peacefs.protocol.errors import PeerError, ServiceUnready
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import (
-    keep_chunks_interval_s,
-    keep_chunks_retry_s,
-    kept_chunks_per_call,
-    lease_renewal_s,
-    source_silence_s,
-)
+from peacefs.protocol.limits import keep_chunks_interval_s, kept_chunks_per_call, lease_renewal_s, source_silence_s
 from peacefs.protocol.messages import Done, KeepChunks
 from peacefs.runtime import effects as fx
 
 from .byte_stream import ByteStream
 from .chunk_buffer import OutgoingPacket, ResendableSource
 from .lease_renewal import LeaseRenewal
+
+keep_chunks_retry_s: Final = 5.0
 
 
 class ChunkKeeper:

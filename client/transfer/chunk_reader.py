@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import Final
 
+from peacefs.client.limits import read_piece_bytes
 from peacefs.protocol.checksums import Bytes, split_sums, verify_blocks
 from peacefs.protocol.errors import (
     AccessDenied,
@@ -22,18 +24,17 @@ from peacefs.protocol.errors import (
     from_wire,
 )
 from peacefs.protocol.ids import NodeId, show
-from peacefs.protocol.limits import (
-    checksum_block_bytes,
-    corrupt_report_timeout_s,
-    packet_bytes,
-    read_piece_bytes,
-    read_rounds_max,
-)
+from peacefs.protocol.limits import checksum_block_bytes, packet_bytes
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import ChunkLayout, Done, Failure, Hop, Packet, ReadChunk, ReportCorrupt
 from peacefs.runtime import effects as fx
 
 from .short_circuit import SharedDescriptors, ShortCircuitFailed, ShortCircuitReader, can_be_shared
+
+# A reader that met a corrupt replica goes on with another; saying so must not hold it up for long.
+corrupt_report_timeout_s: Final = 2.0
+read_rounds_max: Final = 2
+
 
 #: Asks where the replicas of a chunk are now, whose layout is known; gives it with a new token.
 Relocate = Callable[[ChunkLayout], fx.Steps[ChunkLayout]]

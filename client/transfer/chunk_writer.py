@@ -6,17 +6,20 @@ Used by clients, by the WebHDFS gateway (which is one), and by the replicator.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from peacefs.protocol.checksums import chunk_checksum
 from peacefs.protocol.errors import GrantLapsed, PeacefsError, PeerTimeout, PeerUnreachable, StaleVersion
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
-from peacefs.protocol.limits import write_attempts_max
 from peacefs.protocol.messages import Allocated, Packet, WrittenChunk
 from peacefs.runtime import effects as fx
 
 from .chunk_buffer import OutgoingPacket, PacketSource, ResendableSource
 from .next_hop import NextHop, link_timeout_s
+
+write_attempts_max: Final = 4
+
 
 #: Asks for another pipeline: nodes that failed, and the chunk that is given up.
 AllocateAgain = Callable[[list[NodeId], ChunkId], fx.Steps[Allocated]]

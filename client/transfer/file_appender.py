@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Final
 
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
-from peacefs.protocol.limits import lease_abandon_timeout_s
 from peacefs.protocol.messages import AbandonLease, Completed, Done, Leased
 from peacefs.runtime import effects as fx
 
@@ -14,6 +14,9 @@ from .byte_stream import ByteStream
 from .file_writer import WriteStats, write_file
 from .lease_renewal import LeaseRenewal
 from .write_grants import GrantClient
+
+# A writer that abandons its lease waits no longer than this for an answer.
+lease_abandon_timeout_s: Final = 2.0
 
 
 def append_file(

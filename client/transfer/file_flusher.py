@@ -7,10 +7,10 @@ that many flushes make few chunks: see `FlushedTail`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from peacefs.protocol.ids import ChunkId, new_request_id
-from peacefs.protocol.limits import flush_merge_bytes_max
+from peacefs.protocol.limits import MIB
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import (
     Allocated,
@@ -29,6 +29,9 @@ from .file_appender import abandon
 from .file_writer import Written, write_chunks
 from .lease_renewal import LeaseRenewal
 from .write_grants import GrantClient
+
+# A writer that flushes writes its last pieces anew with what follows, until they are together so long.
+flush_merge_bytes_max: Final = 4 * MIB
 
 
 class FileFlusher:

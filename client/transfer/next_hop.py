@@ -6,6 +6,7 @@ Every fault of the link comes out with a culprit: the datanode that the successo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import (
@@ -17,9 +18,12 @@ from peacefs.protocol.errors import (
     from_wire,
 )
 from peacefs.protocol.ids import ChunkId, NodeId, Version
-from peacefs.protocol.limits import hop_timeout_step_s, last_word_timeout_s
+from peacefs.protocol.limits import last_word_timeout_s
 from peacefs.protocol.messages import Failure, Hop, Message, Receipt, WriteAck, WriteChunk
 from peacefs.runtime import effects as fx
+
+# Each hop further from the writer gives up a little earlier, so that the one nearest to the fault names it.
+hop_timeout_step_s: Final = 2.0
 
 
 def link_timeout_s(position: int, nodes: int, hop_timeout_s: float) -> float:

@@ -11,6 +11,7 @@ import contextlib
 import threading
 from typing import NamedTuple
 
+from peacefs.client.limits import read_piece_bytes
 from peacefs.protocol.checksums import sums_between, verify_blocks
 from peacefs.protocol.errors import (
     BadRequest,
@@ -21,7 +22,7 @@ from peacefs.protocol.errors import (
     from_wire,
 )
 from peacefs.protocol.ids import ChunkId, NodeId, Version, show
-from peacefs.protocol.limits import checksum_block_bytes, read_piece_bytes, small_chunk_bytes_max
+from peacefs.protocol.limits import checksum_block_bytes, small_chunk_bytes_max
 from peacefs.protocol.messages import ChunkLayout, DescriptorShared, Failure, Hop, RequestDescriptor
 from peacefs.runtime import effects as fx
 

@@ -17,20 +17,14 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import new_request_id
-from peacefs.protocol.limits import (
-    fast_lane_bytes_max,
-    last_word_timeout_s,
-    packet_bytes,
-    preallocated_chunk_kept_s,
-    preallocated_chunks_max,
-)
+from peacefs.protocol.limits import fast_lane_bytes_max, last_word_timeout_s, packet_bytes
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Allocated, Completed, Created, CreateFile, PublishFile
 from peacefs.protocol.new_file import NewFile
@@ -41,6 +35,11 @@ from .chunk_buffer import OutgoingPacket
 from .chunk_writer import send_chunk
 from .file_writer import write_file
 from .write_grants import GrantClient
+
+# A chunk that was preallocated for a small file to come is used within this time, or not at all; how many a client
+# has in hand.
+preallocated_chunk_kept_s: Final = 5.0
+preallocated_chunks_max: Final = 64
 
 
 def is_small(data: object) -> bool:

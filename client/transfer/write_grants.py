@@ -15,17 +15,12 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from peacefs.client.limits import client_backoff_max_s
 from peacefs.protocol.errors import Overloaded, PeacefsError, ServiceUnready, from_wire
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import (
-    abandoned_chunks_per_call,
-    client_backoff_max_s,
-    grant_hold_s,
-    grant_timeout_s,
-    last_word_timeout_s,
-    write_set_restate_s,
-)
+from peacefs.protocol.limits import grant_hold_s, last_word_timeout_s
 from peacefs.protocol.messages import (
     Allocated,
     Granted,
@@ -36,6 +31,14 @@ from peacefs.protocol.messages import (
     StreamUnderWay,
 )
 from peacefs.runtime import effects as fx
+
+# A writer that waits for a grant restates its set so often; after the longer silence it loses its place in the
+# queue.
+write_set_restate_s: Final = 3.0
+# The total time for which a writer waits for a grant.
+grant_timeout_s: Final = 1800.0
+# A writer abandons so many chunks with one call, of a file that it gives up.
+abandoned_chunks_per_call: Final = 1000
 
 
 class GrantClient:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Final
 
+from peacefs.coordinator.limits import http_requests_in_flight_max
 from peacefs.protocol.asgi import App, Message, Receive, Scope, Send, client_host
 from peacefs.protocol.errors import Overloaded
-from peacefs.protocol.limits import http_requests_in_flight_max, http_requests_in_flight_per_client_max
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 from peacefs.runtime.tracing import spanning
 from peacefs.service.client_shares import Shares, client_of
@@ -20,6 +21,9 @@ from peacefs.service.outcomes import of_status
 
 from .request_metrics import operation_of, request_seconds
 from .rest.health import HEALTH_PATHS
+
+http_requests_in_flight_per_client_max: Final = 2048
+
 
 log = logging.getLogger("peacefs.coordinator")
 _ALWAYS = ("/metrics", "/v1/status", *HEALTH_PATHS)

@@ -22,15 +22,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
+from peacefs.coordinator.limits import path_characters_max
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.limits import (
-    audit_field_characters_max,
-    audit_gather_s,
-    audit_retry_s,
-    audit_stop_timeout_s,
-    audit_waiting_bytes_max,
-)
+from peacefs.protocol.limits import MIB
+
+# The audit log: how long lines are gathered before they are written together, what waits for a disk that is
+# slow or full before records are lost, how often it is tried again, how long an end waits for it, and how much
+# of a name is told.
+audit_gather_s: Final = 0.1
+audit_waiting_bytes_max: Final = 16 * MIB
+audit_retry_s: Final = 1.0
+audit_stop_timeout_s: Final = 5.0
+audit_field_characters_max: Final = path_characters_max
+
 
 log = logging.getLogger("peacefs.audit")
 

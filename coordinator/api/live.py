@@ -11,20 +11,24 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Hashable
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
 from peacefs.protocol.asgi import Receive, Scope, Send
 from peacefs.protocol.errors import Overloaded, PeacefsError, remote_exception
-from peacefs.protocol.limits import (
-    live_interval_s,
-    live_keep_alive_s,
-    live_stream_s_max,
-    live_viewers_max,
-    live_viewers_per_client_max,
-)
 from peacefs.service.client_shares import Shares
+
+# A view is made anew so often, once for all who look at the same, and not at all for nobody.
+live_interval_s: Final = 1.0
+# A line without meaning, by which a browser knows that the stream lives; it asks again after some of these.
+live_keep_alive_s: Final = 10.0
+# The rights of who looks are checked again by then: decision 29.
+live_stream_s_max: Final = 60.0
+live_viewers_max: Final = 256
+live_viewers_per_client_max: Final = 64
+
 
 log = logging.getLogger("peacefs.coordinator")
 

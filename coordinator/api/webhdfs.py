@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from peacefs.coordinator.authentication.delegation import DelegationTokens
+from peacefs.coordinator.limits import list_page_entries
 from peacefs.coordinator.metadata.model import ListPage, RenameMode
 from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.operations.append import AppendFile
@@ -23,7 +24,6 @@ from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
 from peacefs.protocol.callers.caller import Via, caller_of, effective_user_of
 from peacefs.protocol.errors import PathError, Unsupported
 from peacefs.protocol.ids import new_request_id
-from peacefs.protocol.limits import list_page_entries
 from peacefs.protocol.new_file import block_bytes_notice
 from peacefs.protocol.trace_context import current_or_new
 from peacefs.protocol.values.trash import home_of, trash_of

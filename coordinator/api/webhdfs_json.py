@@ -11,11 +11,7 @@ from peacefs.coordinator.cluster.membership import Node
 from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, ListPage, Quota, TreeSummary
 from peacefs.coordinator.namespace.quotas import NO_LIMIT
 from peacefs.coordinator.operations.read import BlockLocation, FileLocations
-from peacefs.protocol.limits import (
-    checksum_block_bytes,
-    chunk_bytes_max,
-    replication_default,
-)
+from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, replication_default
 from peacefs.protocol.messages import Usage
 
 #: HDFS's numbers for what it calls CRC32C, and for the storage policy of who has not chosen one.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from peacefs.coordinator.limits import snapshots_per_directory_max
 from peacefs.coordinator.namespace.snapshot_diff import Difference, DiffKind
 from peacefs.coordinator.namespace.snapshots import ListedSnapshot, SnapshottableDirectory
 from peacefs.coordinator.operations.snapshots import SnapshotOperations
 from peacefs.protocol.asgi import Scope
-from peacefs.protocol.limits import snapshots_per_directory_max
 from peacefs.protocol.webhdfs.answers import Answer, empty_answer, json_answer
 from peacefs.protocol.webhdfs.request import Request
 from peacefs.protocol.webhdfs.snapshot_requests import (

@@ -5,22 +5,23 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
+from peacefs.coordinator.limits import delegation_token_max_s
 from peacefs.coordinator.metadata.token_records import DelegationRecord
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.callers.caller import Caller, Via
 from peacefs.protocol.callers.delegation import DelegationToken, Identifier
 from peacefs.protocol.callers.verifier import delegation_id, sequence_of
 from peacefs.protocol.errors import AccessDenied, Overloaded, Unauthenticated
-from peacefs.protocol.limits import (
-    delegation_token_max_s,
-    delegation_token_renewal_s,
-    delegation_tokens_max,
-    delegation_tokens_per_owner_max,
-)
 from peacefs.protocol.values.account_names import check_account_name
 
 from .tokens import Tokens
+
+delegation_token_renewal_s: Final = 86_400.0
+delegation_tokens_max: Final = 100_000
+# For one owner, so that nobody can take all.
+delegation_tokens_per_owner_max: Final = 1000
 
 
 class DelegationTokens:

@@ -14,24 +14,27 @@ import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from peacefs.coordinator.limits import granted_token_max_s
 from peacefs.coordinator.metadata.token_records import OAuthClient
 from peacefs.protocol.callers.verifier import client_revocation
 from peacefs.protocol.errors import BadRequest, FileNotFound, Overloaded, Unauthenticated
-from peacefs.protocol.limits import (
-    granted_token_max_s,
-    granted_token_min_s,
-    guessing_addresses_max,
-    oauth_clients_max,
-    secret_checks_max,
-    secret_checks_waiting_max,
-    wrong_secrets_max,
-    wrong_secrets_memory_s,
-)
 from peacefs.protocol.values.account_names import check_account_name
 
 from .tokens import Tokens
+
+granted_token_min_s: Final = 31.0
+oauth_clients_max: Final = 1000
+# Guesses at a client's secret from one address before it is told to wait, and how long they count.
+wrong_secrets_max: Final = 10
+wrong_secrets_memory_s: Final = 60.0
+# Addresses whose guesses are remembered, secrets that are checked at once (each takes 16 MiB and 50 ms of a core),
+# and those that wait.
+guessing_addresses_max: Final = 10_000
+secret_checks_max: Final = 2
+secret_checks_waiting_max: Final = 64
+
 
 _SALT_BYTES = 16
 _SCRYPT_COST, _SCRYPT_BLOCK, _SCRYPT_PARALLEL = 2**14, 8, 1

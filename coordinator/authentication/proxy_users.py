@@ -20,8 +20,11 @@ from typing import Final
 
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.errors import BadRequest, ImpersonationRefused, StartupError
-from peacefs.protocol.limits import proxy_users_max
 from peacefs.protocol.values.account_names import check_account_name
+
+# Services that may act for others.
+proxy_users_max: Final = 1000
+
 
 _ANY: Final = "*"
 _KINDS: Final = ("hosts", "groups", "users")

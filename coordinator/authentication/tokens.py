@@ -12,26 +12,26 @@ import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Final
 
+from peacefs.coordinator.limits import bearer_token_min_s, delegation_token_max_s, granted_token_max_s, run_token_s
 from peacefs.coordinator.metadata.token_records import IssuedToken, KeyRecord, RevokedToken, TokenRecord
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.callers.bearer import SigningKey
 from peacefs.protocol.callers.verifier import delegation_id
 from peacefs.protocol.errors import BadRequest, FileNotFound, Overloaded, ServiceUnready, StartupError
-from peacefs.protocol.limits import (
-    bearer_token_max_s,
-    bearer_token_min_s,
-    credentials_tidy_interval_s,
-    delegation_token_max_s,
-    granted_token_max_s,
-    issued_tokens_max,
-    revoked_tokens_max,
-    run_token_s,
-)
 from peacefs.protocol.values.account_names import check_account_name
 
 from .book import CredentialBook
 from .key_file import KeyFile
+
+bearer_token_max_s: Final = 366 * 86_400.0
+# Tokens that were made by hand and are listed, and what is revoked: every datanode is told all of the latter.
+issued_tokens_max: Final = 10_000
+revoked_tokens_max: Final = 10_000
+# Expired credentials are removed so often.
+credentials_tidy_interval_s: Final = 60.0
+
 
 log = logging.getLogger("peacefs.coordinator")
 

@@ -10,25 +10,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from peacefs.coordinator.limits import tick_interval_s
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.supervision import SupervisionService
 from peacefs.protocol.errors import ServiceUnready
-from peacefs.protocol.limits import (
-    access_times_interval_s,
-    load_chunks_per_turn,
-    repair_tick_interval_s,
-    supervision_tick_interval_s,
-    temporary_look_interval_s,
-    tick_interval_s,
-    tidy_interval_s,
-    trash_look_interval_s,
-)
 
 from .epoch_floor import EpochService
+
+# Chunks that a starting coordinator loads before others get their turn.
+load_chunks_per_turn: Final = 250
+# The coordinator checks so often whether something in a trash has expired; the longest time it may be kept.
+trash_look_interval_s: Final = 60.0
+access_times_interval_s: Final = 1.0
+temporary_look_interval_s: Final = 1800.0
+# While copies are under way: those that are done make room for others at the next tick alone, and a small chunk is
+# copied in a few milliseconds.
+repair_tick_interval_s: Final = 0.05
+tidy_interval_s: Final = 60.0
+supervision_tick_interval_s: Final = 0.5
+
 
 log = logging.getLogger("peacefs.coordinator")
 

@@ -10,21 +10,22 @@ from collections import Counter
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
+from peacefs.coordinator.limits import tick_interval_s
 from peacefs.peace.balance_plan import BalancePhase, BalancePlan, keeps_spread
 from peacefs.peace.policies.hdfs_placement import replicas_per_rack_max
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import (
-    balance_chunks_per_turn,
-    balance_weight_per_node_max,
-    chunk_bytes_max,
-    small_chunk_bytes_max,
-    tick_interval_s,
-)
+from peacefs.protocol.limits import chunk_bytes_max, small_chunk_bytes_max
 
 from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State
 from .repair import Repair, ReplicaCopy
+
+balance_chunks_per_turn: Final = 500
+# A datanode takes part in so much at once: two moves of large chunks, or sixteen of small ones.
+balance_weight_per_node_max: Final = 16
+
 
 #: The share of a datanode's attention that the move of a large chunk takes, in moves of small ones.
 _LARGE_WEIGHT = 8

@@ -18,9 +18,10 @@ from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass
 
+from peacefs.coordinator.limits import repair_timeout_s
 from peacefs.peace.balance_plan import BalancePhase, BalancePlan, Fill
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import balance_failures_max, balance_silence_s, repair_timeout_s
+from peacefs.protocol.limits import balance_failures_max, balance_silence_s
 from peacefs.protocol.messages import Replica
 
 from .balance_moves import BalanceRun, MoveFinder, may_drop, weight

@@ -12,18 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from itertools import islice
+from typing import Final
 
 import msgspec
 
+from peacefs.coordinator.limits import lost_replicas_per_turn
 from peacefs.coordinator.metadata.model import ChunkRecord, Mode
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import holder_tuples_max, lost_replicas_per_turn
 from peacefs.protocol.messages import Replica
 
 from .repair_queue import LowRedundancyQueue
 from .replica_states import TRANSITIONS, ReplicaEvent, ReplicaState
 from .unconfirmed_replicas import UnconfirmedReplicas
 from .unreferenced_chunks import UnreferencedChunks
+
+# The sets of datanodes that hold a chunk are few, each is kept once; with very many datanodes they are not.
+holder_tuples_max: Final = 100_000
+
 
 _MISSING = object()
 # They are looked up for every replica that is reported.

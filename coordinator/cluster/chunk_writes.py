@@ -18,10 +18,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
+from typing import Final
 
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.ids import ChunkId, show
-from peacefs.protocol.limits import abandoned_chunks_max, assigned_chunks_max
+
+# Chunks of which the coordinator remembers who alone may write them, and those that were abandoned.
+assigned_chunks_max: Final = 50_000
+abandoned_chunks_max: Final = 50_000
 
 
 class ChunkAssignments:

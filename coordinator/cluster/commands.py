@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import deletes_per_command
 from peacefs.protocol.messages import DeleteChunks, Message, Replica
+
+deletes_per_command: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)

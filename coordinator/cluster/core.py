@@ -10,16 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 from random import Random
+from typing import Final
 
+from peacefs.coordinator.limits import lost_replicas_per_turn, proof_nonce_bytes
 from peacefs.coordinator.metadata.garbage import Garbage
 from peacefs.coordinator.metadata.model import ChunkRecord, Mode
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import (
-    garbage_chunks_per_tick,
-    lost_replicas_per_turn,
-    proof_nonce_bytes,
-    standby_freed_kept_s,
-)
 from peacefs.protocol.messages import (
     Heartbeat,
     Hop,
@@ -49,6 +45,11 @@ from .safe_mode import Readiness
 from .slow_peers import Slowness, SlowPeers
 from .surplus import Drop, Surplus
 from .transient_chunks import TransientChunks
+
+garbage_chunks_per_tick: Final = 2000
+# A standby keeps what was freed so long, for the case that the leader dies before it has had it deleted.
+standby_freed_kept_s: Final = 300.0
+
 
 #: Hears that something has happened to a replica: now, what, of which chunk, on which datanode.
 Note = Callable[[float, ReplicaEvent, ChunkId, NodeId], None]

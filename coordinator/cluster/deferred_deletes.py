@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from peacefs.coordinator.metadata.model import ChunkRecord
-from peacefs.protocol.limits import deferred_deletes_max, read_token_renewable_s
+from peacefs.protocol.limits import read_token_renewable_s
+
+# Pieces that were written anew wait for readers that know them, while their tokens are renewed, up to this many.
+deferred_deletes_max: Final = 1_000_000
 
 
 class DeferredDeletes:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from peacefs.coordinator.limits import freed_chunks_kept_s, unconfirmed_replica_kept_s
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.protocol.ids import ChunkId, NodeId, show
-from peacefs.protocol.limits import freed_chunks_kept_s, unconfirmed_replica_kept_s
 from peacefs.protocol.values.chunk_explanation import (
     ChunkEvent,
     ChunkExplanation,

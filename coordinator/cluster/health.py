@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from peacefs.protocol.ids import ChunkId, NodeId, show
-from peacefs.protocol.limits import fsck_chunks_shown_max
 from peacefs.protocol.values.fsck_findings import ChunkFindings, ClusterFindings, FileFindings, Finding, Tally
 
 from .chunk_map import ChunkState
 from .core import Cluster
+
+fsck_chunks_shown_max: Final = 100
+
 
 RackOf = Callable[[NodeId], str | None]
 

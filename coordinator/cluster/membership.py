@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
+from peacefs.coordinator.limits import suspect_after_s
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import dead_after_s, suspect_after_s
+from peacefs.protocol.limits import dead_after_s
 from peacefs.protocol.messages import DiskReport, Hop, Register, Usage
 
 

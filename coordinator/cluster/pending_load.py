@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import pending_load_s
+
+# A placed chunk counts as load of its datanodes for so long, before they report it themselves.
+pending_load_s: Final = 2.0
 
 
 class PendingLoad:

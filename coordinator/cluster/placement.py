@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
+from peacefs.coordinator.limits import min_replication
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.peace.policies.hdfs_placement import CandidateIndex, PlacementRequest, choose_randomly
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import chunk_bytes_max, min_replication
+from peacefs.protocol.limits import chunk_bytes_max
 
 from .membership import Membership, Node, State
 from .pending_load import PendingLoad

@@ -16,17 +16,11 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+from peacefs.coordinator.limits import repair_timeout_s, surplus_chunks_per_tick
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import (
-    proof_backoff_max_s,
-    proof_backoff_s,
-    proof_bytes_per_node_max,
-    proof_timeout_s,
-    proofs_per_node_max,
-    proofs_refused_remembered_max,
-    surplus_chunks_per_tick,
-)
+from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import (
     Message,
     ProveReplicas,
@@ -36,6 +30,15 @@ from peacefs.protocol.messages import (
 )
 
 from .chunk_map import ChunkState
+
+# Before a replica in excess goes, those that stay show that they hold it. What a datanode is asked at a time, and
+# how long it may take; after answers that differ the chunk is left alone, each time for twice as long.
+proofs_per_node_max: Final = 512
+proof_bytes_per_node_max: Final = 128 * MIB
+proof_timeout_s: Final = repair_timeout_s
+proof_backoff_s: Final = 5.0
+proof_backoff_max_s: Final = 600.0
+proofs_refused_remembered_max: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from peacefs.coordinator.limits import repair_timeout_s
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import nodes_per_repair_floor, repair_timeout_s, repairs_in_flight_per_node
 
 from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State
+
+# Copies for repair that go on however busy the cluster is: one for so many datanodes, at least one.
+nodes_per_repair_floor: Final = 8
+repairs_in_flight_per_node: Final = 2
+
 
 #: Chooses a node for one more replica: (holders that stay, nodes that must not get it) -> node, or None.
 ChooseTarget = Callable[[Sequence[NodeId], frozenset[NodeId]], NodeId | None]

@@ -10,9 +10,15 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import datanode_events_kept_max, replica_events_kept_max, replica_events_shown_max
 
 from .replica_states import ReplicaEvent
+
+# Remembered events of single replicas, of usual ones and of others alike, and of whole datanodes; and how many of
+# them are told of one chunk.
+replica_events_kept_max: Final = 20_000
+datanode_events_kept_max: Final = 1_000
+replica_events_shown_max: Final = 50
+
 
 #: The whole life of a replica with which all is well.
 _USUAL: Final = frozenset(

@@ -7,17 +7,18 @@ reported yet.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
+from peacefs.coordinator.limits import min_replication
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import (
-    min_replication,
-    startup_hold_s,
-    startup_reported_fraction,
-    startup_settle_s,
-)
+from peacefs.protocol.limits import startup_hold_s
 
 from .chunk_map import ChunkMap
 from .membership import Membership
+
+# ... and waits at least this long for datanodes that it knows from their replicas, unless all are there.
+startup_settle_s: Final = 5.0
+startup_reported_fraction: Final = 0.999
 
 
 class Readiness:

@@ -15,17 +15,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from statistics import median
+from typing import Final
 
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import (
-    slow_avoided_fraction_max,
-    slow_judge_interval_s,
-    slow_measured_chunks_min,
-    slow_measured_nodes_min,
-    slow_pardon_s,
-    slow_s_a_mebibyte_min,
-)
 from peacefs.protocol.messages import LatencySample
+
+slow_judge_interval_s: Final = 5.0
+slow_measured_nodes_min: Final = 3
+slow_measured_chunks_min: Final = 5
+# Anything faster than this is not slow, whatever the others take: 10 MiB a second, a small chunk in 0.1 s.
+slow_s_a_mebibyte_min: Final = 0.1
+slow_pardon_s: Final = 120.0
+slow_avoided_fraction_max: Final = 0.34
+
 
 _DEVIATIONS = 3.0
 #: Makes the median of deviations comparable to a standard deviation.

@@ -20,21 +20,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Final
 
+from peacefs.coordinator.limits import heartbeat_late_s
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import (
-    heartbeat_late_s,
-    slow_disk_full_share,
-    slow_load_factor,
-    slow_load_streams_min,
-    slow_reporters_named_max,
-)
 from peacefs.protocol.messages import DiskReport
 from peacefs.protocol.values.cluster_status import SlowReason
 
 from .core import Cluster
 from .membership import Node
 from .slow_peers import SlowEvidence, SlowPart, usual_s_max
+
+# The reasons that are told: a disk is nearly full, and a datanode has much more to do, from here on.
+slow_disk_full_share: Final = 0.95
+slow_load_streams_min: Final = 8
+slow_load_factor: Final = 3.0
+slow_reporters_named_max: Final = 4
 
 
 @dataclass(frozen=True, slots=True)

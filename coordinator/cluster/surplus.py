@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from peacefs.coordinator.limits import surplus_chunks_per_tick
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import surplus_chunks_per_tick, surplus_misses_per_tick
 
 from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State
 from .possession import Evidence, Possession
 from .replica_states import ReplicaEvent
+
+surplus_misses_per_tick: Final = 50
 
 
 @dataclass(frozen=True, slots=True)

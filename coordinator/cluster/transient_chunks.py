@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
+from peacefs.coordinator.limits import freed_chunks_kept_s
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import freed_chunks_kept_max, freed_chunks_kept_s
 from peacefs.protocol.messages import Replica, WrittenChunk
+
+freed_chunks_kept_max: Final = 200_000
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ a replica counts only until the datanode itself must have reported it.
 
 from __future__ import annotations
 
+from peacefs.coordinator.limits import unconfirmed_replica_kept_s
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import unconfirmed_replica_kept_s
 
 UnconfirmedReplica = tuple[NodeId, ChunkId]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from peacefs.coordinator.limits import standby_poll_interval_s, startup_waiting_max, takeover_hold_s
 from peacefs.protocol.asgi import App, Message, Receive, Scope, Send
 from peacefs.protocol.errors import ServiceUnready
-from peacefs.protocol.limits import standby_poll_interval_s, startup_waiting_max, takeover_hold_s
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 
 from .leadership import Leadership

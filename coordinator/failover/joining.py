@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from peacefs.coordinator.journal.port import Journal, JournalIdentity, JournalRefused, JournalUnsure, Member
 from peacefs.coordinator.journal.writer import JournalWriter
+from peacefs.coordinator.limits import leader_lease_s, standby_poll_interval_s
 from peacefs.coordinator.metadata.engine import Engine
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.protocol.errors import PeacefsError, PeerRefused, StartupError
-from peacefs.protocol.limits import leader_lease_s, standby_poll_interval_s
 
 log = logging.getLogger("peacefs.coordinator")
 _COMPLAINT_INTERVAL_S = 5.0

@@ -7,10 +7,14 @@ replaced would show what is no longer so. A leader therefore answers only for a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from peacefs.coordinator.journal.port import Member
+from peacefs.coordinator.limits import leader_lease_s
 from peacefs.protocol.errors import ServiceUnready, Standby
-from peacefs.protocol.limits import leader_lease_s, leader_silence_max_s
+
+# A leader that was not confirmed for so long answers nobody, until it is.
+leader_silence_max_s: Final = 1.5
 
 
 class Leadership:

@@ -8,14 +8,13 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from peacefs.coordinator.journal.address import JournalOptions, open_journal
 from peacefs.coordinator.journal.port import JournalRefused, JournalUnsure, Member
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.metadata.engine import Engine
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault
-from peacefs.protocol.limits import leader_probe_s, leader_probe_timeout_s
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.cluster_status import FailoverStatus
 from peacefs.runtime.tls import TlsIdentity
@@ -25,6 +24,11 @@ from .joining import Joining
 from .leadership import Leadership
 from .service import Failover, FarBehind, Follower
 from .store_copying import StoreCopying
+
+# Before clients are sent to it, a standby looks whether the leader takes connections, at most this often.
+leader_probe_s: Final = 0.2
+leader_probe_timeout_s: Final = 0.5
+
 
 log = logging.getLogger("peacefs.coordinator")
 #: Whoever supervises the process starts it again: EX_TEMPFAIL.

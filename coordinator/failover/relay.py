@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from peacefs.coordinator.journal.port import Member
+from peacefs.coordinator.limits import standby_poll_interval_s, takeover_hold_s
 from peacefs.protocol.asgi import App, Receive, Scope, Send
 from peacefs.protocol.errors import BadRequest, PeacefsError, ServiceUnready
-from peacefs.protocol.limits import (
-    relay_timeout_s,
-    relayed_body_bytes_max,
-    standby_poll_interval_s,
-    takeover_hold_s,
-)
+from peacefs.protocol.limits import KIB
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 from peacefs.runtime.tls import TlsIdentity
 
 from .leadership import Leadership
+
+# A standby waits so long for what it asks the leader in another's place, of at most so many bytes.
+relay_timeout_s: Final = 10.0
+relayed_body_bytes_max: Final = 64 * KIB
+
 
 #: Paths that are asked at one address.
 _RELAYED = ("/v1/oauth2/token",)

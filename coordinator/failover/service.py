@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NoReturn, Protocol, TypeVar
+from typing import Final, NoReturn, Protocol, TypeVar
 
 from peacefs.coordinator.journal.port import (
     Entry,
@@ -21,26 +21,33 @@ from peacefs.coordinator.journal.port import (
     Standing,
 )
 from peacefs.coordinator.journal.writer import JournalWriter, position_of
+from peacefs.coordinator.limits import (
+    journal_read_bytes_max,
+    journal_unsure_max_s,
+    leader_lease_s,
+    standby_poll_interval_s,
+)
 from peacefs.coordinator.metadata.epochs import Begun, draw_epoch
 from peacefs.coordinator.metadata.store import Metadata, MetadataFull, Touched
 from peacefs.protocol.errors import BadRequest, StartupError
-from peacefs.protocol.limits import (
-    hand_over_poll_s,
-    hand_over_wait_s,
-    journal_kept_bytes,
-    journal_read_bytes_max,
-    journal_read_entries,
-    journal_trim_interval_s,
-    journal_unsure_max_s,
-    leader_lease_s,
-    leader_renew_interval_s,
-    standby_poll_interval_s,
-    standing_interval_s,
-    standing_lives_s,
-)
+from peacefs.protocol.limits import MIB
 from peacefs.protocol.values.cluster_status import CoordinatorStatus, FailoverStatus
 
 from .leadership import Leadership
+
+# A standby reads so many entries at once, and no more of them when they have so many bytes.
+journal_read_entries: Final = 256
+leader_renew_interval_s: Final = 0.5
+# A leader that hands over looks this often who leads; when nobody does after so long, it leads on.
+hand_over_poll_s: Final = 0.05
+hand_over_wait_s: Final = 5.0
+# Coordinators state how far they have come this often; those that do not are forgotten.
+standing_interval_s: Final = 1.0
+standing_lives_s: Final = 10.0
+# Entries that all coordinators have are trimmed, but for so many bytes; beyond the maximum nothing is changed.
+journal_kept_bytes: Final = 64 * MIB
+journal_trim_interval_s: Final = 5.0
+
 
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")

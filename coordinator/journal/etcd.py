@@ -16,11 +16,12 @@ import threading
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from peacefs.protocol.limits import journal_part_bytes_max, journal_read_bytes_max
+from peacefs.coordinator.limits import journal_read_bytes_max
+from peacefs.protocol.limits import MIB
 
 from .etcd_gateway import EtcdAccess, EtcdGateway, Range, key_of, value_of
 from .port import (
@@ -34,6 +35,10 @@ from .port import (
     Member,
     Standing,
 )
+
+# etcd takes requests of 1.5 MiB: a longer entry is cut into parts.
+journal_part_bytes_max: Final = MIB
+
 
 _WHOLE, _PARTED = b"W", b"P"
 _DIGITS = 16

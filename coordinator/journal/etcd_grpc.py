@@ -11,10 +11,13 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-
-from peacefs.protocol.limits import journal_grpc_rest_s
+from typing import Final
 
 from .grpc_connection import GrpcConnection
+
+# An entry goes by way of etcd's gateway for so long after gRPC was of no use.
+journal_grpc_rest_s: Final = 5.0
+
 
 _TXN = "/etcdserverpb.KV/Txn"
 _VARINT, _BYTES = 0, 2

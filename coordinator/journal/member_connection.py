@@ -9,11 +9,16 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from httptools import HttpParserError, HttpResponseParser
 
-from peacefs.protocol.limits import journal_call_timeout_s, journal_connect_timeout_s, tcp_keepalive_idle_s
+from peacefs.protocol.limits import tcp_keepalive_idle_s
+
+# The journal: a call to one member of etcd is given up after so long, and the next member asked.
+journal_connect_timeout_s: Final = 0.5
+journal_call_timeout_s: Final = 2.0
+
 
 _PIECE_BYTES = 256 * 1024
 

@@ -8,11 +8,17 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from peacefs.protocol.limits import journal_bytes_max, journal_repeat_pause_s, journal_unsure_max_s
+from peacefs.coordinator.limits import journal_unsure_max_s
+from peacefs.protocol.limits import MIB
 
 from .port import Entry, Fenced, Journal, JournalFull, JournalRefused, JournalUnsure
+
+# It asks for an answer to an append again after this pause, and ends when there was none for so long.
+journal_repeat_pause_s: Final = 0.05
+journal_bytes_max: Final = 1024 * MIB
+
 
 R = TypeVar("R")
 _POSITION = struct.Struct(">Q")

@@ -16,13 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from peacefs.coordinator.metadata.garbage import Garbage
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
-from peacefs.protocol.limits import gc_floor_mark_interval_s, gc_floor_step_s_max, unreferenced_chunk_kept_s
+from peacefs.protocol.limits import unreferenced_chunk_kept_s
 
 from .store import Metadata, Transaction
+
+# The coordinator notes so often which numbers have been drawn by then.
+gc_floor_mark_interval_s: Final = 2.0
+# In a pause between two of its ticks, no more than this counts as time in which it served.
+gc_floor_step_s_max: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)

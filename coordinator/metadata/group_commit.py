@@ -12,18 +12,21 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from peacefs.protocol.errors import Overloaded, ServiceUnready
-from peacefs.protocol.limits import (
-    commit_batch_max,
-    commit_delay_s_max,
-    commit_delay_share,
-    commit_queue_max,
-    metadata_tend_interval_s,
-)
 
 from .store import Metadata, MetadataFault, MetadataFull, RequestOutcome, Transaction
+
+commit_batch_max: Final = 256
+commit_queue_max: Final = 10_000
+# A commit waits for changes that are likely to come, but for no longer than this part of what commits take.
+commit_delay_share: Final = 0.25
+commit_delay_s_max: Final = 0.005
+# When no change has come for so long, what the log holds is copied into the store; in any case after the second.
+# Each time changes wait for two syncs; until then the log alone holds them.
+metadata_tend_interval_s: Final = 0.25
+
 
 T = TypeVar("T")
 

@@ -26,10 +26,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
+from peacefs.coordinator.limits import list_page_entries
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, RenameMode
 from peacefs.coordinator.metadata.store import ROOT, Reader, Transaction
 from peacefs.protocol.errors import AccessDenied
-from peacefs.protocol.limits import list_page_entries
 
 from .paths import NamespacePath
 from .permissions import ALL_ACCESS, Access, Principal, refusal, sticky_refusal

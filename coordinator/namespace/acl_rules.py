@@ -12,8 +12,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from peacefs.protocol.errors import InvalidAcl
-from peacefs.protocol.limits import acl_entries_max
 from peacefs.protocol.values.acl_entries import AclEntry, EntryType, Scope, acl_text, parse_acl
+
+acl_entries_max: Final = 32
+
 
 _BASE: Final = (EntryType.USER, EntryType.GROUP, EntryType.OTHER)
 _STICKY: Final = 0o1000

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, Lease, NamespaceUsage
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, LeaseExpired, PeacefsError
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import file_chunks_max
 from peacefs.protocol.messages import WrittenChunk
 
 from .create import Publication, check_not_garbage
@@ -21,6 +21,9 @@ from .paths import NamespacePath, parse_path
 from .quotas import charge, check_room, directories_above
 from .resolution import check_writer, find, find_existing
 from .retry_cache import RequestKey, cache_reply, cached_reply
+
+# A file takes no more by APPEND or CONCAT: its layout has to fit a frame's header.
+file_chunks_max: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)

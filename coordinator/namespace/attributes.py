@@ -16,16 +16,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from peacefs.coordinator.metadata.model import InodeKind
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import AccessDenied, IllegalChange, PathError
-from peacefs.protocol.limits import attribute_bytes_max, attributes_per_inode_max
+from peacefs.protocol.limits import KIB
 
 from . import access_checks
 from .paths import NamespacePath
 from .permissions import Access, Principal
 from .resolution import find_existing
+
+# HDFS's own: extended attributes of one file or directory, name and value of one, and the entries of its ACL, and
+# of its default ACL.
+attributes_per_inode_max: Final = 32
+attribute_bytes_max: Final = 16 * KIB
+
 
 _PREFIX_WANTED = "An XAttr name must be prefixed with user/trusted/security/system/raw, followed by a '.'"
 _STICKY = 0o1000

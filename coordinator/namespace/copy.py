@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from peacefs.coordinator.limits import reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, NamespaceUsage, TreeSummary
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, IllegalChange, SnapshotRefused
-from peacefs.protocol.limits import reclaim_entries_per_commit
 
 from . import access_checks
 from .copy_steps import Growth, add_copy, begun, copy_references, grow

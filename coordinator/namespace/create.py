@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from peacefs.coordinator.limits import min_replication
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, NamespaceUsage
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound, PathError
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import min_replication, replication_default, replication_max
+from peacefs.protocol.limits import replication_default, replication_max
 from peacefs.protocol.messages import WrittenChunk
 from peacefs.protocol.new_file import NewFile
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from typing import Final
 
+from peacefs.coordinator.limits import list_page_entries, list_remaining_max
 from peacefs.coordinator.metadata.model import (
     ChunkRecord,
     FileChunk,
@@ -25,11 +27,6 @@ from peacefs.coordinator.metadata.model import (
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, PathIsNotEmptyDirectory
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import (
-    list_page_entries,
-    list_remaining_max,
-    summary_entries_per_turn,
-)
 
 from .append import (
     AppendToComplete,
@@ -63,6 +60,10 @@ from .truncate_concat import (
     is_repeated_concat,
     truncate,
 )
+
+# Entries of a tree that are counted before others get their turn.
+summary_entries_per_turn: Final = 500
+
 
 __all__ = [
     "AppendToComplete",

@@ -10,9 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from peacefs.coordinator.limits import path_characters_max
 from peacefs.protocol.errors import BadRequest, NameTooLong, PathLimitExceeded
-from peacefs.protocol.limits import name_bytes_max, path_characters_max, path_depth_max
 from peacefs.protocol.values.query_runs import component_of, run_of
+
+# HDFS: dfs.namenode.fs-limits.max-component-length (255, counted in UTF-8 bytes) and MAX_PATH_LENGTH.
+name_bytes_max: Final = 255
+path_depth_max: Final = 1000
+
 
 #: Names that HDFS keeps for itself: below `.snapshot` a directory shows its snapshots.
 SNAPSHOTS_NAME: Final = ".snapshot"

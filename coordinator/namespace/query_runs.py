@@ -7,11 +7,11 @@ directories that had one name one after the other, are ever called the same.
 
 from __future__ import annotations
 
+from peacefs.coordinator.limits import list_page_entries
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, RecordedRun
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import BadRequest, ParentNotDirectory
 from peacefs.protocol.ids import show
-from peacefs.protocol.limits import list_page_entries
 from peacefs.protocol.values.query_runs import RunStatus
 
 from .paths import NamespacePath, Writer

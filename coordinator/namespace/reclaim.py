@@ -6,15 +6,18 @@ deleting it is one short commit and none that follows is long. Nobody can see it
 
 from __future__ import annotations
 
+from typing import Final
+
+from peacefs.coordinator.limits import reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import ChunkRecord, Discarded, Inode, InodeKind
 from peacefs.coordinator.metadata.store import Transaction
-from peacefs.protocol.limits import (
-    reclaim_entries_per_commit,
-    request_memory_crowded_s,
-    request_memory_s,
-    requests_forgotten_per_commit,
-    requests_remembered_max,
-)
+
+# Answers are kept for whoever repeats a request: longer than a write token lives; when there are more than the
+# number, for the shorter time, which is several times what any client goes on asking.
+request_memory_s: Final = 86_400.0
+requests_remembered_max: Final = 1_000_000
+request_memory_crowded_s: Final = 600.0
+requests_forgotten_per_commit: Final = 1000
 
 
 def discard(tx: Transaction, inode: Inode) -> list[ChunkRecord]:

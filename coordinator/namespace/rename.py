@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from peacefs.coordinator.limits import rename_memory_s
 from peacefs.coordinator.metadata.model import (
     ChunkRecord,
     Inode,
@@ -43,7 +44,6 @@ from peacefs.coordinator.metadata.model import (
 )
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, IllegalChange, PathError, RenameRefused
-from peacefs.protocol.limits import rename_memory_s
 
 from .paths import NamespacePath, check_creatable, check_name_length
 from .quotas import charge, less, tree_usage

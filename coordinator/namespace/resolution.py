@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+from peacefs.coordinator.limits import directory_entries_max
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, RecordedRun
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import (
@@ -20,7 +21,6 @@ from peacefs.protocol.errors import (
     RunSuperseded,
 )
 from peacefs.protocol.ids import show
-from peacefs.protocol.limits import directory_entries_max
 
 from .paths import NamespacePath
 

@@ -12,14 +12,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.limits import request_id_characters_max
+
+request_id_characters_max: Final = 128
+
 
 #: The replies that can be cached: success, a length, a path, or nothing worth saying.
 A = TypeVar("A", bound=bool | int | str | None)

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
+from peacefs.coordinator.limits import list_page_entries
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.protocol.errors import SnapshotRefused
-from peacefs.protocol.limits import list_page_entries, snapshot_diff_entries_max
+
+# A comparison of two snapshots holds both trees in memory.
+snapshot_diff_entries_max: Final = 1_000_000
 
 
 class DiffKind(Enum):

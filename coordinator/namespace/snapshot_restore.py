@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from peacefs.coordinator.limits import list_page_entries
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, NamespaceUsage
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.protocol.errors import SnapshotRefused
-from peacefs.protocol.limits import list_page_entries
 
 from .copy_steps import Growth, begun, grow
 from .paths import NamespacePath

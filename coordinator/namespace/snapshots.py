@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+from peacefs.coordinator.limits import snapshots_per_directory_max
 from peacefs.coordinator.metadata.model import (
     Inode,
     InodeId,
@@ -27,7 +28,6 @@ from peacefs.protocol.errors import (
     SnapshotIsReadOnly,
     SnapshotRefused,
 )
-from peacefs.protocol.limits import snapshots_per_directory_max
 
 from .paths import SNAPSHOTS_NAME, NamespacePath, check_name_length, parse_path
 from .resolution import find_existing

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from peacefs.coordinator.limits import concat_sources_max, rename_memory_s
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeKind, NamespaceUsage
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import BadRequest, IllegalChange, PathIsDirectory
-from peacefs.protocol.limits import concat_sources_max, rename_memory_s
 
 from .append import check_chunk_count
 from .paths import NamespacePath

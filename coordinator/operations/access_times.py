@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import InodeId, InodeStatus
 from peacefs.coordinator.metadata.store import Transaction
-from peacefs.protocol.limits import access_times_noted_max, access_times_per_commit
+
+# Reads whose access times wait to be committed, how many go into one commit, and how often that is done.
+access_times_noted_max: Final = 100_000
+access_times_per_commit: Final = 500
 
 
 class AccessTimes:

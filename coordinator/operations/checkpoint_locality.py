@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator
+from typing import Final
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.model import InodeId, InodeKind
@@ -12,7 +13,10 @@ from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.resolution import find_existing
 from peacefs.coordinator.supervision.locality import Holdings
 from peacefs.protocol.errors import PathError
-from peacefs.protocol.limits import checkpoint_locality_entries_max, checkpoint_locality_entries_per_turn
+
+# Files of a checkpoint that are looked at to find out where it is, and in one turn of the event loop.
+checkpoint_locality_entries_max: Final = 20_000
+checkpoint_locality_entries_per_turn: Final = 200
 
 
 def find_locality(reader: Reader, cluster: Cluster, checkpoint: str) -> Generator[None, None, Holdings]:

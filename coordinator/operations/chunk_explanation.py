@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from peacefs.coordinator.cluster.explain import Explainer
 from peacefs.coordinator.metadata.model import InodeId
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import chunk_files_shown_max, chunk_references_per_turn
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_chunk_id
 
 from .context import OperationContext
+
+# So many of the files that refer to a chunk are reported, and so many references are read for that in one turn of
+# the event loop.
+chunk_files_shown_max: Final = 20
+chunk_references_per_turn: Final = 5_000
 
 
 class ChunkExplanations:

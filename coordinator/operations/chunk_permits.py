@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from peacefs.coordinator.core import CoordinatorCore
+from peacefs.coordinator.limits import grant_open_s
 from peacefs.coordinator.scheduling.write_sets import InFlight
 from peacefs.protocol.ids import ChunkId, Version
-from peacefs.protocol.limits import grant_open_s, write_token_lifetime_s
+from peacefs.protocol.limits import write_token_lifetime_s
 from peacefs.protocol.messages import Allocated, GrantedChunk, Hop
 from peacefs.protocol.tokens import ChunkWrite, Signer
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.core import Command, CoordinatorCore
+from peacefs.coordinator.limits import startup_waiting_max
 from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.store import Reader, Transaction
@@ -18,7 +19,7 @@ from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, run_once
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.ids import Numbering
-from peacefs.protocol.limits import read_token_lifetime_s, startup_hold_s, startup_waiting_max
+from peacefs.protocol.limits import read_token_lifetime_s, startup_hold_s
 from peacefs.protocol.tokens import Signer
 
 from .access_times import AccessTimes

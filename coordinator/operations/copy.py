@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from peacefs.coordinator.limits import reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import TreeSummary
 from peacefs.coordinator.namespace import copy as copies
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.snapshots import changeable_path
-from peacefs.protocol.limits import reclaim_entries_per_commit
 
 from .context import OperationContext
 from .names import Names

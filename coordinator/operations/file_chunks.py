@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
+from typing import Final
 
 from peacefs.coordinator.metadata.model import FileChunk, InodeKind
 from peacefs.coordinator.namespace import access_checks, snapshots
@@ -11,10 +12,11 @@ from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Access
 from peacefs.protocol.errors import PathIsDirectory
 from peacefs.protocol.ids import show
-from peacefs.protocol.limits import file_chunks_shown_max
 from peacefs.protocol.values.file_chunks import FileChunks, PlacedChunk, ReplicaPlace
 
 from .context import OperationContext
+
+file_chunks_shown_max: Final = 500
 
 
 class FileChunkOperations:

@@ -6,7 +6,8 @@ no wire format.
 
 from __future__ import annotations
 
-from peacefs.protocol.limits import reclaim_entries_per_commit, write_token_lifetime_s
+from peacefs.coordinator.limits import reclaim_entries_per_commit
+from peacefs.protocol.limits import write_token_lifetime_s
 from peacefs.protocol.tokens import ProxyPass
 
 from .acls import AclOperations

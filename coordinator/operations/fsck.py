@@ -8,6 +8,7 @@ comes or goes during an inspection may be judged or not.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from peacefs.coordinator.cluster.health import FileJudgement, HealthCheck, judge_cluster
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind
@@ -17,15 +18,15 @@ from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
 from peacefs.coordinator.namespace.permissions import Access, Principal, refusal
 from peacefs.coordinator.namespace.resolution import existing_inode, find_existing
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.limits import (
-    fsck_chunks_per_turn,
-    fsck_entries_per_page,
-    fsck_entries_per_read,
-    fsck_turn_s,
-)
 from peacefs.protocol.values.fsck_findings import FileFindings, FsckPage, Tally
 
 from .context import OperationContext
+
+fsck_entries_per_page: Final = 1000
+fsck_entries_per_read: Final = 100
+fsck_chunks_per_turn: Final = 500
+# An inspection keeps the event loop for so long at a time.
+fsck_turn_s: Final = 0.002
 
 
 class _Directory:

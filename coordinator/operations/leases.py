@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from peacefs.coordinator.metadata.model import InodeId, Lease
 from peacefs.protocol.errors import AlreadyBeingCreated, LeaseExpired
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import lease_s
+
+lease_s: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)

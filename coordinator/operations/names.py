@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from peacefs.coordinator.limits import list_remaining_max, reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import InodeStatus, ListPage, RenameMode, TreeSummary
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
@@ -18,7 +19,6 @@ from peacefs.coordinator.namespace.rename import exchange
 from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, cached_reply, run_once
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import FileNotFound
-from peacefs.protocol.limits import list_remaining_max, reclaim_entries_per_commit
 
 from .context import OperationContext
 from .recursive_delete import RemovalRights

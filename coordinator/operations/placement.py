@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from peacefs.coordinator.cluster.membership import Node
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import chunk_begin_s, pipeline_hops_max, write_token_lifetime_s
+from peacefs.protocol.limits import pipeline_hops_max, write_token_lifetime_s
 from peacefs.protocol.messages import Allocated
 from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite, OneTimeChunk
 
 from .context import OperationContext
+
+# A chunk that was placed is begun within this time, or another is placed.
+chunk_begin_s: Final = 45.0
 
 
 class ChunkPlacer:

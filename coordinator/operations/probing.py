@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.membership import State
+from peacefs.coordinator.limits import probes_max
 from peacefs.protocol.errors import BadRequest, NoDatanodes, Overloaded
 from peacefs.protocol.ids import ChunkId, NodeId, Version
-from peacefs.protocol.limits import probe_memory_s, probes_max
 from peacefs.protocol.messages import Allocated, DeleteChunks, Replica
 
 from .context import OperationContext
+
+# A probe that is not taken back by then is left to the reclaim of what no file refers to.
+probe_memory_s: Final = 600.0
 
 
 class _Probe(NamedTuple):

@@ -6,6 +6,7 @@ A coordinator that starts anew hears it again, and nothing but what people are t
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Final
 
 import msgspec
 
@@ -15,11 +16,15 @@ from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.namespace.resolution import check_writer, find_existing
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import AccessDenied
-from peacefs.protocol.limits import reports_remembered_max
 from peacefs.protocol.values.query_reports import QueryReport
 
 from .context import OperationContext
 from .viewer import Viewer
+
+# Drivers' reports of their queries: how many the coordinator remembers; texts and durations in one; how many
+# unsent ones a driver keeps; how often it says that nothing has changed; when it tries again; how long it waits at
+# its end for the last, and for an answer to each.
+reports_remembered_max: Final = 1000
 
 
 class QueryReports:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator
+from typing import Final
 
 from msgspec import structs
 
@@ -22,12 +23,17 @@ from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import AccessDenied, BadRequest
 from peacefs.protocol.ids import show
-from peacefs.protocol.limits import run_host_characters_max, runs_listed_max, runs_per_turn
 from peacefs.protocol.values.query_runs import RunStatus
 
 from .context import OperationContext
 from .temporary_files import path_of
 from .viewer import Viewer
+
+# Runs of queries: of how many roots one answer tells, how many are looked at in a turn, how long a host's name is.
+runs_listed_max: Final = 10_000
+runs_per_turn: Final = 100
+run_host_characters_max: Final = 255
+
 
 _DIRECTORY_PERMISSION = 0o755
 log = logging.getLogger("peacefs.coordinator")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -32,11 +33,14 @@ from peacefs.protocol.errors import (
     PathIsDirectory,
 )
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import read_token_chunks_max, read_token_renewable_s
+from peacefs.protocol.limits import read_token_renewable_s
 from peacefs.protocol.messages import ChunkLayout, Done, GetLayout, Hop, Layout, Replica, ReportCorrupt, Usage
 from peacefs.protocol.tokens import ChunkRead, FileRead, FileVersion
 
 from .context import OperationContext
+
+# A token to read names the chunks of its file, or gives a digest when there are more: it is part of a URL.
+read_token_chunks_max: Final = 64
 
 
 @dataclass(frozen=True, slots=True)

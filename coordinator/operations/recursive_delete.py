@@ -5,16 +5,18 @@ the transaction that removes it, for changes made since.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace.paths import NamespacePath
 from peacefs.coordinator.namespace.permissions import Principal
 from peacefs.protocol.errors import ServiceUnready
-from peacefs.protocol.limits import rights_walks_max
 
 from .context import OperationContext
+
+rights_walks_max: Final = 5
+
 
 T = TypeVar("T")
 

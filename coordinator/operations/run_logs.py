@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from peacefs.coordinator.operations.waiters import Wait, Waiters
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.limits import run_log_wait_s
 from peacefs.protocol.messages import RunLogTail, WantedLog
+
+run_log_wait_s: Final = 10.0
 
 
 class RunLogs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from peacefs.coordinator.limits import reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
@@ -12,7 +13,6 @@ from peacefs.coordinator.namespace.paths import SNAPSHOTS_NAME, NamespacePath
 from peacefs.coordinator.namespace.permissions import Access, Principal
 from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, cached_reply, run_once
 from peacefs.coordinator.namespace.snapshot_diff import Difference
-from peacefs.protocol.limits import reclaim_entries_per_commit
 
 from .context import OperationContext
 from .names import Names

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
+from peacefs.coordinator.limits import run_token_s
 from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.coordinator.namespace import query_runs
 from peacefs.coordinator.namespace.paths import parse_path
@@ -18,14 +19,7 @@ from peacefs.coordinator.supervision.core import SupervisedQuery, Supervision
 from peacefs.coordinator.supervision.locality import Holdings
 from peacefs.protocol.errors import BadRequest, PeacefsError, ServiceUnready
 from peacefs.protocol.ids import show
-from peacefs.protocol.limits import (
-    run_token_s,
-    supervised_arguments_max,
-    supervised_command_characters_max,
-    supervised_name_characters_max,
-    supervised_nodes_max,
-    supervised_restarts_max,
-)
+from peacefs.protocol.limits import KIB, supervised_restarts_max
 from peacefs.protocol.messages import PROTOCOL_VERSION, AgentBeat, AgentOrders, RunOrder, WantedLog
 from peacefs.protocol.values.supervised_queries import (
     OVER,
@@ -38,6 +32,12 @@ from peacefs.protocol.values.supervised_queries import (
 
 from .checkpoint_locality import find_locality
 from .run_logs import RunLogs
+
+supervised_name_characters_max: Final = 100
+supervised_arguments_max: Final = 256
+supervised_command_characters_max: Final = 32 * KIB
+supervised_nodes_max: Final = 256
+
 
 log = logging.getLogger("peacefs.coordinator")
 

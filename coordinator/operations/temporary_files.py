@@ -10,6 +10,7 @@ the name, and in a trash it would go on taking up room.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, Lease
 from peacefs.coordinator.metadata.store import ROOT, Reader, Transaction
@@ -17,11 +18,15 @@ from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath
 from peacefs.coordinator.namespace.resolution import find
 from peacefs.protocol.errors import AlreadyBeingCreated, PeacefsError
-from peacefs.protocol.limits import temporary_entries_per_turn, temporary_watched_max, temporary_watched_s
 from peacefs.protocol.values.temporary_names import wanted_name
 
 from .context import OperationContext
 from .leases import Leases
+
+temporary_watched_s: Final = 3600.0
+temporary_watched_max: Final = 100_000
+temporary_entries_per_turn: Final = 1000
+
 
 log = logging.getLogger("peacefs.coordinator")
 

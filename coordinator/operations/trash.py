@@ -13,15 +13,15 @@ import logging
 from collections.abc import Generator
 from enum import Enum
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from peacefs.coordinator.limits import list_page_entries
 from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, RenameMode
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
 from peacefs.coordinator.namespace.resolution import follow
 from peacefs.protocol.errors import AccessDenied, FileNotFound, PeacefsError
-from peacefs.protocol.limits import list_page_entries, trash_users_per_turn
 from peacefs.protocol.values.trash import (
     CURRENT_NAME,
     HOMES,
@@ -33,6 +33,9 @@ from peacefs.protocol.values.trash import (
 
 from .context import OperationContext
 from .names import Names
+
+trash_users_per_turn: Final = 50
+
 
 _HOMES = parse_path(HOMES)
 log = logging.getLogger("peacefs.coordinator")

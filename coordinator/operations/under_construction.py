@@ -12,24 +12,26 @@ the file needs, shows it a moment later or completes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from peacefs.coordinator.metadata.model import InodeId
 from peacefs.coordinator.namespace.paths import NamespacePath
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import (
-    begun_name_kept_s,
-    begun_names_max,
-    upload_answer_timeout_s,
-    upload_awaited_s,
-    upload_of_directory_awaited_s,
-)
 from peacefs.protocol.messages import FlushUploads, Message, UploadsFlushed
 from peacefs.runtime.effects import Ticket
 
 from .core_driver import DatanodeSender
 from .leases import Leases
 from .waiters import Wait, wait_on_loop
+
+# The body of a CREATE that was redirected comes within this time, or nobody waits for it; its name is forgotten
+# after the longer one.
+upload_awaited_s: Final = 2.0
+upload_of_directory_awaited_s: Final = 0.2
+upload_answer_timeout_s: Final = 6.0
+begun_name_kept_s: Final = 60.0
+begun_names_max: Final = 10_000
+
 
 Components = tuple[str, ...]
 

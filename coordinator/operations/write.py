@@ -6,9 +6,11 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from msgspec.structs import replace
 
+from peacefs.coordinator.limits import unconfirmed_replica_kept_s
 from peacefs.coordinator.metadata.model import InodeId, InodeKind, Lease
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks
@@ -31,8 +33,6 @@ from peacefs.protocol.ids import ChunkId, NodeId, epoch_of, new_request_id, show
 from peacefs.protocol.limits import (
     heartbeat_interval_s,
     kept_chunks_per_call,
-    receipt_holder_timeout_s,
-    unconfirmed_replica_kept_s,
     unreferenced_chunk_kept_s,
     write_token_lifetime_s,
 )
@@ -55,6 +55,10 @@ from .append import AppendOperations, writer_of, writer_with
 from .context import OperationContext
 from .placement import ChunkPlacer, check_room
 from .write_grants import WriteGrantService
+
+# A completion waits so long for a datanode that gave a receipt to register with a coordinator that has restarted.
+receipt_holder_timeout_s: Final = 20.0
+
 
 log = logging.getLogger("peacefs.coordinator")
 

@@ -14,26 +14,22 @@ import logging
 import os
 import time
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from peacefs.coordinator.failover.door import Door
+from peacefs.coordinator.limits import http_requests_in_flight_max, link_at_once_bytes, link_backlog_bytes_max
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import Overloaded, PeacefsError, PeerRefused, PeerTimeout, ProtocolViolation
 from peacefs.protocol.frames import FrameReader, encode
 from peacefs.protocol.handshake import Identity, Peer, accepting
 from peacefs.protocol.limits import (
+    MIB,
     begun_frame_timeout_s,
     begun_frames_bytes_max,
-    client_frame_bytes_max,
-    client_links_max,
-    client_links_per_address_max,
     handshake_frame_bytes_max,
     handshake_timeout_s,
-    http_requests_in_flight_max,
     idle_connection_timeout_s,
-    link_at_once_bytes,
-    link_backlog_bytes_max,
 )
 from peacefs.protocol.messages import Failure, Hello, Message
 from peacefs.runtime.counters import frames_sent
@@ -42,6 +38,12 @@ from peacefs.service.tls_listener import channel_of
 
 from .audited_calls import AuditedRpc
 from .dispatch import CALLS_OF_CLIENTS, answer, is_read
+
+# A client's frame is bounded by its description of a file: a completion names the receipts of all its chunks.
+client_frame_bytes_max: Final = 2 * MIB
+client_links_max: Final = 4096
+client_links_per_address_max: Final = 2048
+
 
 _WRONG_PORT = (
     "this is the coordinator's port for clients (--port), datanodes and agents come to the one of --node-port"

@@ -15,13 +15,13 @@ from typing import Any, Protocol
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.core import Command
 from peacefs.coordinator.failover.leadership import Leadership
+from peacefs.coordinator.limits import suspect_after_s
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.supervision import SupervisionService
 from peacefs.protocol.errors import NodeIdTaken, PeacefsError, ProtocolViolation, ServiceUnready, Standby
 from peacefs.protocol.handshake import COORDINATOR
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import suspect_after_s
 from peacefs.protocol.messages import (
     AgentBeat,
     CopyStore,

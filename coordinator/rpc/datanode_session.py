@@ -10,8 +10,9 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Generator
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
+from peacefs.coordinator.limits import link_at_once_bytes, link_backlog_bytes_max
 from peacefs.protocol.errors import (
     PeacefsError,
     PeerRefused,
@@ -19,14 +20,7 @@ from peacefs.protocol.errors import (
 from peacefs.protocol.frames import Frame, FrameReader, encode, frame_bytes_max
 from peacefs.protocol.handshake import Identity, Peer, accepting
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import (
-    handshake_frame_bytes_max,
-    handshake_timeout_s,
-    idle_connection_timeout_s,
-    link_at_once_bytes,
-    link_backlog_bytes_max,
-    link_turn_s,
-)
+from peacefs.protocol.limits import handshake_frame_bytes_max, handshake_timeout_s, idle_connection_timeout_s
 from peacefs.protocol.messages import (
     DiskBalance,
     Done,
@@ -40,6 +34,11 @@ from peacefs.runtime.counters import frames_sent
 from peacefs.service.tls_listener import channel_of
 
 from .fair_turns import Turns
+
+# The coordinator works so long on one datanode's messages before others get their turn; while one has not
+# finished, others with more than this wait for a turn of their own.
+link_turn_s: Final = 0.003
+
 
 log = logging.getLogger("peacefs.coordinator")
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from peacefs.coordinator.limits import concat_sources_max, exchange_pairs_max, list_page_entries
 from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, RenameMode, TreeSummary
 from peacefs.coordinator.namespace.attributes import SetFlag
 from peacefs.coordinator.namespace.quotas import NO_LIMIT
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.limits import concat_sources_max, exchange_pairs_max, list_page_entries
 from peacefs.protocol.messages import (
     AclEntries,
     ChangeAcl,

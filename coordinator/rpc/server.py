@@ -12,7 +12,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from peacefs.protocol.errors import (
     BadRequest,
@@ -22,11 +22,7 @@ from peacefs.protocol.errors import (
 )
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import (
-    control_call_timeout_s,
-    control_requests_in_flight_max,
-    handshakes_waiting_max,
-)
+from peacefs.protocol.limits import control_call_timeout_s
 from peacefs.protocol.messages import (
     Failure,
     Message,
@@ -39,6 +35,11 @@ from .datanode_links import DatanodeLinks
 from .datanode_service import DatanodeService
 from .datanode_session import NodeLink
 from .fair_turns import Turns
+
+# The most connections to the coordinator's port for datanodes that have not completed their handshake.
+handshakes_waiting_max: Final = 512
+control_requests_in_flight_max: Final = 4096
+
 
 log = logging.getLogger("peacefs.coordinator")
 

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable
 from typing import BinaryIO
 
+from peacefs.coordinator.limits import backup_block_bytes
 from peacefs.protocol.errors import BadRequest, Overloaded
-from peacefs.protocol.limits import backup_block_bytes
 from peacefs.protocol.messages import StorePart
 
 from .datanode_links import DatanodeLink

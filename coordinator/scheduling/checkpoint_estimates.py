@@ -7,8 +7,11 @@ A writer is known by its host and checkpoint root. What it writes without a long
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from peacefs.protocol.limits import checkpoint_pause_s, checkpoint_roots_remembered_max
+# Writes below a checkpoint root without such a pause belong to one checkpoint.
+checkpoint_pause_s: Final = 5.0
+checkpoint_roots_remembered_max: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from peacefs.coordinator.limits import grant_history_max, grant_history_s
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import grant_history_max, grant_history_s
 
 from .write_sets import InFlight
 

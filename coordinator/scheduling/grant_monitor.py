@@ -16,14 +16,20 @@ and another in its place would make that slower.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
+from peacefs.coordinator.limits import grant_open_s
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import grant_ask_interval_s, grant_clock_slack_s, grant_open_s, idle_grant_look_s
+from peacefs.protocol.limits import grant_clock_slack_s
 from peacefs.protocol.messages import StreamProgress
 from peacefs.topology.calibration import calibrate
 from peacefs.topology.model import Topology
 
 from .write_sets import Ask, InFlight
+
+grant_ask_interval_s: Final = 5.0
+# The heads of chunks that are not quickly done are asked this often whether their writers make use of the room.
+idle_grant_look_s: Final = 5.0
 
 
 class LapsedGrants:

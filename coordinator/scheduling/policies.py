@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
+from typing import Final
 
+from peacefs.coordinator.limits import write_set_chunks_max
 from peacefs.peace.policies.algorithm1 import Template
 from peacefs.peace.policies.express import ExpressPolicy
 from peacefs.peace.policies.interface import Policy
@@ -17,10 +19,14 @@ from peacefs.peace.policies.paper import PaperPolicy
 from peacefs.peace.policies.random import RandomPolicy
 from peacefs.protocol.errors import BadRequest, Unsupported
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import plan_servers_per_turn, streams_per_node_default, write_set_chunks_max
+from peacefs.protocol.limits import streams_per_node_default
 from peacefs.topology.model import Defaults, Topology
 from peacefs.topology.rack_table import tree_of_racks
 from peacefs.topology.rate_curve import RateCurve
+
+# Policies that plan in steps look at so much before others get their turn, as requests times servers: 2 to 4 ms.
+plan_servers_per_turn: Final = 1600
+
 
 POLICY_DEFAULT = "express"
 SCHEDULING_POLICIES = ("express", "paper", "random", "flow")

@@ -13,16 +13,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from peacefs.protocol.errors import BadRequest, Overloaded
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import (
-    checkpoint_workers_max,
-    read_grant_silence_s,
-    readers_per_datanode_max,
-    readers_waiting_max,
-    reads_stated_max,
-)
+from peacefs.protocol.limits import checkpoint_workers_max, readers_per_datanode_max, reads_stated_max
+
+read_grant_silence_s: Final = 10.0
+readers_waiting_max: Final = 500
+
 
 #: Not counted against any node: no live datanode has the chunk, and its reader is to find that out.
 NOWHERE: NodeId = ""

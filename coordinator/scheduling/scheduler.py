@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
+from typing import Final
 
 from peacefs.peace.policies.interface import (
     Aborted,
@@ -25,11 +26,7 @@ from peacefs.peace.policies.interface import (
 from peacefs.peace.policies.ledger import Grant, WriteSet
 from peacefs.protocol.errors import NoDatanodes, Overloaded
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, epoch_of
-from peacefs.protocol.limits import (
-    streams_per_node_default,
-    write_set_chunks_waiting_max,
-    write_sets_waiting_max,
-)
+from peacefs.protocol.limits import streams_per_node_default
 from peacefs.protocol.messages import StreamProgress, StreamUnderWay
 from peacefs.topology.model import Topology
 
@@ -50,6 +47,10 @@ from .write_sets import (
     WriteSetRequest,
     taken_over,
 )
+
+write_sets_waiting_max: Final = 1000
+write_set_chunks_waiting_max: Final = 100_000
+
 
 MakePolicy = Callable[[str, Topology, Random], Policy]
 

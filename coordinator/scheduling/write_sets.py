@@ -6,21 +6,22 @@ A cancelled write set keeps its age for a while, for a writer that returns with 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
+from peacefs.coordinator.limits import write_set_chunks_max
 from peacefs.peace.policies.ledger import WriteSet
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.ids import ChunkId, NodeId, Version
-from peacefs.protocol.limits import (
-    chunk_bytes_max,
-    pipeline_hops_max,
-    write_set_chunks_max,
-    write_set_memory_max,
-    write_set_memory_s,
-    write_set_silence_s,
-)
+from peacefs.protocol.limits import chunk_bytes_max, pipeline_hops_max
 from peacefs.protocol.messages import StreamProgress, StreamUnderWay
 
 from .checkpoint_estimates import CheckpointSource
+
+write_set_silence_s: Final = 30.0
+# Sets that were cancelled are remembered, with their age, for whoever comes back with another number of chunks.
+write_set_memory_s: Final = 600.0
+write_set_memory_max: Final = 4096
+
 
 #: The name of grants that were taken over and whose sets nobody has stated here.
 TAKEN_OVER = "taken over"

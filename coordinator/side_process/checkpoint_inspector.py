@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,10 +17,12 @@ from peacefs.coordinator.operations.query_reports import QueryReports
 from peacefs.coordinator.operations.query_runs import QueryRuns
 from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.protocol.errors import BadRequest, Unsupported, from_wire
-from peacefs.protocol.limits import checkpoint_look_queue_timeout_s, checkpoint_look_timeout_s
+from peacefs.protocol.limits import checkpoint_look_timeout_s
 from peacefs.protocol.values.query_runs import without_run
 
 from .runner import SideProcess
+
+checkpoint_look_queue_timeout_s: Final = 5.0
 
 
 class _Inspected(msgspec.Struct, frozen=True):

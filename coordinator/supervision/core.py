@@ -23,26 +23,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import msgspec
 
+from peacefs.coordinator.limits import suspect_after_s
 from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, NodeIdTaken, Overloaded
-from peacefs.protocol.limits import (
-    agent_dead_after_s,
-    supervised_backoff_max_s,
-    supervised_backoff_s,
-    supervised_queries_max,
-    supervised_settled_s,
-    supervised_standby_after_s,
-    suspect_after_s,
-)
 from peacefs.protocol.messages import PROTOCOL_VERSION, AgentBeat, RunOrder, RunReport
 from peacefs.protocol.messages.supervision import LOGS_SINCE
 from peacefs.protocol.values.supervised_queries import OVER, QueryPhase
 
 from .locality import AgentCandidate, Holdings, choose
 from .obstacles import Obstacle, obstacle, why_no_agent
+
+# Longer than both together: when an agent is taken for dead, nothing of what it ran is left.
+agent_dead_after_s: Final = 15.0
+supervised_queries_max: Final = 1000
+# Between two starts: doubled each time, up to the maximum.
+supervised_backoff_s: Final = 1.0
+supervised_backoff_max_s: Final = 60.0
+# A run that has lasted so long was a good one: failures before it do not count any more.
+supervised_settled_s: Final = 600.0
+# A query has run for so long before its standby is started: both starts at once would take twice as long.
+supervised_standby_after_s: Final = 5.0
+
 
 _NEVER_STARTED = "stopped before it was started"
 _WITH_AN_AGENT = (QueryPhase.RUNNING, QueryPhase.STOPPING)

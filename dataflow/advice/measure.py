@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -27,9 +28,14 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.errors import InvalidQuery
-from peacefs.protocol.limits import advice_batches_s, advice_state_bytes_max
+from peacefs.protocol.limits import MIB
 
 from .load import Parameters, QueryLoad
+
+# A sample of a query's rows is measured in so many batches a second; its state may have so much.
+advice_batches_s: Final = 20.0
+advice_state_bytes_max: Final = 1024 * MIB
+
 
 _US = 1_000_000
 _NODES = 2

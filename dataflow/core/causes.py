@@ -14,17 +14,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.model.phases import Phases
 from peacefs.dataflow.query.network import UnitPlan
-from peacefs.protocol.limits import dataflow_causes_max
 
 from .ha_input import HAInput
 from .ha_output import HAOutput
 from .output_buffer import RowStage
 from .restart_point import InputPoint, RestartPoint
+
+# Points of a unit that are remembered: where rows came in, and where it could begin.
+dataflow_causes_max: Final = 4096
 
 
 @dataclass

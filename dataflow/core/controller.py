@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from peacefs.dataflow.core.technique import StandbyKind
+from peacefs.dataflow.limits import dataflow_busy_s_max
 from peacefs.protocol import limits
 
 from .attention import Attention
@@ -36,6 +38,19 @@ from .messages import (
 )
 from .pair_plan import CatchUp, PairPlan
 from .unit_history import UnitHistory
+
+# Units wait so long for all nodes that were wanted; then they are placed on those that are there.
+dataflow_start_wait_s: Final = 10.0
+# An observer that did nothing for a while counts no more of it than this part of the timeout.
+dataflow_steps_of_silence: Final = 4
+# A node whose connection to the controller broke may be silent so long.
+dataflow_suspect_s: Final = 0.5
+# Recorded checkpoints of a unit that are kept.
+dataflow_checkpoints_kept: Final = 2
+# Events of a unit that the controller keeps; the query stops when there are more.
+dataflow_events_kept_max: Final = 4_000_000
+# A query stops when a unit has begun so often, one start after the other, and has never caught up.
+dataflow_starts_in_vain_max: Final = 10
 
 
 @dataclass
@@ -74,7 +89,7 @@ class ControllerCore:
         self._pairs = pairs
         self._catch_up = None if pairs is None else CatchUp(pairs)
         self._node_timeout_s = node_timeout_s
-        self._attention = Attention(node_timeout_s / limits.dataflow_steps_of_silence)
+        self._attention = Attention(node_timeout_s / dataflow_steps_of_silence)
         # Units are placed when so many nodes are there, or some are missing for too long, so that the first of
         # them does not get all.
         self._nodes_wanted = nodes_wanted
@@ -137,7 +152,7 @@ class ControllerCore:
         """Learn from whoever runs nodes that these are slow, and not dead. For long that is not enough."""
         listened_s = self._attention.listened_s
         for member in (self._members[node] for node in nodes if node in self._members):
-            if listened_s - member.spoke_s < limits.dataflow_busy_s_max:
+            if listened_s - member.spoke_s < dataflow_busy_s_max:
                 member.seen_s = listened_s
 
     def tick(self, now_s: float) -> list[Effect]:
@@ -145,7 +160,7 @@ class ControllerCore:
         silent = [node for node, member in self._members.items() if member.seen_s < oldest_s]
         for node in silent:
             self._lose(node)
-        if self._begun_s is not None and now_s - self._begun_s > limits.dataflow_start_wait_s:
+        if self._begun_s is not None and now_s - self._begun_s > dataflow_start_wait_s:
             self._nodes_wanted = 1
         if self._catch_up is not None:
             self._bring_back(now_s, self._catch_up)
@@ -155,7 +170,7 @@ class ControllerCore:
         """Learn that a connection to a node broke: it is dead if it does not say otherwise very soon."""
         member = self._members.get(node)
         if member is not None:
-            soon_s = self._attention.listened_s + limits.dataflow_suspect_s
+            soon_s = self._attention.listened_s + dataflow_suspect_s
             member.seen_s = min(member.seen_s, soon_s - self._node_timeout_s)
 
     def node_lost(self, node: str) -> list[Effect]:
@@ -185,7 +200,7 @@ class ControllerCore:
         self._placement = replace(self._placement, units=units)
         if unit in self._histories:
             self._histories[unit].recorded(checkpoint)
-        kept = [*self._kept.get(unit, ()), checkpoint][-limits.dataflow_checkpoints_kept :]
+        kept = [*self._kept.get(unit, ()), checkpoint][-dataflow_checkpoints_kept:]
         self._kept[unit] = kept
         return [
             SendMessage(where.node, CheckpointRecorded(unit, incarnation, number)),
@@ -214,7 +229,7 @@ class ControllerCore:
         valid = where.incarnation == message.incarnation and where.node == node
         if history is None or not valid or not history.add(message):
             return []
-        if len(history) > limits.dataflow_events_kept_max:
+        if len(history) > dataflow_events_kept_max:
             return [StopQuery(_too_many_events(message.unit))]
         return [SendMessage(node, EventsKept(message.unit, message.incarnation, history.last))]
 
@@ -303,7 +318,7 @@ class ControllerCore:
             self._nodes_wanted = 1
         for unit in free:
             self._starts[unit] += 1
-            if self._starts[unit] > limits.dataflow_starts_in_vain_max:
+            if self._starts[unit] > dataflow_starts_in_vain_max:
                 return [StopQuery(_never_catches_up(unit))]
             where = placed[unit]
             incarnation = where.incarnation + 1
@@ -367,14 +382,14 @@ def _in_step(standby: StandbyPlacement) -> bool:
 
 def _too_many_events(unit: str) -> str:
     return (
-        f"unit {unit!r} would have to repeat more than {limits.dataflow_events_kept_max:,} events: take "
+        f"unit {unit!r} would have to repeat more than {dataflow_events_kept_max:,} events: take "
         "checkpoints more often, make windows smaller, or use ActiveStandby()"
     )
 
 
 def _never_catches_up(unit: str) -> str:
     return (
-        f"unit {unit!r} has begun {limits.dataflow_starts_in_vain_max} times in a row, and each time its node was "
+        f"unit {unit!r} has begun {dataflow_starts_in_vain_max} times in a row, and each time its node was "
         "lost before it had caught up: a row may end the process that treats it; the last lines of a node on "
         "standard error say more"
     )

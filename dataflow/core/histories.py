@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.limits import dataflow_determinants_per_message_max
 from peacefs.dataflow.model.phases import Phases
 from peacefs.dataflow.query.network import Network
-from peacefs.protocol.limits import dataflow_determinants_per_message_max
 
 from .determinants import EventLog
 from .effects import Effect, SendMessage

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from peacefs.dataflow.limits import dataflow_checkpoints_per_start_max
 from peacefs.dataflow.model.batches import Batch, Position
-from peacefs.protocol.limits import dataflow_checkpoints_per_start_max
 
 from .determinants import UnitEvent
 from .output_buffer import RowStage

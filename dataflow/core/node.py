@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
+from typing import Final
 
 from peacefs.dataflow.core.technique import (
     Acknowledge,
@@ -21,12 +22,14 @@ from peacefs.dataflow.core.technique import (
     Technique,
     TrimByCauses,
 )
+from peacefs.dataflow.limits import dataflow_state_bytes_max
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.numbers import is_number
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.unit_state.interface import UnitState
 from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery, PeacefsError
+from peacefs.protocol.limits import KIB, MIB
 
 from .determinants import EventLog
 from .effects import DropCopy, Effect, LoadCheckpoint, LoadCopy, SendMessage, StoreCheckpoint
@@ -64,21 +67,36 @@ from .output_buffer import RowStage
 from .pairs import Pairs
 from .unit import HAUnit
 
+# A consumer lets a producer send so much before it has processed any of it.
+dataflow_credit_bytes: Final = 4 * MIB
+# Rows that an output keeps for replay; its unit waits when there are more.
+dataflow_buffer_bytes_max: Final = 256 * MIB
+dataflow_heartbeat_s: Final = 0.2
+# A producer that does not answer is asked again after so long.
+dataflow_subscribe_retry_s: Final = 1.0
+# An output's rows that states of consumers may depend on; the query stops when there are more.
+dataflow_retained_bytes_max: Final = 1024 * MIB
+dataflow_page_bytes: Final = 64 * KIB
+# A checkpoint whose turn is further away is cancelled, and taken afresh after so long.
+dataflow_checkpoint_patience_s: Final = 2.0
+# A unit processes so many batches before its node looks at messages and the time again.
+dataflow_events_per_turn: Final = 32
+
 
 @dataclass(frozen=True)
 class Bounds:
     """Bounds of the memory and the time that a node takes."""
 
-    credit_bytes: int = limits.dataflow_credit_bytes
-    buffer_bytes_max: int = limits.dataflow_buffer_bytes_max
-    heartbeat_s: float = limits.dataflow_heartbeat_s
-    subscribe_retry_s: float = limits.dataflow_subscribe_retry_s
-    state_bytes_max: int = limits.dataflow_state_bytes_max
-    page_bytes: int = limits.dataflow_page_bytes
-    checkpoint_patience_s: float = limits.dataflow_checkpoint_patience_s
-    retained_bytes_max: int = limits.dataflow_retained_bytes_max
+    credit_bytes: int = dataflow_credit_bytes
+    buffer_bytes_max: int = dataflow_buffer_bytes_max
+    heartbeat_s: float = dataflow_heartbeat_s
+    subscribe_retry_s: float = dataflow_subscribe_retry_s
+    state_bytes_max: int = dataflow_state_bytes_max
+    page_bytes: int = dataflow_page_bytes
+    checkpoint_patience_s: float = dataflow_checkpoint_patience_s
+    retained_bytes_max: int = dataflow_retained_bytes_max
     #: Events of a unit after which its node looks at what else there is, so that it is not silent for long.
-    events_per_turn: int = limits.dataflow_events_per_turn
+    events_per_turn: int = dataflow_events_per_turn
 
     def __post_init__(self) -> None:
         if self.page_bytes not in limits.state_page_bytes_choices:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from peacefs.dataflow.core.technique import StandbyKind, Technique
+from peacefs.dataflow.limits import dataflow_determinants_per_message_max
 from peacefs.dataflow.model.batches import Position
-from peacefs.protocol import limits
 from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import MIB
 
 from .determinants import EventLog
 from .effects import CopyState, Effect, SendMessage
@@ -31,7 +33,14 @@ from .messages import (
 )
 from .unit import HAUnit
 
-_PIECE = limits.dataflow_copy_piece_bytes
+# Copies are sent in pieces, so many of which may be on their way.
+dataflow_copy_piece_bytes: Final = 1 * MIB
+dataflow_copy_pieces_max: Final = 4
+# A passive standby's copy is renewed, without any new row, when so many events were recorded.
+dataflow_determinants_max: Final = 256
+
+
+_PIECE = dataflow_copy_piece_bytes
 
 
 @dataclass
@@ -103,7 +112,7 @@ class PrimaryHalf:
         if self._log is None or not self._sends_events:
             return
         while self._sent < self._log.last:
-            events = self._log.since(self._sent)[: limits.dataflow_determinants_per_message_max]
+            events = self._log.since(self._sent)[:dataflow_determinants_per_message_max]
             yield self._to_standby(Determinants(self.unit.name, self.incarnation, self._sent + 1, events))
             self._sent += len(events)
 
@@ -123,7 +132,7 @@ class PrimaryHalf:
             self._restart()
             return
         copy.data = data
-        for _ in range(limits.dataflow_copy_pieces_max):
+        for _ in range(dataflow_copy_pieces_max):
             yield from self._next_piece(copy)
 
     def held(self, message: CopyHeld) -> Iterator[Effect]:
@@ -181,7 +190,7 @@ class PrimaryHalf:
         if self._active:
             return not self.in_step and self._base == 0
         progress, event = self._captured
-        return progress != self.unit.progress or self.unit.event - event >= limits.dataflow_determinants_max
+        return progress != self.unit.progress or self.unit.event - event >= dataflow_determinants_max
 
     def _capture(self) -> Effect:
         unit = self.unit

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from peacefs.dataflow.model.batches import Position
-from peacefs.protocol.limits import dataflow_attempts_per_copy_max
 
 from .determinants import EventLog
 from .effects import Effect, KeepCopy, SendMessage
 from .messages import CopyHeld, CopyPiece, Determinants, DeterminantsHeld, UnitPlacement
+
+# Requests for rows of a standby that began with one copy.
+dataflow_attempts_per_copy_max: Final = 1_000_000
 
 
 class StandbyHalf:

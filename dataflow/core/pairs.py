@@ -7,12 +7,12 @@ takes over keeps its incarnation, and what its primary says later is not listene
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from peacefs.dataflow.core.technique import Acknowledge, StandbyKind, Technique
 from peacefs.dataflow.model.operator_class import most_general
 from peacefs.dataflow.query.network import Network
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import dataflow_early_messages_max
 
 from .effects import DropCopy, Effect, LoadCopy, SendMessage
 from .messages import (
@@ -30,6 +30,10 @@ from .output_buffer import RowStage
 from .pair_primary import PrimaryHalf
 from .pair_standby import StandbyHalf
 from .unit import HAUnit
+
+# Messages for standbys of which a node has not been told yet.
+dataflow_early_messages_max: Final = 4096
+
 
 ToStandby = CopyPiece | Determinants | TrimOutput
 

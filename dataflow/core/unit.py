@@ -15,12 +15,12 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from peacefs.dataflow.core.technique import StandbyKind, Technique
+from peacefs.dataflow.limits import dataflow_copy_number_bits as copy_number_bits
 from peacefs.dataflow.model.batches import OLDEST, START, Position
 from peacefs.dataflow.model.phases import Phases, pack
 from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
 from peacefs.protocol.errors import OperatorFailed
-from peacefs.protocol.limits import dataflow_copy_number_bits as copy_number_bits
 
 from .causes import UnitCauses, added
 from .determinants import EventKind, EventLog, UnitEvent

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from peacefs.dataflow.limits import dataflow_determinants_per_message_max
 from peacefs.dataflow.model.phases import Phases, pack, unpack
-from peacefs.protocol.limits import dataflow_determinants_per_message_max
 
 from .determinants import EventLog
 from .messages import CheckpointId, EventsHappened, HistoryPart

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from peacefs.protocol import limits
+from peacefs.dataflow.limits import dataflow_busy_s_max
 
 from .greeting import greet
 
@@ -30,7 +30,7 @@ class Beats:
         message: object,
         *,
         every_s: float,
-        busy_s_max: float = limits.dataflow_busy_s_max,
+        busy_s_max: float = dataflow_busy_s_max,
     ) -> None:
         self._name, self._token = name, token
         self._beat = b"".join(encode(message))

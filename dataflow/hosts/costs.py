@@ -27,7 +27,7 @@ from peacefs.dataflow.core.messages import (
     Subscribe,
     TrimOutput,
 )
-from peacefs.protocol import limits
+from peacefs.dataflow.limits import dataflow_tick_s
 
 
 class Traffic(Enum):
@@ -69,7 +69,7 @@ class Costs:
     #: of a subscription.
     redirection_s: float = 0.04
     #: So often each core is told the time.
-    tick_s: float = limits.dataflow_tick_s
+    tick_s: float = dataflow_tick_s
     #: Bytes are counted from this time on, until the first failure.
     counted_from_s: float = 0.0
 

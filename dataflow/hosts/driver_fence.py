@@ -19,10 +19,13 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
-from peacefs.protocol import limits
 from peacefs.protocol.errors import RunSuperseded, StartupError
+
+# A driver that takes over waits so long for the end of a delivery of the one before.
+dataflow_delivery_s_max: Final = 30.0
+
 
 _DRIVER = ".driver"
 _LOCK = ".driver.lock"
@@ -94,7 +97,7 @@ class DeliveryLock:
 
     def wait_for_others(self, older: str) -> None:
         """Wait until the deliveries that have begun are over. Raises StartupError if one goes on for too long."""
-        deadline_s = time.monotonic() + limits.dataflow_delivery_s_max
+        deadline_s = time.monotonic() + dataflow_delivery_s_max
         with self._opened() as lock:
             while True:
                 try:
@@ -104,7 +107,7 @@ class DeliveryLock:
                     if time.monotonic() > deadline_s:
                         raise StartupError(
                             f"the driver before ({older}) has been giving rows to a sink for "
-                            f"{limits.dataflow_delivery_s_max:g} s: end it, and resume the query then"
+                            f"{dataflow_delivery_s_max:g} s: end it, and resume the query then"
                         ) from None
                 time.sleep(_POLL_S)
 

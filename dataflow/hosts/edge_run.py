@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -49,10 +49,10 @@ from peacefs.dataflow.core.messages import (
 )
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.limits import dataflow_checkpoint_retry_s, dataflow_tick_s
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.admission import admit
-from peacefs.protocol import limits
 from peacefs.protocol.errors import PeacefsError, RunSuperseded, StartupError
 
 from .checkpoint_store import UnitCheckpoints, delete, retain
@@ -74,6 +74,10 @@ from .run_events import (
     StandbyMissing,
     UnitsPlaced,
 )
+
+# A driver asks so often whether a younger one has begun, and delivers to sinks for so long after the answer.
+dataflow_fence_s: Final = 0.25
+
 
 log = logging.getLogger("peacefs.dataflow")
 
@@ -253,7 +257,7 @@ class EdgeRun(HostedRun):
                 for node in alive - set(self._controller.members):
                     self._tell(NodeLost(node))
                 self._perform(self._edge.tick(now_s))
-                await asyncio.sleep(limits.dataflow_tick_s)
+                await asyncio.sleep(dataflow_tick_s)
         finally:
             await self._end_tasks()
             await self._links.close()
@@ -266,7 +270,7 @@ class EdgeRun(HostedRun):
     async def _watch_fence(self) -> None:
         """Stop soon after a younger driver has begun, also when there is nothing to write or deliver."""
         while True:
-            await asyncio.sleep(limits.dataflow_fence_s)
+            await asyncio.sleep(dataflow_fence_s)
             try:
                 await asyncio.to_thread(self._fence.check)
             except RunSuperseded:
@@ -386,7 +390,7 @@ class EdgeRun(HostedRun):
         )
         data = msgspec.json.encode(record)
         while not await self._loop.run_in_executor(self._recorder, self._recorded, data):
-            await asyncio.sleep(limits.dataflow_checkpoint_retry_s)
+            await asyncio.sleep(dataflow_checkpoint_retry_s)
             # Others may have been recorded meanwhile.
             data = msgspec.json.encode(self._record)
         self._tell(CheckpointTaken(wanted.unit, wanted.checkpoint[1], wanted.cost))

@@ -12,15 +12,21 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from peacefs.protocol.errors import ProtocolViolation
-from peacefs.protocol.limits import dataflow_greeting_s, dataflow_strangers_backlog, dataflow_strangers_max
 
 from .greeting import Greeting, greet, read_greeting
 from .wire import MessageReader, encode
+
+# The time that a connection has for its greeting, and the most connections that have not greeted; over that the
+# oldest ends. A greeting that is sent at once is read before so many others can be accepted.
+dataflow_greeting_s: Final = 5.0
+dataflow_strangers_max: Final = 256
+dataflow_strangers_backlog: Final = 32
+
 
 log = logging.getLogger("peacefs.dataflow")
 

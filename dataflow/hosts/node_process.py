@@ -8,7 +8,7 @@ import time
 from collections.abc import Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from peacefs.dataflow.core.effects import (
     CopyState,
@@ -23,8 +23,8 @@ from peacefs.dataflow.core.effects import (
 from peacefs.dataflow.core.messages import CONTROLLER, CheckpointCost, Data, Message, NodeAlive, Placement
 from peacefs.dataflow.core.node import Bounds, NodeCore
 from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.limits import dataflow_checkpoint_retry_s, dataflow_tick_s
 from peacefs.dataflow.query.network import Network
-from peacefs.protocol import limits
 from peacefs.protocol.errors import (
     CheckpointDamaged,
     DiskFault,
@@ -43,6 +43,12 @@ from .row_counts import RowCounts
 from .unexpected import on_unexpected
 from .unit_states import UnitStates
 from .wire import encode
+
+# A node looks so often whether a checkpoint that is being written is there.
+dataflow_checkpoint_poll_s: Final = 0.01
+# A node looks so often whether a copy for a standby was made.
+dataflow_copy_poll_s: Final = 0.002
+
 
 EDGE = "edge"
 log = logging.getLogger("peacefs.dataflow")
@@ -110,7 +116,7 @@ class NodeProcess:
             while not self._edge_is_gone and self._unexpected is None:
                 self._beats.note([orders.edge_address])
                 self._perform(self._core.tick(time.monotonic()))
-                await asyncio.sleep(limits.dataflow_tick_s)
+                await asyncio.sleep(dataflow_tick_s)
         finally:
             self._beats.close()
             await self._links.close()
@@ -179,7 +185,7 @@ class NodeProcess:
         begun_s = time.monotonic()
         running = wanted.capture.start(patience_s=self._orders.bounds.checkpoint_patience_s)
         while not running.done:  # noqa: ASYNC110 - another thread ends it
-            await asyncio.sleep(limits.dataflow_checkpoint_poll_s)
+            await asyncio.sleep(dataflow_checkpoint_poll_s)
         outcome: CheckpointCost | PeacefsError
         try:
             stored = running.result()
@@ -203,7 +209,7 @@ class NodeProcess:
         """Copy what was captured, on a thread of its own, while the unit goes on."""
         running = wanted.capture.start()
         while not running.done:  # noqa: ASYNC110 - another thread ends it
-            await asyncio.sleep(limits.dataflow_copy_poll_s)
+            await asyncio.sleep(dataflow_copy_poll_s)
         data: bytes | PeacefsError
         try:
             running.result()
@@ -234,7 +240,7 @@ class NodeProcess:
                 log.warning(
                     "checkpoint %s of unit %s cannot be read now: %s", wanted.checkpoint, wanted.unit, fault
                 )
-                await asyncio.sleep(limits.dataflow_checkpoint_retry_s)
+                await asyncio.sleep(dataflow_checkpoint_retry_s)
             else:
                 self._perform(self._core.loaded(time.monotonic(), wanted.unit, wanted.incarnation, state))
                 return

@@ -16,21 +16,27 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from peacefs.client.control.addresses import parse_address
 from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.client.control.token_source import TokenSource
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.dataflow.core.messages import CheckpointId, sequence_of
+from peacefs.dataflow.limits import dataflow_checkpoint_retry_s
 from peacefs.dataflow.logs.peace_segments import PeaceSegments
 from peacefs.dataflow.logs.segments import SegmentStore
-from peacefs.protocol import limits
 from peacefs.protocol.errors import FileNotFound, PeacefsError, QueryFailed, RunSuperseded
 from peacefs.state.checkpoints.peace_store import PeaceStore
 from peacefs.state.checkpoints.store import CheckpointStore as PageStore
 
 from .checkpoint_store import LOGS, RECORD, name_of
 from .driver_fence import DeliveryLock, DriverFence, lock_of_this_host
+
+dataflow_lease_s: Final = 1.0
+# Rows wait so long for a coordinator that says whether they may be delivered; then the query fails.
+dataflow_unfenced_s_max: Final = 600.0
+
 
 log = logging.getLogger("peacefs.dataflow")
 
@@ -53,7 +59,7 @@ class PeaceCheckpoints:
         fenced._files = files
         if fenced.recorded() is not None:
             # An older driver may have asked just before, and begin to deliver for so long.
-            time.sleep(limits.dataflow_lease_s)
+            time.sleep(dataflow_lease_s)
         lock = lock_of_this_host(f"{self.coordinator} {self.directory}")
         lock.wait_for_others("a process of this host")
         return fenced, PeaceFence(fenced, lock)
@@ -124,7 +130,7 @@ class PeaceFence:
     def check(self) -> None:
         asked_s = _now_s()
         self._checkpoints.still_writes()
-        self._until_s = max(self._until_s, asked_s + limits.dataflow_lease_s)
+        self._until_s = max(self._until_s, asked_s + dataflow_lease_s)
 
     @contextlib.contextmanager
     def delivery(self) -> Iterator[None]:
@@ -142,13 +148,13 @@ class PeaceFence:
                 raise
             except (PeacefsError, OSError) as fault:
                 waited_s = _now_s() - begun_s
-                if waited_s > limits.dataflow_unfenced_s_max or self._closed.is_set():
+                if waited_s > dataflow_unfenced_s_max or self._closed.is_set():
                     raise QueryFailed(
                         f"no coordinator has said for {waited_s:.0f} s whether another driver has taken over: "
                         f"{fault}; nothing more is delivered: resume the query when the cluster is there again"
                     ) from fault
                 log.warning("rows wait until a coordinator says that no other driver has taken over: %s", fault)
-                self._closed.wait(limits.dataflow_checkpoint_retry_s)
+                self._closed.wait(dataflow_checkpoint_retry_s)
 
     def close(self) -> None:
         self._closed.set()

@@ -13,12 +13,12 @@ import msgspec
 import pyarrow as pa
 
 from peacefs.dataflow.core.messages import CheckpointCost, CheckpointId, checkpoint_of, sequence_of
+from peacefs.dataflow.limits import dataflow_incarnations_per_run_max
 from peacefs.dataflow.operators.aggregates import Aggregation
 from peacefs.dataflow.operators.interface import OperatorSpecification
 from peacefs.dataflow.operators.row_operators import name_of
 from peacefs.dataflow.query.network import Network, OperatorNode
 from peacefs.protocol.errors import CheckpointDamaged, InvalidQuery
-from peacefs.protocol.limits import dataflow_incarnations_per_run_max
 
 _FORMAT = 1
 

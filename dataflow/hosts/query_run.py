@@ -11,20 +11,24 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
 from peacefs.dataflow.model.batches import Batch, pieces
 from peacefs.dataflow.model.reasons import reason_of
 from peacefs.dataflow.model.stream_type import StreamType
-from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed
 
 from .interface import Sink, Source
 from .run_events import Observer, RunEvent
 from .source_thread import END, SourceThread
 from .unexpected import on_unexpected
+
+# Rows of one batch that a source offers; larger ones are cut.
+dataflow_batch_rows_max: Final = 65_536
+# A query stops when a node has ended so often, one start after the other, before it was there.
+dataflow_failed_starts_max: Final = 5
 
 
 class HostedRun(ABC):
@@ -114,7 +118,7 @@ class HostedRun(ABC):
     def _begins(self, place: str) -> None:
         """Count a start of a node. Raises QueryFailed if none has come of the last ones."""
         failed = self._failed_starts.get(place, 0)
-        if failed >= limits.dataflow_failed_starts_max:
+        if failed >= dataflow_failed_starts_max:
             raise QueryFailed(
                 f"node {place!r} has ended {failed} times in a row before it could begin: its last lines on "
                 "standard error say why"
@@ -137,8 +141,8 @@ class HostedRun(ABC):
                     raise source_failed(source, error) from error
                 if batch is None:
                     return
-                for first in range(0, batch.num_rows, limits.dataflow_batch_rows_max):
-                    for piece in pieces(source, Batch(1, batch.slice(first, limits.dataflow_batch_rows_max))):
+                for first in range(0, batch.num_rows, dataflow_batch_rows_max):
+                    for piece in pieces(source, Batch(1, batch.slice(first, dataflow_batch_rows_max))):
                         while not has_room():
                             self._room.clear()
                             await self._room.wait()

@@ -8,15 +8,16 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.limits import dataflow_tick_s
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.effects import LeaveRing, RingEffect, SendTo, Serialise
 from peacefs.dataflow.ring.messages import EDGE, Beat, PeerCheckpoint, RingMessage
 from peacefs.dataflow.ring.program import Reducing, plan_of, tables
 from peacefs.dataflow.ring.reducer import ReducerCore
 from peacefs.dataflow.techniques.peer_ring import PeerRing
-from peacefs.protocol import limits
 from peacefs.protocol.errors import PeacefsError
 from peacefs.state import PageManager
 from peacefs.state.warm import warm
@@ -26,6 +27,15 @@ from .links import Links
 from .node_main import run_as_ordered
 from .ring_wire import BeginNode, HostMessage, NodeFailed, NodeFigures, NodeStarted, RingMessageReader, encode
 from .unexpected import on_unexpected
+
+# The share is that of the last so many seconds: a single piece of work may take many ticks.
+ring_busy_over_s: Final = 1.0
+# Rows that a node processes before it listens again: at most so many, and fewer that take about so long.
+ring_work_rows: Final = 65_536
+ring_work_s: Final = 0.01
+# So often a node says what it has done.
+ring_figures_s: Final = 0.5
+
 
 log = logging.getLogger("peacefs.dataflow")
 
@@ -64,7 +74,7 @@ class RingNode:
         self._ended = asyncio.Event()
         self._works = False
         self._busy_s = 0.0
-        self._work_rows = limits.ring_work_rows
+        self._work_rows = ring_work_rows
         self._checkpoint_bytes = 0
         self._checkpoint_share = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,15 +96,15 @@ class RingNode:
             while not self._ended.is_set():
                 now_s = time.monotonic()
                 if self._core is not None:
-                    if now_s >= measured_s + limits.ring_busy_over_s:
+                    if now_s >= measured_s + ring_busy_over_s:
                         busy = min(1.0, self._busy_s / (now_s - measured_s))
                         self._busy_s, measured_s = 0.0, now_s
                     self._perform(self._core.tick(now_s, busy=busy))
                     self._beats.note(self._core.followers)
-                    if now_s >= told_s + limits.ring_figures_s:
+                    if now_s >= told_s + ring_figures_s:
                         told_s = now_s
                         self._links.send(EDGE, self._orders.edge_address, self._figures(self._core))
-                await asyncio.sleep(limits.dataflow_tick_s)
+                await asyncio.sleep(dataflow_tick_s)
         finally:
             self._beats.close()
             await self._links.close()
@@ -160,8 +170,8 @@ class RingNode:
 
     def _pace(self, rows: int, worked_s: float) -> None:
         """Choose how many rows are worked on at once, so that beats and neighbours do not wait for long."""
-        in_time = rows * limits.ring_work_s / max(worked_s, 1e-6)
-        self._work_rows = min(limits.ring_work_rows, max(1, int(0.5 * (self._work_rows + in_time))))
+        in_time = rows * ring_work_s / max(worked_s, 1e-6)
+        self._work_rows = min(ring_work_rows, max(1, int(0.5 * (self._work_rows + in_time))))
 
     # -- effects --------------------------------------------------------------------------------------
 

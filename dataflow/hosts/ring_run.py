@@ -18,6 +18,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.limits import dataflow_incarnations_per_run_max, dataflow_tick_s
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.edge import EdgeOfRing, RingRelay
 from peacefs.dataflow.ring.effects import AllDelivered, DeliverRows, LossFound, RingEffect, SendTo, TellUser
@@ -27,7 +28,6 @@ from peacefs.dataflow.ring.program import plan_of
 from peacefs.dataflow.ring.view import RingMember
 from peacefs.dataflow.techniques.admission import admit
 from peacefs.dataflow.techniques.peer_ring import PeerRing
-from peacefs.protocol import limits
 
 from .edge_run import RunOptions
 from .interface import Sink, Source
@@ -135,7 +135,7 @@ class RingRun(HostedRun):
             while not self._stopped.is_set():
                 if self._edge is not None:
                     self._perform(self._edge.tick(time.monotonic()))
-                await asyncio.sleep(limits.dataflow_tick_s)
+                await asyncio.sleep(dataflow_tick_s)
         finally:
             await self._end_tasks()
             await self._links.close()
@@ -146,7 +146,7 @@ class RingRun(HostedRun):
 
     async def _keep_running(self, name: str) -> None:
         """Start a node, and when it ends another, which is a spare and has another name."""
-        for number in range(2, limits.dataflow_incarnations_per_run_max):
+        for number in range(2, dataflow_incarnations_per_run_max):
             self._begins(_place(name))
             orders = RingOrders(name, self._token, self._address, self._network, self._technique, self._bounds)
             await asyncio.to_thread(self._launcher.run_node, orders)

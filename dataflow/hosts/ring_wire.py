@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
+from peacefs.dataflow.limits import dataflow_rows_bytes_max
 from peacefs.dataflow.ring import messages
 from peacefs.dataflow.ring.view import RingMember
 from peacefs.protocol.errors import ProtocolViolation
-from peacefs.protocol.limits import dataflow_rows_bytes_max
 
 _PREFIX = struct.Struct(">2sBBII")
 _MAGIC = b"pr"

@@ -52,10 +52,10 @@ from peacefs.dataflow.core.messages import (
 )
 from peacefs.dataflow.core.node import Bounds, NodeCore
 from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.limits import dataflow_tick_s
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.admission import admit
-from peacefs.protocol import limits
 from peacefs.protocol.errors import CheckpointCancelled, FileNotFound, QueryFailed
 from peacefs.protocol.limits import state_page_bytes_choices
 
@@ -122,7 +122,7 @@ class SeededRun:
         )
         self._deaths = [each for each in failures if isinstance(each, KillRunning)]
         self._costs = costs
-        self._tick_s = limits.dataflow_tick_s if costs is None else costs.tick_s
+        self._tick_s = dataflow_tick_s if costs is None else costs.tick_s
         self._links = VirtualLinks(costs or Costs())
         self._clock = RecoveryClock(self._links)
         self._copy_sizes = None if costs is None else CopySizes(network, costs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import Final
 
 from peacefs.dataflow.core.messages import CheckpointId, sequence_of
 from peacefs.dataflow.core.node import Bounds
@@ -22,6 +23,9 @@ from peacefs.state.pages.manager import PageManager
 
 from .checkpoint_store import UnitCheckpoints, name_of
 from .standby_copies import StandbyCopies
+
+# A copy may be based on so many older ones before their pages are sent again.
+dataflow_copy_generations_max: Final = 64
 
 
 class UnitStates:
@@ -120,7 +124,7 @@ class UnitStates:
             self._copies if self._copies is not None else self._checkpoints.pages(),
             name_of(unit),
             keep=None,
-            generations_max=limits.dataflow_copy_generations_max if paired else limits.state_generations_max,
+            generations_max=dataflow_copy_generations_max if paired else limits.state_generations_max,
             reserve=self._in_background,
             in_background=self._in_background,
         )

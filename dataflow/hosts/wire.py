@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -53,9 +53,14 @@ from peacefs.dataflow.core.messages import (
     UnitRecovered,
     UnitStopped,
 )
+from peacefs.dataflow.limits import dataflow_rows_bytes_max
 from peacefs.dataflow.model.batches import Batch
 from peacefs.protocol.errors import ProtocolViolation
-from peacefs.protocol.limits import dataflow_head_bytes_max, dataflow_rows_bytes_max
+from peacefs.protocol.limits import MIB
+
+# The limits of one message between nodes: its head, and its rows.
+dataflow_head_bytes_max: Final = 1 * MIB
+
 
 _PREFIX = struct.Struct(">2sBBIII")
 _MAGIC = b"df"

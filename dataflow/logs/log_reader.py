@@ -13,15 +13,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from peacefs.dataflow.limits import stream_log_record_bytes, stream_log_tail_bytes
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.protocol.errors import FileNotFound, LogDamaged
-from peacefs.protocol.limits import (
-    stream_log_read_bytes,
-    stream_log_record_bytes,
-    stream_log_rooms_kept,
-    stream_log_tail_bytes,
-)
+from peacefs.protocol.limits import MIB
 
 from .records import (
     Kind,
@@ -36,6 +32,12 @@ from .records import (
     torn_at,
 )
 from .segments import SegmentFile, SegmentStore
+
+# A reader reads a log in pieces of so many bytes, and keeps so many rooms for them that nothing is in any more.
+# They are decoded while the processor's cache has them.
+stream_log_read_bytes: Final = 2 * MIB
+stream_log_rooms_kept: Final = 2
+
 
 #: Room for a record that a piece cuts: one is at most as long, and a little, unless a batch is longer.
 _HEADROOM: Final = stream_log_record_bytes + stream_log_tail_bytes

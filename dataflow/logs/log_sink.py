@@ -12,18 +12,22 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
-from typing import Self
+from typing import Final, Self
 
 import pyarrow as pa
 
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.query.network import Network
-from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery
 
 from .log_place import open_stream
 from .stream_log import StreamLogs
+
+# A sink waits so long for more rows before it commits what it has.
+stream_log_commit_s: Final = 0.02
+# A sink holds its query up while so many rows are not committed.
+stream_log_sink_rows_max: Final = 1_000_000
 
 
 class LogSink:
@@ -79,7 +83,7 @@ class LogSink:
             return
         with self._changed:
             self._changed.wait_for(
-                lambda: self._failure is not None or self._waiting_rows < limits.stream_log_sink_rows_max
+                lambda: self._failure is not None or self._waiting_rows < stream_log_sink_rows_max
             )
             self._raise_failure()
             self._waiting.append(Batch(self._produced + 1, rows))
@@ -108,7 +112,7 @@ class LogSink:
                     self._changed.wait_for(lambda: self._waiting or self._closing)
                     if not self._closing:
                         # Rows that come meanwhile share the commit.
-                        self._changed.wait_for(lambda: self._closing, limits.stream_log_commit_s)
+                        self._changed.wait_for(lambda: self._closing, stream_log_commit_s)
                     taken, self._waiting, self._waiting_rows = self._waiting, [], 0
                     if not taken:
                         return

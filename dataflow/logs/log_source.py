@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from peacefs.dataflow.limits import stream_log_poll_s
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.protocol.errors import FileNotFound
-from peacefs.protocol.limits import stream_log_poll_s
 
 from .log_place import open_stream
 from .log_reader import LogPlace, LogReader

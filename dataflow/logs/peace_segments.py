@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self
+from typing import Final, Self
 
 from peacefs.client.file_objects import FileSink, FileSource
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, PeacefsError
-from peacefs.protocol.limits import stream_log_flushes_max
 
 from .segments import SegmentAppend, SegmentFile, directory_name, stream_name
+
+# Streams of a commit that are flushed at once.
+stream_log_flushes_max: Final = 16
+
 
 _SUFFIX = ".log"
 

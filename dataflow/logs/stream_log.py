@@ -16,13 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
+from typing import Final
 
 import pyarrow as pa
 
+from peacefs.dataflow.limits import stream_log_record_bytes, stream_log_tail_bytes
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.model.stream_type import StreamType
-from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery, LogDamaged
+from peacefs.protocol.limits import MIB
 
 from .records import (
     Kind,
@@ -37,6 +39,12 @@ from .records import (
 )
 from .segments import SegmentAppend, SegmentStore
 
+# A stream log begins another segment when one has so many bytes.
+stream_log_segment_bytes: Final = 64 * MIB
+# Writers whose epochs a log remembers; the one that has committed longest ago is forgotten.
+stream_log_writers_max: Final = 64
+
+
 _NEVER_US = -(1 << 63)
 
 
@@ -47,7 +55,7 @@ class StreamLogs:
         self,
         store: SegmentStore,
         *,
-        segment_bytes: int = limits.stream_log_segment_bytes,
+        segment_bytes: int = stream_log_segment_bytes,
         verify: bool = True,
     ) -> None:
         """Without `verify` a log that is opened is read at its ends alone, unless its tail is torn."""
@@ -143,7 +151,7 @@ class StreamLog:
         if batches:
             self._epochs.pop(writer, None)
             self._epochs[writer] = epoch
-            while len(self._epochs) > limits.stream_log_writers_max:
+            while len(self._epochs) > stream_log_writers_max:
                 del self._epochs[next(iter(self._epochs))]
             self._appended.append(_Transaction(batches, dict(self._epochs)))
         return True
@@ -154,7 +162,7 @@ class StreamLog:
         together: list[Batch] = []
         together_bytes = 0
         for each in (*self._appended, None):
-            full = together_bytes >= limits.stream_log_record_bytes
+            full = together_bytes >= stream_log_record_bytes
             if together and (full or not isinstance(each, Batch)):
                 self._put(_joined(together), joined)
                 together, together_bytes = [], 0
@@ -213,7 +221,7 @@ class StreamLog:
 
     def _recover_from_ends(self, segment: int, length: int) -> bool:
         """Read what a segment begins and ends with; False if that does not suffice."""
-        tail = min(length, limits.stream_log_tail_bytes)
+        tail = min(length, stream_log_tail_bytes)
         end = memoryview(self._store.read(self._stream, segment, length - tail, tail))
         last = last_record(end)
         found = read_schema(memoryview(self._store.read(self._stream, segment, 0, tail)))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
 from peacefs.dataflow.core.messages import CheckpointId, sequence_of
+from peacefs.dataflow.limits import dataflow_state_bytes_max
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.unit_state.interface import Groups
 from peacefs.dataflow.unit_state.paged_state import PagedState
@@ -34,7 +35,7 @@ from peacefs.dataflow.window_checkpoints.control_tuples import (
 from peacefs.dataflow.window_checkpoints.footprints import COMMIT_OF_WINDOW, NEWEST, by_bucket
 from peacefs.dataflow.window_checkpoints.replay import newest_rows
 from peacefs.protocol.errors import LogDamaged, PeacefsError
-from peacefs.protocol.limits import cec_segment_bytes, dataflow_state_bytes_max
+from peacefs.protocol.limits import MIB
 from peacefs.state.checkpoints.checkpointer import Checkpointer
 from peacefs.state.checkpoints.memory_store import MemoryStore
 from peacefs.state.checkpoints.outcome import PublishedPages, RunningCheckpoint
@@ -43,6 +44,9 @@ from peacefs.state.pages.manager import PageManager
 from .log_reader import LogReader
 from .segments import SegmentStore
 from .stream_log import StreamLog, StreamLogs
+
+cec_segment_bytes: Final = 8 * MIB
+
 
 _RESULTS = "results"
 _WINDOWS = "windows"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from peacefs.protocol.errors import OperatorFailed
-from peacefs.protocol.limits import dataflow_batch_bytes_max, dataflow_row_bytes_max
+from peacefs.protocol.limits import MIB
+
+# Larger batches are cut before they are sent, and a row that is longer than this is refused.
+dataflow_batch_bytes_max: Final = 16 * MIB
+dataflow_row_bytes_max: Final = 128 * MIB
 
 
 class Position(NamedTuple):

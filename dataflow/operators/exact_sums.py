@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from peacefs.protocol.limits import dataflow_values_per_sum_max
+#: Maximum number of integers that one sum or mean adds up, per key and window.
+dataflow_values_per_sum_max: Final = 2**31 - 1
+
 
 Words: TypeAlias = NDArray[np.int64]
 

@@ -19,7 +19,7 @@ Each call says at once what is wrong with it, in one line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from peacefs.dataflow.functions import col
 from peacefs.dataflow.model.numbers import check_count
@@ -36,13 +36,16 @@ from peacefs.dataflow.operators.row_operators import Filter, MapRows, RowsFuncti
 from peacefs.dataflow.operators.sort import BoundedSort
 from peacefs.dataflow.operators.time_windows import AggregateTimeWindows
 from peacefs.protocol.errors import InvalidQuery
-from peacefs.protocol.limits import dataflow_grain_rows, dataflow_parts_max
 
 from .alignment import align_unions
 from .durations import Duration, microseconds
 from .network import Network, OperatorNode, SinkNode, SourceNode
 from .schemas import Schema, as_schema
 from .stages import MergeParts, Partition, Stage, expand
+
+# Parts of a stage, and rows of all of them that a part without rows holds up at most.
+dataflow_parts_max: Final = 1024
+dataflow_grain_rows: Final = 2048
 
 
 class Query:

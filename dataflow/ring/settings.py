@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from peacefs.protocol import limits
+from peacefs.dataflow.limits import ring_checkpoint_s, ring_latency_s, ring_silence_s, ring_suspect_s
+from peacefs.protocol.limits import MIB
+
+ring_beat_s: Final = 0.1
+# Thresholds of balancing: rows that wait in a node's queue, and the share of time in which it is busy.
+ring_queue_rows_high: Final = 200_000
+ring_queue_rows_low: Final = 20_000
+ring_busy_high: Final = 0.8
+ring_busy_low: Final = 0.5
+# So often a node looks whether it has too much to do, or too little.
+ring_balance_s: Final = 1.0
+# Tuples that a node keeps for others, results that its sink has not taken, and batches that a mapper keeps.
+ring_backup_bytes_max: Final = 512 * MIB
+ring_results_bytes_max: Final = 64 * MIB
+ring_mapper_bytes_max: Final = 64 * MIB
 
 
 @dataclass(frozen=True)
@@ -14,23 +29,23 @@ class RingSettings:
     r: int = 1
     #: True: each tuple counts once, by the coverage of fragments; False: at least once, as in the paper.
     exactly_once: bool = True
-    checkpoint_s: float = limits.ring_checkpoint_s
+    checkpoint_s: float = ring_checkpoint_s
     #: L_n of the paper: the most that the clocks of two mappers differ by, and that a tuple is on its way.
-    latency_s: float = limits.ring_latency_s
-    beat_s: float = limits.ring_beat_s
-    silence_s: float = limits.ring_silence_s
+    latency_s: float = ring_latency_s
+    beat_s: float = ring_beat_s
+    silence_s: float = ring_silence_s
     #: The same after the connection to the neighbour broke.
-    suspect_s: float = limits.ring_suspect_s
+    suspect_s: float = ring_suspect_s
     #: A node is overloaded from so many rows in its queue, and so busy, on; and it has room below those.
-    queue_rows_high: int = limits.ring_queue_rows_high
-    queue_rows_low: int = limits.ring_queue_rows_low
-    busy_high: float = limits.ring_busy_high
-    busy_low: float = limits.ring_busy_low
-    balance_s: float = limits.ring_balance_s
+    queue_rows_high: int = ring_queue_rows_high
+    queue_rows_low: int = ring_queue_rows_low
+    busy_high: float = ring_busy_high
+    busy_low: float = ring_busy_low
+    balance_s: float = ring_balance_s
     #: True: nodes that have too much to do are relieved by themselves, and spares join.
     balances: bool = True
     #: True: nodes that have too little to do leave by themselves.
     shrinks: bool = False
-    backup_bytes_max: int = limits.ring_backup_bytes_max
-    results_bytes_max: int = limits.ring_results_bytes_max
-    mapper_bytes_max: int = limits.ring_mapper_bytes_max
+    backup_bytes_max: int = ring_backup_bytes_max
+    results_bytes_max: int = ring_results_bytes_max
+    mapper_bytes_max: int = ring_mapper_bytes_max

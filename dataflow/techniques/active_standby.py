@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.core.technique import StandbyKind
-from peacefs.protocol.limits import dataflow_tick_s
+from peacefs.dataflow.limits import dataflow_tick_s
 
 from .standbys import StandbyTechnique
 

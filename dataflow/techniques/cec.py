@@ -7,10 +7,15 @@ send again what has come since the oldest of those. Each window leaves out what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.core.technique import AcknowledgeCovered, Action, Guard, Positions, TakeCheckpoint, Technique
+from peacefs.dataflow.limits import (
+    dataflow_acknowledge_interval_s_max,
+    dataflow_checkpoint_retry_s,
+    dataflow_checkpoints_per_start_max,
+)
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.operators.count_windows import AggregateCountWindows
 from peacefs.dataflow.operators.join import JoinWindow
@@ -24,14 +29,12 @@ from peacefs.dataflow.window_checkpoints.join_contents import JoinContents
 from peacefs.dataflow.window_checkpoints.time_contents import TimeContents
 from peacefs.dataflow.window_checkpoints.windowed_state import CheckTimes
 from peacefs.protocol.errors import InvalidQuery
-from peacefs.protocol.limits import (
-    cec_commit_s,
-    dataflow_acknowledge_interval_s_max,
-    dataflow_checkpoint_retry_s,
-    dataflow_checkpoints_per_start_max,
-)
 
 from .intervals import checked_interval
+
+# A unit's log is committed so often.
+cec_commit_s: Final = 0.05
+
 
 _WINDOWED = (AggregateCountWindows, AggregateTimeWindows, JoinWindow)
 _STATELESS = (Filter, MapRows, Select)

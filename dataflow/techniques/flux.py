@@ -16,11 +16,11 @@ from typing import ClassVar
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.core.pair_plan import PairPlan
 from peacefs.dataflow.core.technique import Guard, StandbyKind, Technique
+from peacefs.dataflow.limits import dataflow_tick_s
 from peacefs.dataflow.model.numbers import check_count, is_number
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.protocol.errors import InvalidQuery
-from peacefs.protocol.limits import dataflow_tick_s
 
 from .intervals import checked_interval
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.core.technique import Guard, Technique
+from peacefs.dataflow.limits import ring_checkpoint_s, ring_latency_s, ring_silence_s, ring_suspect_s
 from peacefs.dataflow.model.numbers import check_amount, check_count, is_number
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
@@ -15,13 +16,10 @@ from peacefs.dataflow.ring.program import plan_of
 from peacefs.dataflow.ring.settings import RingSettings
 from peacefs.dataflow.ring.view import RingMember
 from peacefs.protocol.errors import InvalidQuery
-from peacefs.protocol.limits import (
-    ring_checkpoint_s,
-    ring_latency_s,
-    ring_neighbours_max,
-    ring_silence_s,
-    ring_suspect_s,
-)
+
+# Neighbours that would keep a copy; each costs as much as the first.
+ring_neighbours_max: Final = 8
+
 
 _LONGEST_S = 86_400.0
 

@@ -11,19 +11,18 @@ that is not deterministic repeats its events since the checkpoint, which the con
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.core.technique import Acknowledge, Action, Guard, Positions, TakeCheckpoint, Technique
+from peacefs.dataflow.limits import dataflow_checkpoint_retry_s, dataflow_incarnations_per_run_max
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network, UnitPlan
-from peacefs.protocol.limits import (
-    dataflow_checkpoint_interval_s_max,
-    dataflow_checkpoint_retry_s,
-    dataflow_incarnations_per_run_max,
-)
 
 from .intervals import checked_interval
+
+# The longest intervals that techniques take: of checkpoints, and of acknowledgements.
+dataflow_checkpoint_interval_s_max: Final = 86_400.0
 
 
 class SGuard(Technique):

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from peacefs.dataflow.core.technique import Guard, Technique, refuse_unrecorded
+from peacefs.dataflow.limits import dataflow_acknowledge_interval_s_max
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.protocol.errors import InvalidQuery
-from peacefs.protocol.limits import dataflow_acknowledge_interval_s_max
 
 from .intervals import checked_interval
 

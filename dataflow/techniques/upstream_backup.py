@@ -31,11 +31,11 @@ from peacefs.dataflow.core.technique import (
     TrimByCauses,
     refuse_unrecorded,
 )
+from peacefs.dataflow.limits import dataflow_acknowledge_interval_s_max
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.operators.row_operators import ROW_BY_ROW
 from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.protocol.errors import InvalidQuery
-from peacefs.protocol.limits import dataflow_acknowledge_interval_s_max
 
 from .intervals import checked_interval
 

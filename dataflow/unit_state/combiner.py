@@ -7,17 +7,18 @@ row by row, so that they do not depend on how rows were cut into batches.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
-from peacefs.protocol.limits import (
-    dataflow_combined_rows_min,
-    dataflow_combined_share_max,
-    dataflow_uncombined_batches,
-)
-
 from .interface import Accumulator
+
+# A batch is aggregated before it goes into groups if it has so many rows; when it had more groups than this share
+# of its rows, so many batches after it are not.
+dataflow_combined_rows_min: Final = 1024
+dataflow_combined_share_max: Final = 0.3
+dataflow_uncombined_batches: Final = 63
+
 
 #: Arrow's aggregation of each kind of accumulator.
 _AGGREGATIONS = {"rows": "count_all", "values": "count", "sum": "sum", "part": "sum", "min": "min", "max": "max"}

@@ -17,17 +17,21 @@ import msgspec
 import pyarrow as pa
 
 from peacefs.protocol.errors import RecordRefused
-from peacefs.protocol.limits import (
-    dataflow_known_bytes_max,
-    dataflow_known_values_max,
-    dataflow_pending_changes_max,
-    dataflow_pieces_per_page,
-)
+from peacefs.protocol.limits import MIB
 from peacefs.state.pages.page_set import PageSet
 from peacefs.state.structures.unordered_map import UnorderedMap
 
 from .exact_values import decode_key, decode_value, encode_key, encode_value
 from .interface import ValueMap
+
+# A value of such a map is cut into pieces if it is longer than this part of a page; a key has half a page.
+dataflow_pieces_per_page: Final = 4
+# Changes of a function's map that are put into pages at once.
+dataflow_pending_changes_max: Final = 1024
+# Values of such a map that are kept as they are in the pages, so that they need not be looked for there again.
+dataflow_known_values_max: Final = 65_536
+dataflow_known_bytes_max: Final = 16 * MIB
+
 
 _SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 _GONE: Final = None

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from peacefs.dataflow.model.numbers import is_number
-from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery
+
+# CEC: rows that may have to be replayed; windows checked at a time; lists of footprints that are kept before
+# those are looked for that count no more; and the segments of a unit's log, which are read and trimmed whole.
+cec_replay_rows: Final = 1_000_000
+# CEC's choice by cost and benefit: the cost of a tuple to load, of a row to replay, of a window to check.
+cec_load_tuple_s: Final = 0.5e-6
+cec_replay_row_s: Final = 0.5e-6
+cec_check_window_s: Final = 1e-6
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class Targets:
     """
 
     extent: float | None = 2.0
-    replay_rows: int | None = limits.cec_replay_rows
+    replay_rows: int | None = cec_replay_rows
 
     def __post_init__(self) -> None:
         if self.extent is None and self.replay_rows is None:
@@ -77,9 +84,9 @@ class CostBenefit:
 
     failures_per_day: float = 1.0
     second_of_outage: float = 1000.0
-    load_tuple_s: float = limits.cec_load_tuple_s
-    replay_row_s: float = limits.cec_replay_row_s
-    check_window_s: float = limits.cec_check_window_s
+    load_tuple_s: float = cec_load_tuple_s
+    replay_row_s: float = cec_replay_row_s
+    check_window_s: float = cec_check_window_s
 
     def __post_init__(self) -> None:
         for name in ("failures_per_day", "second_of_outage", "load_tuple_s", "replay_row_s", "check_window_s"):

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from peacefs.dataflow.unit_state.interface import Accumulator
-from peacefs.protocol.limits import cec_entries_tidied_min
 
 from .control_tuples import BUCKET
+
+cec_entries_tidied_min: Final = 256
+
 
 NEWEST = "newest commit"
 #: The accumulator of a map from windows to commits; 0 of a window that has no footprint.

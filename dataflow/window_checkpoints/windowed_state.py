@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -30,7 +30,6 @@ from peacefs.dataflow.unit_state.interface import (
     UnitState,
     ValueMap,
 )
-from peacefs.protocol.limits import cec_windows_per_check
 from peacefs.state.checkpoints.outcome import PublishedPages, RunningCheckpoint
 from peacefs.state.structures.unordered_map import UnorderedMap
 
@@ -41,6 +40,8 @@ from .extent import Extent, WindowChoice
 from .footprints import COMMIT_OF_WINDOW, Footprints
 from .logged_results import LoggedResults
 from .replay import Replay
+
+cec_windows_per_check: Final = 2048
 
 
 @dataclass(frozen=True)

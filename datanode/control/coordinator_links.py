@@ -13,18 +13,26 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
+from typing import Final
 
 from peacefs.datanode.store.replica_changes import SharedChanges
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.errors import PeerError, PeerTimeout, PeerUnreachable
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.limits import leaderless_retry_s, stop_notice_timeout_s
 from peacefs.protocol.messages import Failure, Message
 from peacefs.runtime.effects import Address
 from peacefs.runtime.tls import TlsIdentity
 
 from .coordinator_session import CoordinatorLink, SessionOwner
 from .obedience import Obedience
+
+# A datanode that is stopped tells its coordinators, which lead nobody there any more, and waits for those who were
+# led there before: longer if it has been asked over HTTP lately. Bodies that are under way then have so long to
+# end (Docker kills after ten seconds, Kubernetes after thirty), and others so long to hear that they are refused.
+stop_notice_timeout_s: Final = 1.0
+# Without a leader a datanode looks this often whether there is one.
+leaderless_retry_s: Final = 0.05
+
 
 log = logging.getLogger("peacefs.datanode")
 #: The answers of a coordinator that does not lead, or not at this moment.

@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
+from peacefs.datanode.limits import reregister_backoff_max_s
 from peacefs.datanode.store.replica_changes import ReplicaChanges
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.errors import (
@@ -31,15 +32,7 @@ from peacefs.protocol.errors import (
 )
 from peacefs.protocol.frames import Frame
 from peacefs.protocol.handshake import COORDINATOR, Identity, Peer
-from peacefs.protocol.limits import (
-    begun_calls_max,
-    dead_after_s,
-    heartbeat_interval_s,
-    link_silence_timeout_s,
-    report_chunks_per_frame,
-    reregister_backoff_max_s,
-    reregister_backoff_s,
-)
+from peacefs.protocol.limits import dead_after_s, heartbeat_interval_s
 from peacefs.protocol.messages import (
     AskStreams,
     BalanceDisks,
@@ -70,6 +63,14 @@ from peacefs.runtime.connection_handshakes import open_connection
 from peacefs.runtime.connections import SocketConnection
 from peacefs.runtime.effects import Address
 from peacefs.runtime.tls import TlsIdentity
+
+report_chunks_per_frame: Final = 500
+# The coordinator answers every heartbeat; a link that is silent for this long is broken and made anew.
+link_silence_timeout_s: Final = 8.0
+reregister_backoff_s: Final = 0.5
+# Calls that nobody waits for on a thread are so few that the connection to the coordinator has room for each.
+begun_calls_max: Final = 64
+
 
 log = logging.getLogger("peacefs.datanode")
 

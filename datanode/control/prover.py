@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 
+from peacefs.datanode.limits import scrub_cost_bytes_min
 from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.datanode.store.chunk_store import ReadPlan
 from peacefs.datanode.store.interface import ReplicaStore
 from peacefs.datanode.store.replica_changes import ChangeSink
 from peacefs.protocol.errors import ChecksumMismatch, ChunkNotFound, DiskFault, StaleVersion
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import chunk_bytes_max, copy_bytes_per_second, scrub_cost_bytes_min
+from peacefs.protocol.limits import chunk_bytes_max, copy_bytes_per_second
 from peacefs.protocol.messages import (
     ProveReplicas,
     Replica,

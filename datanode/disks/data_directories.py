@@ -12,14 +12,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from peacefs.datanode.store.layout import StorePaths
 from peacefs.protocol.errors import DiskFault, StartupError
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import room_known_for_s
 
 from .identity import StoreDirectory
+
+# In that time no disk takes a tenth of the reserve.
+room_known_for_s: Final = 0.05
 
 
 class Claimed(NamedTuple):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from peacefs.datanode.limits import disk_balance_look_s
 from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.datanode.store.chunk_store import ReadPlan, Staged
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import disk_balance_look_s
 from peacefs.protocol.messages import Replica
 from peacefs.runtime import effects as fx
 

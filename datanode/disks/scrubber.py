@@ -8,11 +8,12 @@ goes on where it was. What is corrupt is reported; the coordinator has it replac
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from peacefs.datanode import metrics
+from peacefs.datanode.limits import scrub_cost_bytes_min, scrub_rest_s
 from peacefs.datanode.store.chunk_store import ReadPlan
 from peacefs.datanode.store.disk_faults import closing
 from peacefs.datanode.store.interface import ReplicaStore
@@ -20,18 +21,17 @@ from peacefs.datanode.store.layout import StorePaths
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import ChecksumMismatch, ChunkNotFound, DiskFault
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import (
-    scrub_batch_chunks,
-    scrub_bytes_per_second,
-    scrub_corrupt_remembered_max,
-    scrub_cost_bytes_min,
-    scrub_period_s,
-    scrub_recheck_s,
-    scrub_rest_s,
-    scrub_save_interval_s,
-)
+from peacefs.protocol.limits import scrub_bytes_per_second, scrub_period_s
 from peacefs.protocol.messages import Replica
 from peacefs.runtime import effects as fx
+
+scrub_batch_chunks: Final = 4096
+# After a crash, at most so much scrubbing is repeated.
+scrub_save_interval_s: Final = 60.0
+# A corrupt replica that is still here after this time is read, and reported, again.
+scrub_recheck_s: Final = 600.0
+scrub_corrupt_remembered_max: Final = 4096
+
 
 # A chunk's number takes 20 characters at most.
 _STATE_BYTES_MAX = 1024 + 24 * scrub_corrupt_remembered_max

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -25,6 +25,8 @@ from msgspec.structs import replace
 from peacefs.client.transfer.file_flusher import FileFlusher
 from peacefs.client.transfer.file_reader import FileReader
 from peacefs.client.transfer.write_grants import GrantClient
+from peacefs.datanode.limits import gateway_downloads_max
+from peacefs.datanode.limits import upload_pause_s as default_upload_pause_s
 from peacefs.protocol import limits
 from peacefs.protocol.asgi import Receive, Scope, Send, client_host, client_watch
 from peacefs.protocol.errors import (
@@ -32,6 +34,7 @@ from peacefs.protocol.errors import (
     FileNotFound,
     PeerUnreachable,
 )
+from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import (
     ChunkLayout,
     FlushUploads,
@@ -64,6 +67,24 @@ from .one_time_chunks import OneTimeChunks
 from .open_uploads import OpenUploads
 from .upload import Upload, body_pieces
 
+# Gateways keep so much of flushed uploads to write it anew with what follows: of each one, and in all.
+upload_tail_bytes_max: Final = 2 * MIB
+gateway_first_buffer_bytes: Final = 1 * MIB
+gateway_buffer_bytes_max: Final = 512 * MIB
+# Threads for files longer than the first buffer, each held as long as its client sends, which a Spark task may
+# do for minutes; most of them sleep, and memory is bounded above. And threads for small files and for pieces to
+# be read, which are soon free again.
+gateway_threads: Final = 256
+gateway_quick_threads: Final = 32
+# A request waits so long for one of them, or for memory, before it is told to try again.
+gateway_queue_timeout_s: Final = 60.0
+# A Spark task may be silent until its first row group is full. A client whose machine is gone is found out
+# sooner, by TCP's keep-alive.
+http_body_idle_timeout_s: Final = 600.0
+gateway_transfers_per_client_max: Final = 192
+gateway_buffer_per_client_bytes_max: Final = 384 * MIB
+
+
 log = logging.getLogger("peacefs.gateway")
 T = TypeVar("T")
 #: Begins a participant and returns at once; calls back, on any thread, with the fault that ended it, or None.
@@ -78,16 +99,16 @@ _HELLO = b"A datanode of peacefs. Files are read and written through the coordin
 class GatewayLimits:
     """See `protocol.limits` for each."""
 
-    first_buffer_bytes: int = limits.gateway_first_buffer_bytes
-    buffer_bytes_max: int = limits.gateway_buffer_bytes_max
-    threads: int = limits.gateway_threads
-    quick_threads: int = limits.gateway_quick_threads
-    downloads_max: int = limits.gateway_downloads_max
-    transfers_per_client_max: int = limits.gateway_transfers_per_client_max
-    buffer_per_client_bytes_max: int = limits.gateway_buffer_per_client_bytes_max
-    body_idle_timeout_s: float = limits.http_body_idle_timeout_s
-    upload_pause_s: float = limits.upload_pause_s
-    queue_timeout_s: float = limits.gateway_queue_timeout_s
+    first_buffer_bytes: int = gateway_first_buffer_bytes
+    buffer_bytes_max: int = gateway_buffer_bytes_max
+    threads: int = gateway_threads
+    quick_threads: int = gateway_quick_threads
+    downloads_max: int = gateway_downloads_max
+    transfers_per_client_max: int = gateway_transfers_per_client_max
+    buffer_per_client_bytes_max: int = gateway_buffer_per_client_bytes_max
+    body_idle_timeout_s: float = http_body_idle_timeout_s
+    upload_pause_s: float = default_upload_pause_s
+    queue_timeout_s: float = gateway_queue_timeout_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +219,7 @@ class Gateway:
             token.block_bytes,
             _holder(token.user),
             self._grants,
-            merge_bytes=limits.upload_tail_bytes_max // 2,
+            merge_bytes=upload_tail_bytes_max // 2,
         )
         await self._carry(_Body(token, flusher, receive, client, may_appear=token.may_appear))
         headers = {"location": f"webhdfs://{wanted.namenode}{quote(token.path)}"}
@@ -217,7 +238,7 @@ class Gateway:
             holder,
             self._grants,
             has_lease=True,
-            merge_bytes=limits.upload_tail_bytes_max // 2,
+            merge_bytes=upload_tail_bytes_max // 2,
         )
         await self._carry(_Body(token, flusher, receive, client))
         return empty_answer(200, **_shortage(flusher.fewest_replicas, token))

@@ -12,20 +12,23 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from peacefs.client.transfer.file_flusher import FileFlusher
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, PeerTimeout, PeerUnreachable
-from peacefs.protocol.limits import (
-    gateway_threadless_bytes_max,
-    lease_renewal_s,
-    upload_grace_s,
-    upload_tails_bytes_max,
-)
+from peacefs.protocol.limits import MIB, frame_ahead_bytes, lease_renewal_s
 from peacefs.runtime import effects as fx
 
 from .flush_times import FlushStep, FlushTimes
 from .upload import BodyPart, Upload
+
+# Whoever looks for the name before that has it shown at once; a body this young may end first.
+upload_grace_s: Final = 0.03
+upload_tails_bytes_max: Final = 64 * MIB
+# A body that a connection takes in with one call is written by the thread that all small chunks share,
+# as many at once as there are quick threads.
+gateway_threadless_bytes_max: Final = frame_ahead_bytes
+
 
 log = logging.getLogger("peacefs.gateway")
 #: Has a participant run on a thread.

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Final
 
+from peacefs.datanode.limits import gateway_cut_off_s, gateway_drain_s
 from peacefs.protocol.asgi import App, Message, Receive, Scope, Send, header
-from peacefs.protocol.limits import (
-    gateway_cut_off_s,
-    gateway_drain_s,
-    gateway_in_use_s,
-    stop_redirects_in_use_s,
-    stop_redirects_s,
-)
+
+stop_redirects_s: Final = 0.3
+stop_redirects_in_use_s: Final = 1.0
+gateway_in_use_s: Final = 60.0
+
 
 _JAVA = "Java/"
 _CLOSE = (b"connection", b"close")

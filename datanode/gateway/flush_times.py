@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from enum import Enum
 from math import inf
+from typing import Final
 
-from peacefs.protocol.limits import (
-    lease_renewal_s,
-    upload_age_s_max,
-    upload_pause_s,
-    upload_token_renewal_s,
-)
+from peacefs.datanode.limits import upload_pause_s
+from peacefs.protocol.limits import lease_renewal_s
+
+upload_age_s_max: Final = 5.0
+# An upload that is idle has its token renewed this often.
+upload_token_renewal_s: Final = 3600.0
 
 
 class FlushStep(Enum):

@@ -12,21 +12,22 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+from peacefs.datanode.limits import gateway_downloads_max, gateway_local_read_timeout_s
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.datanode.store.chunk_store import ReadPlan
 from peacefs.protocol.errors import BadRequest, PeacefsError
-from peacefs.protocol.limits import (
-    gateway_downloads_max,
-    gateway_local_piece_bytes,
-    gateway_local_pieces_max,
-    gateway_local_read_timeout_s,
-)
+from peacefs.protocol.limits import KIB
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
 from peacefs.runtime import effects as fx
 from peacefs.runtime.thread_driver import ThreadDriver
 from peacefs.service.body_socket import Turn
+
+# And for pieces of large chunks that lie there. Of a file one piece is being sent, one waits, one is read: so
+# little that all are still in a cache.
+gateway_local_pieces_max: Final = 8
+gateway_local_piece_bytes: Final = 512 * KIB
 
 
 class LocalLargeReads:

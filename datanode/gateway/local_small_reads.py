@@ -14,20 +14,24 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from typing import Final
 
 from peacefs.datanode import metrics
+from peacefs.datanode.limits import gateway_local_read_timeout_s
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import (
-    gateway_local_read_timeout_s,
-    gateway_local_reads_max,
-    small_chunk_bytes_max,
-)
+from peacefs.protocol.limits import small_chunk_bytes_max
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
 from peacefs.protocol.webhdfs.redirects import ReadFile
 from peacefs.runtime import effects as fx
 from peacefs.runtime.page_cache_driver import PageCacheDriver, WouldWait
 from peacefs.runtime.thread_driver import ThreadDriver
+
+# And for small files that lie on the datanode's own disk and are not in memory, which they read there. A disk that
+# does not answer in time may keep all of them: such files are then read from other replicas, as those are that lie
+# elsewhere.
+gateway_local_reads_max: Final = 4
+
 
 _read_by_loop, _read_by_thread = (metrics.local_small_reads.labels(by) for by in ("loop", "thread"))
 

@@ -9,11 +9,14 @@ it for the first body that comes; any other is written to a chunk that is asked 
 from __future__ import annotations
 
 import threading
+from typing import Final
 
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import one_time_chunks_remembered_max
 from peacefs.protocol.messages import Allocated
 from peacefs.protocol.tokens import ChunkWrite, OneTimeChunk, Signer
+
+# A gateway remembers so many chunks of redirect URLs as used; older ones count as used.
+one_time_chunks_remembered_max: Final = 50_000
 
 
 class OneTimeChunks:

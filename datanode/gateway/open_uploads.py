@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
-from peacefs.protocol.limits import ended_uploads_remembered_max
 from peacefs.protocol.messages import FlushUploads, UploadsFlushed
+
+ended_uploads_remembered_max: Final = 10_000
 
 
 class OpenUpload(Protocol):

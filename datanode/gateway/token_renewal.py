@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from peacefs.protocol.errors import AccessDenied, PeacefsError
-from peacefs.protocol.limits import read_renewal_retry_s
 from peacefs.protocol.messages import GetLayout, Layout
 from peacefs.protocol.tokens import FileRead, Signer
 from peacefs.runtime import effects as fx
+
+# When a file is being sent and the coordinator does not say whether it still may be, it is asked again so soon.
+read_renewal_retry_s: Final = 5.0
+
 
 #: Runs a participant on a thread that is not the event loop's.
 Run = Callable[[fx.Steps[Any]], asyncio.Future[Any]]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from peacefs.client.transfer.next_hop import NextHop, link_timeout_s
 from peacefs.datanode import metrics
@@ -35,7 +35,7 @@ from peacefs.protocol.errors import (
     StaleVersion,
 )
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import chunk_bytes_max, grant_clock_slack_s, stream_end_timeout_s
+from peacefs.protocol.limits import chunk_bytes_max, grant_clock_slack_s
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Done, Hop, Packet, Receipt, Replica, StreamEnded, WriteAck, WriteChunk
 from peacefs.protocol.tokens import ChunkWrite, Signer
@@ -43,6 +43,9 @@ from peacefs.runtime import effects as fx
 
 from .active_streams import ActiveStream, StreamsUnderWay
 from .latency_samples import LatencySamples
+
+# A datanode reports within so long that a granted chunk has ended; after that the coordinator asks.
+stream_end_timeout_s: Final = 2.0
 
 
 class _Place(NamedTuple):

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from typing import Final
 
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import MIB, latency_peers_max, latency_window_s
+from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import LatencySample
+
+# Datanodes report each other's latency over the last one to two windows.
+latency_window_s: Final = 30.0
+latency_peers_max: Final = 1000
 
 
 @dataclass(slots=True)

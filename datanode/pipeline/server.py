@@ -11,15 +11,11 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from peacefs.protocol.errors import Overloaded, PeacefsError, PeerUnreachable, StartupError
 from peacefs.protocol.handshake import Identity, Peer
-from peacefs.protocol.limits import (
-    begun_frames_bytes_max,
-    data_connections_max,
-    data_connections_per_address_max,
-    last_word_timeout_s,
-)
+from peacefs.protocol.limits import begun_frames_bytes_max, last_word_timeout_s
 from peacefs.protocol.messages import Failure
 from peacefs.runtime import effects as fx
 from peacefs.runtime.connection_handshakes import accept_connection
@@ -34,6 +30,11 @@ from peacefs.runtime.tls import TlsIdentity
 from peacefs.runtime.tracing import is_tracing, observed
 
 from .dispatch import DataRequests
+
+data_connections_max: Final = 1024
+# For clients of one address: a machine with many tasks has some hundreds.
+data_connections_per_address_max: Final = 768
+
 
 log = logging.getLogger("peacefs.datanode")
 _ACCEPT_RETRY_S = 0.1

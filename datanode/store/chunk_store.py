@@ -17,8 +17,9 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from peacefs.datanode.limits import disk_timeout_s
 from peacefs.protocol.checksums import Bytes, chunk_checksum, verify_blocks
 from peacefs.protocol.errors import (
     BadRequest,
@@ -32,15 +33,7 @@ from peacefs.protocol.errors import (
     StartupError,
 )
 from peacefs.protocol.ids import ChunkId, Version, show
-from peacefs.protocol.limits import (
-    checksum_block_bytes,
-    disk_timeout_s,
-    packet_bytes,
-    segment_bytes_max,
-    small_chunk_bytes_max,
-    tombstones_waiting_max,
-    writeback_bytes,
-)
+from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, small_chunk_bytes_max
 from peacefs.protocol.messages import Replica, Usage
 from peacefs.runtime import effects as fx
 
@@ -54,6 +47,13 @@ from .replica_reader import Blocks, ReadPlan, ReplicaReader
 from .segment_log import SegmentLog
 from .segment_recovery import SegmentRecovery
 from .segments import NewRecord, Segments
+
+# A large chunk is handed to the disk in such pieces while it is being received.
+writeback_bytes: Final = 8 * MIB
+segment_bytes_max: Final = 64 * MIB
+# Tombstones wait in memory for the next append, up to this many.
+tombstones_waiting_max: Final = 1000
+
 
 __all__ = ["Blocks", "ChunkStore", "ReadPlan", "Sealed", "Staged", "StoreRecovery"]
 

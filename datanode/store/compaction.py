@@ -10,7 +10,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from peacefs.datanode import metrics
-from peacefs.protocol.limits import segment_batch_records_max
+from peacefs.datanode.limits import segment_batch_records_max
 from peacefs.runtime import effects as fx
 
 from .chunk_index import ChunkIndex, IndexedPlace

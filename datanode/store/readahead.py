@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from peacefs.protocol.limits import readahead_bytes
+from typing import Final
+
+from peacefs.protocol.limits import MIB
+
+# The disk is asked for so much of a large chunk before a reader gets there.
+readahead_bytes: Final = 4 * MIB
 
 
 class ReadingAhead:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
-from peacefs.protocol.limits import changes_per_heartbeat
 from peacefs.protocol.messages import Replica
+
+# For each kind of change: more than a datanode can write or drop in a second.
+changes_per_heartbeat: Final = 8000
 
 
 class SharedChanges:

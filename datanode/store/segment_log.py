@@ -15,11 +15,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Final
 
 from peacefs.datanode import metrics
+from peacefs.datanode.limits import disk_timeout_s, segment_batch_records_max
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import ChunkError, DiskFault
-from peacefs.protocol.limits import disk_timeout_s, segment_batch_bytes_max, segment_batch_records_max
+from peacefs.protocol.limits import MIB
 from peacefs.runtime import effects as fx
 
 from .disk_faults import close_quietly, is_no_room, named_fault
@@ -32,6 +34,9 @@ from .layout import (
     record_bytes,
 )
 from .segments import NewRecord, Segment, Segments, Tombstone
+
+segment_batch_bytes_max: Final = 8 * MIB
+
 
 _APPENDING = "cannot append to a segment"
 

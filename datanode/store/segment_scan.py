@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from peacefs.protocol.checksums import block_checksums
-from peacefs.protocol.limits import scan_data_window_bytes, scan_headers_window_bytes
+from peacefs.protocol.limits import KIB, MIB
 from peacefs.runtime import effects as fx
 
 from .layout import (
@@ -18,6 +18,10 @@ from .layout import (
     sums_bytes,
     unpack_record,
 )
+
+# The bytes of a segment that a scan reads at once: for the headers alone, and with the data.
+scan_headers_window_bytes: Final = 64 * KIB
+scan_data_window_bytes: Final = 1 * MIB
 
 
 class FoundRecord(NamedTuple):

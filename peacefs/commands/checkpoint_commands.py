@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
-from peacefs.protocol.limits import checkpoint_idle_s, checkpoint_orphan_age_s
+
+# A checkpoint that was written to more recently belongs to a run that is alive, unless the operator knows better.
+checkpoint_idle_s: Final = 30.0
+# Younger files that nothing refers to may be about to be referred to.
+checkpoint_orphan_age_s: Final = 3600.0
+
 
 checkpoint = typer.Typer(
     help="Inspect, verify, move and roll back Spark checkpoints. A PATH may be file:///... on this machine.",

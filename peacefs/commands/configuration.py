@@ -28,7 +28,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from peacefs.client.command_line.options import COORDINATOR_VARIABLES
-from peacefs.protocol.limits import configuration_bytes_max
+from peacefs.protocol.limits import MIB
+
+configuration_bytes_max: Final = 1 * MIB
+
 
 FILE_VARIABLE: Final = "PEACEFS_CONFIG"
 _PREFIX = "PEACEFS"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
-from peacefs.protocol.limits import (
-    calibration_s,
-    pipeline_hops_max,
-    plan_chunks_max,
-    replication_default,
-    simulated_seeds_max,
-)
+from peacefs.protocol.limits import pipeline_hops_max, plan_chunks_max, replication_default
+
+calibration_s: Final = 2.0
+simulated_seeds_max: Final = 10_000
+
 
 topology = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Look at networks and their descriptions."

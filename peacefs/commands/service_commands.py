@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Authentication, Coordinator, TrashMinutes
 from peacefs.protocol.limits import (
+    MIB,
     coordinator_http_port_default,
     coordinator_node_port_default,
     copy_bytes_per_second,
-    copy_bytes_per_second_min,
     datanode_data_port_default,
     datanode_http_port_default,
     keep_chunks_interval_s,
@@ -23,9 +23,7 @@ from peacefs.protocol.limits import (
     scrub_bytes_per_second,
     scrub_period_s,
     streams_per_node_default,
-    temporary_age_hours_min,
     unreferenced_chunk_kept_s,
-    unreferenced_kept_s_min,
 )
 from peacefs.service.log_style import LogFormat, LogLevel, LogStyle
 
@@ -50,6 +48,11 @@ from .service_options import (
     tls_files_of,
     trace_options,
 )
+
+unreferenced_kept_s_min: Final = 1.0
+copy_bytes_per_second_min: Final = 4 * MIB
+temporary_age_hours_min: Final = 1.0
+
 
 _DAY_S = 86_400.0
 

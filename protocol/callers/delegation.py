@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from peacefs.protocol.errors import Unauthenticated
-from peacefs.protocol.limits import delegation_token_characters_max
 
 from .bearer import SigningKey, VerificationKey
+
+# A delegation token travels in URLs; owner and renewer are at most of `account_name_characters_max`.
+delegation_token_characters_max: Final = 2048
+
 
 KIND: Final = "WEBHDFS delegation"
 _IDENTIFIER_VERSION = 0

@@ -9,15 +9,18 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from peacefs.protocol.errors import ServiceUnready, Unauthenticated
-from peacefs.protocol.limits import verified_tokens_max
 from peacefs.protocol.messages import Trust
 
 from .bearer import VerificationKey, key_id, read_token
 from .caller import Caller, Via
 from .delegation import DelegationToken, Identifier
+
+# Verified tokens that are remembered by their hash.
+verified_tokens_max: Final = 10_000
+
 
 _ADVICE = "make another with `peacefs token create`, and put it where PEACEFS_TOKEN_FILE says"
 

@@ -7,9 +7,13 @@ spaces, slashes and letters of any script; but nothing that breaks a line or a `
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.limits import account_name_characters_max
+
+# For users and groups. Linux: LOGIN_NAME_MAX is 256 with the byte that ends it; HDFS has no limit.
+account_name_characters_max: Final = 255
+
 
 #: Control characters, what ends a line in Unicode, halves of surrogate pairs, and what parts a user from a group.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff:]")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
-from peacefs.protocol.limits import report_durations_max, report_text_characters_max
+from peacefs.protocol.limits import report_text_characters_max
+
+report_durations_max: Final = 64
+
 
 _Text = Annotated[str, msgspec.Meta(max_length=report_text_characters_max)]
 

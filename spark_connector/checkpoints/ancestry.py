@@ -17,13 +17,15 @@ import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import FileNotFound, PeacefsError
-from peacefs.protocol.limits import (
-    checkpoint_ancestry_bytes_max,
-    checkpoint_ancestry_path_chars_max,
-    checkpoint_ancestry_steps_max,
-)
+from peacefs.protocol.limits import KIB
 
 from .tree import FileTree, Workspace
+
+# The steps that a checkpoint remembers of where it came from, in one extended attribute, and the paths in them.
+checkpoint_ancestry_steps_max: Final = 32
+checkpoint_ancestry_bytes_max: Final = 12 * KIB
+checkpoint_ancestry_path_chars_max: Final = 1024
+
 
 ANCESTRY_ATTRIBUTE: Final = "user.peacefs.ancestry"
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import Final
 
-from peacefs.protocol.limits import checkpoint_batches_shown_max
+import msgspec
 
 from .layout import CheckpointLayout
 from .tree import TreeEntry
+
+# So many of a checkpoint's latest batches are shown, with their times and files.
+checkpoint_batches_shown_max: Final = 100
 
 
 class BatchFile(msgspec.Struct, frozen=True):

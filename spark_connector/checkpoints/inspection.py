@@ -6,10 +6,10 @@ A fault of a file is an answer here, not an error: Spark would meet it too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from peacefs.protocol.errors import CheckpointAltered, CheckpointDamaged, FileNotFound, PeacefsError
-from peacefs.protocol.limits import checkpoint_changelog_bytes_max, checkpoint_text_bytes_max, packet_bytes
+from peacefs.protocol.limits import MIB, packet_bytes
 
 from .findings import Note
 from .formats.changelog import Changelog, UnreadableChangelog, parse_changelog
@@ -30,6 +30,12 @@ from .formats.snapshot import StateSnapshot, parse_snapshot
 from .formats.sst import TableCheck, check_table
 from .layout import CheckpointLayout
 from .tree import FileTree, TreeEntry
+
+# A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.
+checkpoint_text_bytes_max: Final = 256 * MIB
+# Only the checksum of a longer changelog is verified, not its content.
+checkpoint_changelog_bytes_max: Final = 64 * MIB
+
 
 _Value = TypeVar("_Value")
 _GONE = "it is gone: was it deleted just now?"

@@ -13,12 +13,16 @@ import posixpath
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Final
 
 from peacefs.protocol.errors import FileNotFound, PeacefsError
-from peacefs.protocol.limits import checkpoint_left_over_age_s
 from peacefs.protocol.values.temporary_names import wanted_name
 
 from .tree import TreeEntry, Workspace
+
+# A copy out of sight in which nothing has changed for so long was left by a command that was killed.
+checkpoint_left_over_age_s: Final = 24 * 3600.0
+
 
 _log = logging.getLogger("peacefs.checkpoints")
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import resource
 import sys
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import AccessDenied, BadRequest, CheckpointDamaged, FileNotFound, PeacefsError
-from peacefs.protocol.limits import checkpoint_look_bytes_max, checkpoint_look_timeout_s
+from peacefs.protocol.limits import MIB, checkpoint_look_timeout_s
 
 from .catalogue import describe, find_all, find_families, find_roots, read_layout, summarise
 from .history import latest_batches
@@ -23,6 +23,8 @@ from .inspection import Inspection
 from .tree import PeaceTree
 from .unit_checkpoints import summarise_units
 from .verification import verify
+
+checkpoint_look_bytes_max: Final = 64 * MIB
 
 
 class InspectionRequest(msgspec.Struct, frozen=True):

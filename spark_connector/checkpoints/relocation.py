@@ -10,11 +10,11 @@ import posixpath
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from peacefs.client.command_line.progress import TransferProgress
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound
-from peacefs.protocol.limits import checkpoint_import_threads, packet_bytes
+from peacefs.protocol.limits import packet_bytes
 
 from .ancestry import StepKind, record_step
 from .archive import ArchiveReader, ArchiveWriter
@@ -23,6 +23,9 @@ from .layout import is_root
 from .left_over import staged
 from .moving import files_that_name_their_place, moved
 from .tree import Amount, Workspace
+
+# Files of an archive that are written at once.
+checkpoint_import_threads: Final = 16
 
 
 def fork(tree: Workspace, source: str, target: str) -> Amount:

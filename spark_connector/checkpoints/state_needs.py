@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peacefs.protocol.errors import CheckpointDamaged
-from peacefs.protocol.limits import checkpoint_partitions_max
+from peacefs.spark_connector.limits import checkpoint_partitions_max
 
 from .findings import CheckpointFinding, Fault, Note, damage
 from .formats.logs import BatchCommit, Offsets

@@ -12,7 +12,7 @@ import threading
 from bisect import bisect_left
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -21,7 +21,6 @@ from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
 from peacefs.dataflow.techniques.sguard import SGuard
-from peacefs.protocol.limits import dataflow_demo_node_timeout_s
 from peacefs.service.lifeline import when_parent_dies
 from peacefs.spark_connector.demo.auth_log import YearAssumption
 from peacefs.spark_connector.demo.staging import read_lines
@@ -31,6 +30,10 @@ from peacefs.spark_connector.local_executors import executor_of, session_of_exec
 from . import news
 from .load import Feed, make_load
 from .query import SINK, SOURCE, WINDOWS, Row, batch_rows, network, rows_of
+
+# For the demo's nodes, whose machine starts JVMs meanwhile.
+dataflow_demo_node_timeout_s: Final = 3.0
+
 
 _PROGRESS_S = 0.5
 

@@ -16,14 +16,13 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import QueryFailed, StartupError
-from peacefs.protocol.limits import demo_repair_longest_s, demo_repair_timeout_s
 from peacefs.spark_connector.checkpoints.batches import Checkpoint
 from peacefs.spark_connector.java import JavaRuntime, find_java, java_environment
 from peacefs.spark_connector.query_progress import read_progress, spread
@@ -37,6 +36,10 @@ from .scratch import scratch_environment
 from .screen import DemoScreen
 from .staging import read_lines, stage, watermark_delay_s
 from .work_directory import work_directory
+
+demo_repair_timeout_s: Final = 60.0
+demo_repair_longest_s: Final = 900.0
+
 
 _QUERY_MODULE = "peacefs.spark_connector.demo.failed_logins"
 _CHECKPOINT = "/demo/checkpoint"

@@ -14,8 +14,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from peacefs.protocol.limits import query_kill_timeout_s
 from peacefs.service.signs_of_life import session_processor_s
+from peacefs.spark_connector.limits import query_kill_timeout_s
 
 _LOG_TAIL_BYTES = 64 * 1024
 _POLL_S = 0.02

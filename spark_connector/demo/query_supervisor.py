@@ -8,15 +8,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from peacefs.protocol.errors import QueryFailed
-from peacefs.protocol.limits import demo_kills_max, query_restarts_max, query_silence_s, query_stall_s
 from peacefs.service.signs_of_life import SignsOfLife
 from peacefs.spark_connector.checkpoints.batches import Checkpoint
 
 from .query_plan import STOPPED
 from .query_process import QueryProcess
+
+# A query that does nothing at all for so long is given up, and one that finishes no batch in the longer time.
+query_silence_s: Final = 90.0
+query_stall_s: Final = 1800.0
+query_restarts_max: Final = 4
+# The number of times that the demo tries to hit a batch in the middle; how long it waits for repairs of which
+# there is no news, and for all of them.
+demo_kills_max: Final = 3
+
 
 _POLL_S = 0.05
 _LIFE_POLL_S = 1.0

@@ -17,6 +17,7 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from peacefs.client.control.retry import is_not_leading
 from peacefs.protocol.errors import (
@@ -31,14 +32,6 @@ from peacefs.protocol.errors import (
     from_wire,
 )
 from peacefs.protocol.handshake import COORDINATOR, Identity
-from peacefs.protocol.limits import (
-    agent_answer_timeout_s,
-    agent_beat_interval_s,
-    agent_beat_with_standby_interval_s,
-    run_logs_kept_max,
-    run_logs_sent_max,
-    run_stop_grace_s,
-)
 from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunLogTail, RunOrder, RunReport
 from peacefs.protocol.tokens import Signer
 from peacefs.runtime import private_files
@@ -57,6 +50,17 @@ from .run_account import Accounts, hide_memory, home_of
 from .run_process import RunProcess, tail_of
 from .run_tokens import RunTokens
 from .standby_letters import StandbyLetters
+
+agent_beat_interval_s: Final = 1.0
+# One with a standby that waits asks more often: the query stands still until it hears.
+agent_beat_with_standby_interval_s: Final = 0.2
+# An answer that comes later is of no use: what it says may not be so any more.
+agent_answer_timeout_s: Final = 3.0
+# A run that is to stop has so long before it is killed.
+run_stop_grace_s: Final = 3.0
+run_logs_kept_max: Final = 5
+run_logs_sent_max: Final = 8
+
 
 log = logging.getLogger("peacefs.agent")
 

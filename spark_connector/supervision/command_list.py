@@ -24,18 +24,23 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
 from peacefs.client.control.addresses import parse_address
 from peacefs.protocol.errors import QueryFailed, StartupError
-from peacefs.protocol.limits import agent_list_bytes_max, agent_runs_max, agent_runs_max_default
+from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import AgentCommand, RunOrder
 from peacefs.protocol.values.query_runs import GivenRun, without_run
 from peacefs.runtime.tls_variables import CA_FILE_VARIABLE
 
 from .placeholders import check_extra, check_words, fill
 from .run_account import Account, inherited
+
+agent_runs_max_default: Final = 4
+agent_runs_max: Final = 256
+agent_list_bytes_max: Final = 1 * MIB
 
 
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

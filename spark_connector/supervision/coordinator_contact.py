@@ -6,7 +6,12 @@ connection, clock or log.
 
 from __future__ import annotations
 
-from peacefs.protocol.limits import agent_retry_busy_max_s, agent_retry_max_s, agent_retry_s
+from typing import Final
+
+# After a failed attempt an agent waits, twice as long each time; less while runs depend on it.
+agent_retry_s: Final = 0.5
+agent_retry_busy_max_s: Final = 2.0
+agent_retry_max_s: Final = 15.0
 
 
 class CoordinatorTurns:

@@ -22,14 +22,21 @@ import sys
 import threading
 from io import FileIO
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from peacefs.protocol.limits import packet_bytes, run_guard_timeout_s, run_log_bytes_max
+from peacefs.protocol.limits import MIB, packet_bytes
 from peacefs.runtime.private_files import opener
 
 from .command_list import Start
 from .run_account import hide_memory
+
+# An agent's run ends when it has had no answer for so long, whatever has become of the agent.
+run_guard_timeout_s: Final = 10.0
+# A run's output is kept up to this size, and as much of the output before; for so many runs.
+run_log_bytes_max: Final = 16 * MIB
+
 
 _SIGNALLED = 128
 _CANNOT_START = 127

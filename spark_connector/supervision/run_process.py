@@ -9,14 +9,21 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from peacefs.protocol.errors import QueryFailed
-from peacefs.protocol.limits import query_kill_timeout_s, run_last_words_characters_max, run_log_shown_bytes
+from peacefs.protocol.limits import KIB
+from peacefs.spark_connector.limits import query_kill_timeout_s
 
 from .command_list import Start
 from .run_account import inherited
+
+run_last_words_characters_max: Final = 300
+# The end of a run's log, as people are shown it, so many at once, and how long an agent has to send it.
+run_log_shown_bytes: Final = 32 * KIB
+
 
 _GUARD = "peacefs.spark_connector.supervision.run_guard"
 _LOG_TAIL_BYTES = 4096

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from time import perf_counter
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +20,9 @@ from peacefs.protocol.errors import (
     PeacefsError,
     StateError,
 )
-from peacefs.protocol.limits import (
-    state_checkpoints_kept_default,
-    state_generations_max,
-    state_live_share_min,
-    state_turn_poll_s,
-)
+from peacefs.protocol.limits import state_generations_max
 from peacefs.state.kernels.checksums import sums_of
+from peacefs.state.limits import state_live_share_min
 from peacefs.state.pages.frames import FrameNumbers
 from peacefs.state.pages.manager import PageManager
 from peacefs.state.pages.snapshot import PageSnapshot
@@ -36,6 +33,12 @@ from .outcome import PreparedCheckpoint, PublishedPages, RunningCheckpoint
 from .reserve import Reserve
 from .standby_thread import NoThread, PageWriter, StandbyThread
 from .store import CheckpointStore, PendingWrite, WriteRequest
+
+# The number of checkpoints kept of a unit.
+state_checkpoints_kept_default: Final = 2
+# A checkpoint that waits for its turn checks so often whether it is still wanted.
+state_turn_poll_s: Final = 0.05
+
 
 log = logging.getLogger("peacefs.state")
 

@@ -24,14 +24,17 @@ from peacefs.protocol.errors import (
     FileAlreadyExists,
     FileNotFound,
 )
-from peacefs.protocol.limits import (
-    state_index_bytes_max,
-    state_piece_buffers_max,
-    state_piece_bytes,
-    state_workers_default,
-)
+from peacefs.protocol.limits import MIB
+from peacefs.state.limits import state_index_bytes_max
 
 from .store import PendingWrite, WriteRequest
+
+# One thread writes or reads so much of a checkpoint in one go; pages are released piece by piece.
+state_piece_bytes: Final = 4 * MIB
+# Buffers of a piece; Linux takes 1024 in one call.
+state_piece_buffers_max: Final = 256
+state_workers_default: Final = 2
+
 
 _INDEX: Final = "index"
 _WRITING: Final = ".writing"

@@ -11,13 +11,14 @@ from typing import Final
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.io_service import IOService, PendingCheckpoint
 from peacefs.protocol.errors import CheckpointDamaged, FileNotFound
-from peacefs.protocol.limits import (
-    checkpoint_workers_default,
-    state_chunk_bytes_default,
-    state_index_bytes_max,
-)
+from peacefs.protocol.limits import MIB, checkpoint_workers_default
+from peacefs.state.limits import state_index_bytes_max
 
 from .store import PendingWrite, WriteRequest
+
+# Chunks of a checkpoint of pages in peacefs: pages can be changed again when their chunk has been written.
+state_chunk_bytes_default: Final = 8 * MIB
+
 
 _INDEX: Final = "index"
 _PART: Final = "part-"

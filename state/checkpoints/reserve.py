@@ -10,9 +10,15 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Final
 
-from peacefs.protocol.limits import state_reserve_piece_bytes, state_reserve_step_frames
+from peacefs.protocol.limits import MIB
 from peacefs.state.pages.frames import Frames
+
+# Memory for clones is asked for ahead in pieces of so many bytes, when so many more frames are used, or an eighth.
+state_reserve_piece_bytes: Final = 16 * MIB
+state_reserve_step_frames: Final = 16
+
 
 _MEMORY = Path("/proc/meminfo")
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peacefs.protocol.errors import BadRequest, PagesExhausted
-from peacefs.protocol.limits import state_huge_pages_from_bytes, state_page_bytes_choices
+from peacefs.protocol.limits import MIB, state_page_bytes_choices
 from peacefs.state.kernels.places import (
     CLONES,
     COUNTERS,
@@ -27,6 +27,10 @@ from peacefs.state.kernels.places import (
     READ_ONLY,
     RETIRED,
 )
+
+# A page manager with less memory asks for no huge pages: it would use little of each.
+state_huge_pages_from_bytes: Final = 32 * MIB
+
 
 Words = NDArray[np.int64]
 FrameNumbers = NDArray[np.int32]

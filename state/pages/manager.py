@@ -10,24 +10,27 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Collection
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from peacefs.protocol.errors import BadRequest, StateError
-from peacefs.protocol.limits import (
-    state_generations_max,
-    state_live_share_min,
-    state_memory_share_default,
-    state_page_bytes_default,
-    state_page_sets_max,
-)
+from peacefs.protocol.limits import KIB, state_generations_max
 from peacefs.state.kernels.places import DIRTY, READ_ONLY, RETIRED
+from peacefs.state.limits import state_live_share_min
 
 from .frames import NOBODY, FrameNumbers, Frames, Words
 from .generations import choose_rewritten
 from .page_set import SUPER_PAGE, PageSet, page_of, set_of
 from .snapshot import PageSnapshot, StoredPages
+
+state_page_bytes_default: Final = 64 * KIB
+# Page sets of one page manager, and pages of one set: both halves of a page id.
+state_page_sets_max: Final = 65_536
+# Share of the machine's memory that a page manager may use unless it is told a bound.
+state_memory_share_default: Final = 0.5
+
 
 SUPER_LAYOUT = 1
 

@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from peacefs.protocol.errors import StateError
-from peacefs.protocol.limits import state_pages_per_set_max
 from peacefs.state.kernels.places import (
     DIRTY,
     HEADER_WORDS,
@@ -24,6 +23,9 @@ from peacefs.state.kernels.places import (
 )
 
 from .frames import FrameNumbers, Frames, Words
+
+state_pages_per_set_max: Final = 2**31 - 1
+
 
 SUPER_PAGE: Final = 0
 _TABLE_BEGIN: Final = 16

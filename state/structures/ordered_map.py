@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from peacefs.protocol.errors import RecordRefused
-from peacefs.protocol.limits import state_scan_records
 from peacefs.state.kernels.places import HEADER_WORDS, WORD_COUNT
+from peacefs.state.limits import state_scan_records
 from peacefs.state.pages.frames import FrameNumbers
 from peacefs.state.pages.page_set import SUPER_PAGE, PageSet
 

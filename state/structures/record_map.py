@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from peacefs.protocol.errors import PagesExhausted, RecordRefused
-from peacefs.protocol.limits import state_block_records, state_scan_records
 from peacefs.state.kernels import columns, fixed_map
 from peacefs.state.kernels.places import (
     DONE,
@@ -26,12 +25,17 @@ from peacefs.state.kernels.places import (
     WORD_LAYOUT,
     WORD_NEXT,
 )
+from peacefs.state.limits import state_scan_records
 from peacefs.state.pages.frames import FrameNumbers
 from peacefs.state.pages.page_set import LAYOUT_MASK, SUPER_PAGE, PageSet
 
 from .arrays import changeable, identity
 from .records import Words, split_schema
 from .structure import Structure
+
+# Records of a batch that are looked up before they are changed: what they touch stays in the processor's cache.
+state_block_records: Final = 4096
+
 
 _BUCKET: Final = 16
 _OVERFLOW: Final = 17

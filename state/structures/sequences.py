@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from peacefs.protocol.errors import RecordRefused
-from peacefs.protocol.limits import state_scan_records
 from peacefs.state.kernels.places import NO_PAGE
+from peacefs.state.limits import state_scan_records
 from peacefs.state.pages.page_set import PageSet
 
 from .chain import Chain

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from peacefs.protocol.errors import RecordRefused
-from peacefs.protocol.limits import state_scan_records
 from peacefs.state.kernels import fixed_map, texts
+from peacefs.state.limits import state_scan_records
 from peacefs.state.pages.page_set import PageSet
 
 from .arrays import changeable

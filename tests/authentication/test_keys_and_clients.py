@@ -9,20 +9,16 @@ from pathlib import Path
 import pytest
 from support.immediate_commit import CommitsAtOnce
 
+from peacefs.coordinator.authentication.delegation import delegation_token_renewal_s
 from peacefs.coordinator.authentication.key_file import NAME
-from peacefs.coordinator.authentication.oauth import OAuthFault
+from peacefs.coordinator.authentication.oauth import OAuthFault, wrong_secrets_max, wrong_secrets_memory_s
 from peacefs.coordinator.authentication.service import WhoIsWho, who_is_who
+from peacefs.coordinator.authentication.tokens import bearer_token_max_s
+from peacefs.coordinator.limits import delegation_token_max_s
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.callers.caller import Caller, Via
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, StartupError, Unauthenticated
-from peacefs.protocol.limits import (
-    bearer_token_max_s,
-    delegation_token_max_s,
-    delegation_token_renewal_s,
-    wrong_secrets_max,
-    wrong_secrets_memory_s,
-)
 
 DAY_S = 86_400.0
 

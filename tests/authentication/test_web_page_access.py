@@ -13,8 +13,8 @@ from peacefs.client.control.token_administration import TokenAdministration
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.coordinator.api.authentication import OPEN_PATHS
+from peacefs.coordinator.api.live import live_stream_s_max
 from peacefs.coordinator.api.rest.web_page import PAGE_POLICY
-from peacefs.protocol.limits import live_stream_s_max
 
 pytestmark = pytest.mark.cluster
 _LIVE = ("cluster", "peace", "queries")

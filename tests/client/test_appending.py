@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.limits import stream_buffer_bytes
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import (
     AlreadyBeingCreated,
@@ -18,7 +19,7 @@ from peacefs.protocol.errors import (
     IllegalChange,
     PathIsDirectory,
 )
-from peacefs.protocol.limits import MIB, stream_buffer_bytes
+from peacefs.protocol.limits import MIB
 
 pytestmark = pytest.mark.cluster
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from peacefs.client.control.addresses import CoordinatorAddress
 from peacefs.client.control.retry import RetryPolicy
 from peacefs.client.control.rpc import ControlRpc
+from peacefs.client.limits import client_retry_s
 from peacefs.protocol.errors import (
     FileNotFound,
     NoDatanodes,
@@ -20,7 +21,6 @@ from peacefs.protocol.errors import (
     ProtocolViolation,
 )
 from peacefs.protocol.frames import Frame
-from peacefs.protocol.limits import client_retry_s
 from peacefs.protocol.messages import (
     Allocated,
     Completed,

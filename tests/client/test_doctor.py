@@ -20,9 +20,9 @@ from peacefs.client.control.addresses import parse_address
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.command import application
 from peacefs.commands.doctor.facts import Diagnosis, Urgency
+from peacefs.commands.doctor.judgements import doctor_descriptors_min
 from peacefs.commands.doctor.probes import ClusterProbes
 from peacefs.commands.doctor.visit import EXIT_STATUS
-from peacefs.protocol.limits import doctor_descriptors_min
 from peacefs.spark_connector.session import installed_spark, settings
 from peacefs.spark_connector.setting_formats import FORMATS
 

@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.coordinator.limits import list_page_entries
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import list_page_entries
 from peacefs.protocol.values.acl_entries import acl_text, parse_acl
 
 pytestmark = pytest.mark.cluster

@@ -8,10 +8,11 @@ import time
 import pytest
 
 from peacefs.client.file_objects import FileSink
+from peacefs.client.limits import stream_buffer_bytes
 from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.limits import chunk_bytes_max, packet_bytes, stream_buffer_bytes
+from peacefs.protocol.limits import chunk_bytes_max, packet_bytes
 from peacefs.protocol.messages import Allocated, Created, Hop, Message
 from peacefs.runtime.connection_pool import ConnectionPool
 from peacefs.runtime.thread_driver import ThreadDriver

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.limits import stream_buffer_bytes
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import (
     BadRequest,
@@ -23,7 +24,7 @@ from peacefs.protocol.errors import (
     PathIsDirectory,
     PathIsNotEmptyDirectory,
 )
-from peacefs.protocol.limits import KIB, MIB, checksum_block_bytes, packet_bytes, stream_buffer_bytes
+from peacefs.protocol.limits import KIB, MIB, checksum_block_bytes, packet_bytes
 
 pytestmark = pytest.mark.cluster
 

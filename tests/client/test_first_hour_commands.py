@@ -19,7 +19,7 @@ from peacefs.client.command_line.application import application
 from peacefs.client.command_line.descent import Descent, descend
 from peacefs.client.command_line.examples import examples_of
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.protocol.limits import path_depth_max
+from peacefs.coordinator.namespace.paths import path_depth_max
 
 Run = Callable[..., Result]
 _EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][

@@ -19,11 +19,12 @@ from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client import file_objects
 from peacefs.client.file_objects import FileSink
+from peacefs.client.limits import stream_buffer_bytes
 from peacefs.client.transfer import byte_stream
 from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.checksums import chunk_checksum
 from peacefs.protocol.frames import Frame
-from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, stream_buffer_bytes
+from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes
 from peacefs.protocol.messages import (
     Allocated,
     Completed,

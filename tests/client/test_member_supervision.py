@@ -9,8 +9,6 @@ from peacefs.client.local_cluster.member_supervision import (
     MemberSupervision,
     Say,
     StartMember,
-)
-from peacefs.protocol.limits import (
     local_restart_forgotten_s,
     local_restart_pause_max_s,
     local_restart_pause_s,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from peacefs.client.transfer.small_writes import PreallocatedChunks
-from peacefs.protocol.limits import preallocated_chunk_kept_s, preallocated_chunks_max
+from peacefs.client.transfer.small_writes import (
+    PreallocatedChunks,
+    preallocated_chunk_kept_s,
+    preallocated_chunks_max,
+)
 from peacefs.protocol.messages import Allocated
 
 

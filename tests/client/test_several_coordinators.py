@@ -17,6 +17,7 @@ from peacefs.client.control.http import CoordinatorHttp
 from peacefs.client.control.names import NameApi
 from peacefs.client.control.retry import RetryPolicy
 from peacefs.client.control.rpc import ControlRpc
+from peacefs.client.limits import client_retry_s
 from peacefs.protocol.errors import (
     BadRequest,
     FileNotFound,
@@ -28,7 +29,6 @@ from peacefs.protocol.errors import (
     remote_exception,
 )
 from peacefs.protocol.frames import Frame
-from peacefs.protocol.limits import client_retry_s
 from peacefs.protocol.messages import Failure, Message, NameChange, NameChanged
 from peacefs.runtime.connection_pool import ConnectionPool
 

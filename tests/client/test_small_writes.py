@@ -15,6 +15,7 @@ from support.waiting import wait_until
 
 from peacefs.client.control.rpc import ControlRpc
 from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.limits import stream_buffer_bytes
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import (
     AccessDenied,
@@ -25,12 +26,7 @@ from peacefs.protocol.errors import (
     QuotaExceeded,
     ServiceUnready,
 )
-from peacefs.protocol.limits import (
-    fast_lane_bytes_max,
-    packet_bytes,
-    stream_buffer_bytes,
-    unreferenced_chunk_kept_s,
-)
+from peacefs.protocol.limits import fast_lane_bytes_max, packet_bytes, unreferenced_chunk_kept_s
 from peacefs.protocol.messages import Message
 
 pytestmark = pytest.mark.cluster

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from peacefs.coordinator.namespace.checkpoint_root import checkpoint_root
-from peacefs.coordinator.scheduling.checkpoint_estimates import CheckpointEstimates, CheckpointSource
-from peacefs.protocol.limits import checkpoint_pause_s, checkpoint_roots_remembered_max
+from peacefs.coordinator.scheduling.checkpoint_estimates import (
+    CheckpointEstimates,
+    CheckpointSource,
+    checkpoint_pause_s,
+    checkpoint_roots_remembered_max,
+)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from support.no_links import NoLinks
 from support.play import USAGE, Play, record, registration
 
 from peacefs.coordinator.cluster.explain import Explainer
+from peacefs.coordinator.limits import freed_chunks_kept_s, unconfirmed_replica_kept_s
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
@@ -19,11 +20,10 @@ from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.copy import CopyResult, CopyToMake, begin_copy
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Principal
-from peacefs.coordinator.operations.chunk_explanation import ChunkExplanations
+from peacefs.coordinator.operations.chunk_explanation import ChunkExplanations, chunk_files_shown_max
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.protocol.errors import BadRequest, FileNotFound
 from peacefs.protocol.ids import Numbering, show
-from peacefs.protocol.limits import chunk_files_shown_max, freed_chunks_kept_s, unconfirmed_replica_kept_s
 from peacefs.protocol.messages import Heartbeat, Receipt, Replica, WrittenChunk
 from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import Signer

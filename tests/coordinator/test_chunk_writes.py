@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from support.play import Play, record
 
-from peacefs.coordinator.cluster.chunk_writes import ChunkAssignments
+from peacefs.coordinator.cluster.chunk_writes import ChunkAssignments, abandoned_chunks_max, assigned_chunks_max
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.limits import abandoned_chunks_max, assigned_chunks_max
 from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica
 
 CHUNK = 7

@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 from support.spoken_link import SIGNER, told_by
 
+from peacefs.coordinator.limits import link_at_once_bytes
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc import client_session as client_link
 from peacefs.coordinator.rpc.client_session import ClientLinks
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.frames import Frame, FrameReader, encode
 from peacefs.protocol.handshake import Identity, connecting
-from peacefs.protocol.limits import link_at_once_bytes
 from peacefs.protocol.messages import (
     ChunkLayout,
     Failure,

@@ -6,9 +6,9 @@ import pytest
 from support.play import USAGE, Play, record, registration
 
 from peacefs.coordinator.cluster.repair import ReplicaCopy
+from peacefs.coordinator.limits import freed_chunks_kept_s
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import first_of_epoch
-from peacefs.protocol.limits import freed_chunks_kept_s
 from peacefs.protocol.messages import (
     DeleteChunks,
     Heartbeat,

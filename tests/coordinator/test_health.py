@@ -10,8 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from peacefs.coordinator.api.rest.health import add_health_routes
-from peacefs.coordinator.health import Condition, live, ready
-from peacefs.protocol.limits import tick_silence_s_max
+from peacefs.coordinator.health import Condition, live, ready, tick_silence_s_max
 
 _WELL: dict[str, Any] = {"tick_age_s": 0.2}
 

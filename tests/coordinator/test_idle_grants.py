@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.scheduled import Scheduled
 
+from peacefs.coordinator.scheduling.grant_monitor import idle_grant_look_s
 from peacefs.coordinator.scheduling.write_sets import InFlight
 from peacefs.peace.policies.express import ExpressPolicy
-from peacefs.protocol.limits import MIB, idle_grant_look_s
+from peacefs.protocol.limits import MIB
 
 
 class Producer:

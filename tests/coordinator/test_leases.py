@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from peacefs.coordinator.metadata.model import Lease
-from peacefs.coordinator.operations.leases import Leases
+from peacefs.coordinator.operations.leases import Leases, lease_s
 from peacefs.protocol.errors import AlreadyBeingCreated, LeaseExpired
-from peacefs.protocol.limits import lease_s
 
 ANN, BOB = Lease(1, "ann"), Lease(2, "bob")
 FILE = 77

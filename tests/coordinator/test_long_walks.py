@@ -12,9 +12,9 @@ from support.play import Play, record
 from peacefs.coordinator.cluster.chunk_map import ChunkMap
 from peacefs.coordinator.cluster.membership import AdminState
 from peacefs.coordinator.cluster.unreferenced_chunks import UnreferencedChunks
+from peacefs.coordinator.limits import lost_replicas_per_turn
 from peacefs.coordinator.metadata.garbage import Garbage
 from peacefs.coordinator.metadata.model import Mode
-from peacefs.protocol.limits import lost_replicas_per_turn
 from peacefs.protocol.messages import Replica
 
 _MANY = 5 * lost_replicas_per_turn

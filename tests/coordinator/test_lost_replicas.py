@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from support.play import Play, record, registration
 
 from peacefs.coordinator.cluster.chunk_map import ChunkMap
+from peacefs.coordinator.limits import lost_replicas_per_turn
 from peacefs.coordinator.metadata.model import Mode
-from peacefs.protocol.limits import lost_replicas_per_turn
 from peacefs.protocol.messages import DeleteChunks, Replica, ReportChunks
 
 NODES = ("a", "b", "c")

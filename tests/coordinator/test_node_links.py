@@ -14,8 +14,9 @@ from support.node_port import NodePort
 from support.play import USAGE, record
 from support.spoken_link import Datanode
 
+from peacefs.coordinator.limits import suspect_after_s
 from peacefs.coordinator.rpc import server as node_server
-from peacefs.protocol.limits import handshake_frame_bytes_max, suspect_after_s
+from peacefs.protocol.limits import handshake_frame_bytes_max
 from peacefs.protocol.messages import (
     Done,
     Failure,

@@ -18,13 +18,12 @@ from hypothesis import strategies as st
 from support.long_runs import often
 from support.play import Play
 
-from peacefs.coordinator.api.rest.app import build_rest
+from peacefs.coordinator.api.rest.app import build_rest, plan_body_bytes_max
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.side_process.planner import Planner, carry_out, results
 from peacefs.peace.dry_run import DryRunRequest, Task
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError
-from peacefs.protocol.limits import plan_body_bytes_max
 
 _EXAMPLE = Path(__file__).parents[2] / "examples" / "topology.toml"
 

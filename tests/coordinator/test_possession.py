@@ -8,8 +8,9 @@ import pytest
 from support.play import Play, proof, record
 
 from peacefs.coordinator.cluster.chunk_map import ChunkState
-from peacefs.coordinator.cluster.possession import Possession, Question
-from peacefs.protocol.limits import (
+from peacefs.coordinator.cluster.possession import (
+    Possession,
+    Question,
     proof_backoff_max_s,
     proof_bytes_per_node_max,
     proof_timeout_s,

@@ -11,15 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.coordinator.scheduling.read_scheduler import ReadRequest, RecoveryReads
-from peacefs.protocol.errors import BadRequest, Overloaded
-from peacefs.protocol.limits import (
-    checkpoint_workers_max,
+from peacefs.coordinator.scheduling.read_scheduler import (
+    ReadRequest,
+    RecoveryReads,
     read_grant_silence_s,
-    readers_per_datanode_max,
     readers_waiting_max,
-    reads_stated_max,
 )
+from peacefs.protocol.errors import BadRequest, Overloaded
+from peacefs.protocol.limits import checkpoint_workers_max, readers_per_datanode_max, reads_stated_max
 
 
 def request(

@@ -12,12 +12,13 @@ import pytest
 from support.no_links import NoLinks
 from support.play import Play
 
-from peacefs.coordinator.api.rest.app import build_rest
+from peacefs.coordinator.api.rest.app import build_rest, schedule_body_bytes_max
+from peacefs.coordinator.limits import write_set_chunks_max
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
-from peacefs.protocol.limits import MIB, schedule_body_bytes_max, write_set_chunks_max
+from peacefs.protocol.limits import MIB
 from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import FileWrite, Signer
 

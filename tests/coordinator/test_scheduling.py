@@ -10,21 +10,15 @@ from hypothesis import strategies as st
 from support.long_runs import often
 from support.scheduled import Scheduled
 
-from peacefs.coordinator.scheduling.scheduler import Scheduling
-from peacefs.coordinator.scheduling.write_sets import Push, Refuse, WriteSetRequest
+from peacefs.coordinator.limits import grant_open_s, write_set_chunks_max
+from peacefs.coordinator.scheduling.grant_monitor import grant_ask_interval_s
+from peacefs.coordinator.scheduling.scheduler import Scheduling, write_sets_waiting_max
+from peacefs.coordinator.scheduling.write_sets import Push, Refuse, WriteSetRequest, write_set_silence_s
 from peacefs.peace.policies.ledger import Grant
 from peacefs.peace.policies.random import RandomPolicy
 from peacefs.protocol.errors import BadRequest, NoDatanodes, Overloaded
 from peacefs.protocol.ids import Numbering
-from peacefs.protocol.limits import (
-    MIB,
-    grant_ask_interval_s,
-    grant_clock_slack_s,
-    grant_open_s,
-    write_set_chunks_max,
-    write_set_silence_s,
-    write_sets_waiting_max,
-)
+from peacefs.protocol.limits import MIB, grant_clock_slack_s
 from peacefs.protocol.messages import StreamUnderWay
 
 LAPSED_S = grant_open_s + 2 * grant_clock_slack_s + 1.0

@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 from support.play import USAGE, registration
 from support.slow_play import NODES, SlowPlay
 
-from peacefs.coordinator.cluster.slow_peers import Slowness, SlowPart, avoidable, find_outliers
-from peacefs.protocol.limits import slow_avoided_fraction_max, slow_pardon_s
+from peacefs.coordinator.cluster.slow_peers import (
+    Slowness,
+    SlowPart,
+    avoidable,
+    find_outliers,
+    slow_avoided_fraction_max,
+    slow_pardon_s,
+)
 from peacefs.protocol.messages import Heartbeat, LatencySample
 
 

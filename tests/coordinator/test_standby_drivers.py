@@ -7,9 +7,14 @@ from dataclasses import dataclass, field
 from support.supervised import beat, query
 
 from peacefs.coordinator.metadata.model import QueryRecord
-from peacefs.coordinator.supervision.core import StandbyRun, Supervision
+from peacefs.coordinator.supervision.core import (
+    StandbyRun,
+    Supervision,
+    agent_dead_after_s,
+    supervised_backoff_s,
+    supervised_standby_after_s,
+)
 from peacefs.coordinator.supervision.locality import Holdings
-from peacefs.protocol.limits import agent_dead_after_s, supervised_backoff_s, supervised_standby_after_s
 from peacefs.protocol.messages import RunOrder, RunReport
 from peacefs.protocol.values.supervised_queries import QueryPhase
 from peacefs.spark_connector.supervision.reconciliation import reconcile

@@ -8,8 +8,9 @@ from __future__ import annotations
 import pytest
 from support.scheduled import Scheduled
 
+from peacefs.client.transfer.write_grants import write_set_restate_s
 from peacefs.peace.policies.express import AGE_BYTES_S, BEGUN_S
-from peacefs.protocol.limits import MIB, write_set_restate_s
+from peacefs.protocol.limits import MIB
 
 TICK_S = 0.25
 CHUNK_S = 2.0

@@ -9,10 +9,10 @@ from support.play import USAGE, Play, record
 
 from peacefs.coordinator.cluster.chunk_writes import WriteStreams
 from peacefs.coordinator.cluster.core import Cluster
-from peacefs.coordinator.cluster.pending_load import PendingLoad
+from peacefs.coordinator.cluster.pending_load import PendingLoad, pending_load_s
 from peacefs.coordinator.metadata.garbage import Garbage
 from peacefs.peace.policies.hdfs_placement import LOAD_FACTOR
-from peacefs.protocol.limits import heartbeat_interval_s, pending_load_s
+from peacefs.protocol.limits import heartbeat_interval_s
 from peacefs.protocol.messages import Heartbeat
 
 NODES = ("dn-1", "dn-2", "dn-3", "dn-4", "dn-5", "dn-6")

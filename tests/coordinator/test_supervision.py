@@ -8,14 +8,14 @@ import pytest
 from support.supervised import beat, query
 
 from peacefs.coordinator.metadata.model import QueryRecord
-from peacefs.coordinator.supervision.core import Supervision
-from peacefs.coordinator.supervision.locality import AgentCandidate, Holdings, choose
-from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, NodeIdTaken
-from peacefs.protocol.limits import (
+from peacefs.coordinator.supervision.core import (
+    Supervision,
     agent_dead_after_s,
     supervised_backoff_max_s,
     supervised_settled_s,
 )
+from peacefs.coordinator.supervision.locality import AgentCandidate, Holdings, choose
+from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, NodeIdTaken
 from peacefs.protocol.messages import AgentBeat, AgentCommand, RunOrder, RunReport
 from peacefs.protocol.values.supervised_queries import QueryPhase
 

@@ -9,17 +9,13 @@ import pytest
 from simulation.seeds import seeds
 from support.supervised import beat, query
 
-from peacefs.coordinator.supervision.core import Supervision
+from peacefs.coordinator.supervision.core import Supervision, agent_dead_after_s
 from peacefs.coordinator.supervision.locality import Holdings
 from peacefs.protocol.errors import NodeIdTaken
-from peacefs.protocol.limits import (
-    agent_answer_timeout_s,
-    agent_beat_interval_s,
-    agent_dead_after_s,
-    run_guard_timeout_s,
-)
 from peacefs.protocol.messages import AgentBeat, RunOrder, RunReport
+from peacefs.spark_connector.supervision.agent import agent_answer_timeout_s, agent_beat_interval_s
 from peacefs.spark_connector.supervision.reconciliation import Key, key_of, reconcile, standby_of
+from peacefs.spark_connector.supervision.run_guard import run_guard_timeout_s
 
 _STEP_S = 0.25
 #: The time that a standby takes to make its session.

@@ -12,14 +12,14 @@ from support.no_links import NoLinks
 from support.play import Play, record
 
 from peacefs.coordinator.failover.door import Door
-from peacefs.coordinator.failover.leadership import Leadership
+from peacefs.coordinator.failover.leadership import Leadership, leader_silence_max_s
 from peacefs.coordinator.journal.port import Member
+from peacefs.coordinator.limits import leader_lease_s
 from peacefs.coordinator.metadata.model import AdminDecision, Mode
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.datanode_admin import DatanodeAdmin
 from peacefs.coordinator.rpc.datanode_links import DatanodeLinks
 from peacefs.protocol.errors import ServiceUnready, Standby
-from peacefs.protocol.limits import leader_lease_s, leader_silence_max_s
 from peacefs.protocol.messages import DeleteChunks, Failure, Heartbeat, Message, Replica, ReportAgain
 
 A, B = Member("a:9870"), Member("b:9870")

@@ -23,8 +23,7 @@ from peacefs.coordinator.namespace import snapshots
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.leases import Leases
-from peacefs.coordinator.operations.temporary_files import TemporaryFiles
-from peacefs.protocol.limits import temporary_watched_s
+from peacefs.coordinator.operations.temporary_files import TemporaryFiles, temporary_watched_s
 from peacefs.protocol.messages import Receipt, WrittenChunk
 from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import Signer

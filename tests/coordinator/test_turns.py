@@ -19,8 +19,9 @@ from support.spoken_link import Datanode
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.operations.context import OperationContext
+from peacefs.coordinator.rpc.datanode_session import link_turn_s
+from peacefs.datanode.control.coordinator_session import report_chunks_per_frame
 from peacefs.protocol.errors import SafeMode
-from peacefs.protocol.limits import link_turn_s, report_chunks_per_frame
 from peacefs.protocol.messages import Done, Replica, ReportChunks
 from peacefs.service.loop_watchdog import LoopWatchdog
 

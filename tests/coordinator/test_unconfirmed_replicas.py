@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.play import USAGE, Play, record
 
-from peacefs.protocol.limits import unconfirmed_replica_kept_s
+from peacefs.coordinator.limits import unconfirmed_replica_kept_s
 from peacefs.protocol.messages import Heartbeat, Replica
 
 _REPLICA = Replica(7, 1, 1000)

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.play import Play, record
 
+from peacefs.coordinator.cluster.core import garbage_chunks_per_tick
 from peacefs.coordinator.cluster.unreferenced_chunks import UnreferencedChunks
 from peacefs.coordinator.metadata.garbage import Garbage
 from peacefs.protocol.ids import epoch_of, first_of_epoch
-from peacefs.protocol.limits import garbage_chunks_per_tick
 from peacefs.protocol.messages import DeleteChunks, Replica
 
 NODES = ("a", "b", "c")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from peacefs.dataflow.core.controller import ControllerCore
+from peacefs.dataflow.core.controller import (
+    ControllerCore,
+    dataflow_checkpoints_kept,
+    dataflow_start_wait_s,
+    dataflow_starts_in_vain_max,
+    dataflow_suspect_s,
+)
 from peacefs.dataflow.core.effects import (
     DeleteCheckpoint,
     Effect,
@@ -22,7 +28,7 @@ from peacefs.dataflow.core.messages import (
     UnitRecovered,
     UnitStopped,
 )
-from peacefs.protocol import limits
+from peacefs.dataflow.limits import dataflow_busy_s_max, dataflow_tick_s
 
 _TIMEOUT_S = 1.0
 
@@ -38,8 +44,8 @@ def beat(node: str, session: str = "1", version: int = 0) -> NodeHeartbeat:
 
 def pass_time(core: ControllerCore, since_s: float, until_s: float) -> list[Effect]:
     """Let the controller look at the time as its host does, and return what comes of it."""
-    looks = round((until_s - since_s) / limits.dataflow_tick_s)
-    return [effect for look in range(looks + 1) for effect in core.tick(since_s + look * limits.dataflow_tick_s)]
+    looks = round((until_s - since_s) / dataflow_tick_s)
+    return [effect for look in range(looks + 1) for effect in core.tick(since_s + look * dataflow_tick_s)]
 
 
 def told(effects: list[Effect]) -> dict[str, Placement]:
@@ -67,7 +73,7 @@ def test_units_are_placed_evenly_once_all_nodes_are_there() -> None:
 def test_units_are_placed_on_those_that_are_there_when_one_never_comes() -> None:
     core = controller("a", "b")
     core.heartbeat(0.0, beat("n1"))
-    late_s = limits.dataflow_start_wait_s + 1
+    late_s = dataflow_start_wait_s + 1
     core.heartbeat(late_s, beat("n1"))
     assert {where.node for where in told(core.tick(late_s))["n1"].units.values()} == {"n1", "edge"}
 
@@ -125,7 +131,7 @@ def test_node_that_is_at_work_is_alive_for_a_while() -> None:
     core = controller("a", nodes=1)
     core.heartbeat(0.0, beat("n1"))
     now_s = 0.0
-    while now_s < limits.dataflow_busy_s_max:
+    while now_s < dataflow_busy_s_max:
         assert core.members == ["n1"]
         core.at_work(["n1", "n2"])
         now_s += _TIMEOUT_S / 2
@@ -142,16 +148,16 @@ def test_node_whose_connection_broke_is_dead_sooner() -> None:
     core.heartbeat(0.0, beat("n1"))
     core.tick(0.0)
     core.disconnected("n1")
-    pass_time(core, 0.0, limits.dataflow_suspect_s - 0.05)
+    pass_time(core, 0.0, dataflow_suspect_s - 0.05)
     assert core.members == ["n1"]
-    pass_time(core, limits.dataflow_suspect_s - 0.05, limits.dataflow_suspect_s + 0.1)
+    pass_time(core, dataflow_suspect_s - 0.05, dataflow_suspect_s + 0.1)
     assert core.members == []
 
 
 def test_query_stops_when_a_unit_never_catches_up() -> None:
     """A row that ends the process which treats it would do so for ever."""
     core = controller("a", nodes=1)
-    starts = limits.dataflow_starts_in_vain_max
+    starts = dataflow_starts_in_vain_max
     for start in range(1, 2 * starts + 1):
         core.heartbeat(start, beat("n1", session=str(start)))
         if start == starts:
@@ -176,9 +182,9 @@ def test_checkpoint_of_an_earlier_start_is_refused_and_deleted() -> None:
 def test_older_checkpoint_goes_when_a_later_one_is_recorded() -> None:
     core = controller("a", nodes=1)
     core.heartbeat(0.0, beat("n1"))
-    for number in range(1, limits.dataflow_checkpoints_kept + 2):
+    for number in range(1, dataflow_checkpoints_kept + 2):
         effects = core.recorded("a", (1, number))
-        oldest = max(number - limits.dataflow_checkpoints_kept + 1, 1)
+        oldest = max(number - dataflow_checkpoints_kept + 1, 1)
         assert effects == [
             SendMessage("n1", CheckpointRecorded("a", 1, number)),
             RetainCheckpoints("a", (1, oldest)),

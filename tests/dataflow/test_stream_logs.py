@@ -16,15 +16,14 @@ from support.dataflows import SCHEMA, input_rows
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.dataflow.logs.directory_segments import DirectorySegments
-from peacefs.dataflow.logs.log_reader import LogPlace, LogReader, LogTail
+from peacefs.dataflow.logs.log_reader import LogPlace, LogReader, LogTail, stream_log_read_bytes
 from peacefs.dataflow.logs.peace_segments import PeaceSegments
 from peacefs.dataflow.logs.records import whole_records
 from peacefs.dataflow.logs.segments import MemorySegments, SegmentAppend, SegmentStore
-from peacefs.dataflow.logs.stream_log import StreamLogs, trim
+from peacefs.dataflow.logs.stream_log import StreamLogs, stream_log_writers_max, trim
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.model.stream_type import TIME, StreamType
 from peacefs.protocol.errors import FileNotFound, InvalidQuery, LeaseError, LogDamaged
-from peacefs.protocol.limits import stream_log_read_bytes, stream_log_writers_max
 
 _KIND = StreamType(SCHEMA, "at")
 

@@ -20,13 +20,13 @@ from support.long_runs import often
 from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.dataflow.hosts import driver_fence
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints, MemoryCheckpoints, UnitCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
 from peacefs.dataflow.query.query import Query
 from peacefs.dataflow.techniques.sguard import SGuard
-from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery, RunSuperseded, StartupError
 
 pytestmark = [pytest.mark.timeout(300)]
@@ -224,7 +224,7 @@ def test_driver_whose_directory_was_deleted_writes_no_more(tmp_path: Path) -> No
 def test_driver_does_not_take_over_in_the_middle_of_a_delivery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "dataflow_delivery_s_max", 0.05)
+    monkeypatch.setattr(driver_fence, "dataflow_delivery_s_max", 0.05)
     _, fence = DirectoryCheckpoints(tmp_path).begin_run()
     with (
         fence.delivery(),

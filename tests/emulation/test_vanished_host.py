@@ -15,13 +15,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.emulation.leftovers import own_name, remove_namespace
-from peacefs.protocol.limits import (
-    tcp_keepalive_idle_s,
-    tcp_keepalive_interval_s,
-    tcp_keepalive_probes_max,
-    write_token_lifetime_s,
-)
-from peacefs.service.http_server import listen
+from peacefs.protocol.limits import tcp_keepalive_idle_s, write_token_lifetime_s
+from peacefs.service.http_server import listen, tcp_keepalive_interval_s, tcp_keepalive_probes_max
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces need root and iproute2"

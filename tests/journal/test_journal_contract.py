@@ -11,9 +11,9 @@ import pytest
 from support.etcd import EtcdMembers, etcd_members
 from support.waiting import wait_until
 
+from peacefs.coordinator.journal.etcd import journal_part_bytes_max
 from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer
 from peacefs.coordinator.journal.port import Entry, Fenced, Journal, JournalIdentity, Look, Member, Standing
-from peacefs.protocol.limits import journal_part_bytes_max
 
 A, B = Member("a:9870", "a:9820"), Member("b:9870", "b:9820")
 MINE = JournalIdentity("cluster-1", "journal-1")

@@ -8,8 +8,8 @@ import httpx
 from support.etcd import EtcdMember, etcd_members
 from support.waiting import wait_until
 
+from peacefs.coordinator.failover.service import standing_lives_s
 from peacefs.coordinator.journal.port import Member, Standing
-from peacefs.protocol.limits import standing_lives_s
 
 
 def transactions(member: EtcdMember) -> int:

@@ -9,10 +9,10 @@ import pytest
 
 from peacefs.coordinator.namespace import acl_rules, acls
 from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.acl_rules import acl_entries_max
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Access, Principal, refusal
 from peacefs.protocol.errors import IllegalChange, InvalidAcl
-from peacefs.protocol.limits import acl_entries_max
 from peacefs.protocol.values.acl_entries import acl_text, parse_acl
 
 BASE = "user::rwx,group::r-x,other::---"

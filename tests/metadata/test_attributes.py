@@ -6,11 +6,15 @@ import pytest
 from support.open_root import open_root
 
 from peacefs.coordinator.namespace import attributes
-from peacefs.coordinator.namespace.attributes import SetFlag, parse_name
+from peacefs.coordinator.namespace.attributes import (
+    SetFlag,
+    attribute_bytes_max,
+    attributes_per_inode_max,
+    parse_name,
+)
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Principal
 from peacefs.protocol.errors import AccessDenied, FileNotFound, IllegalChange, PathError
-from peacefs.protocol.limits import attribute_bytes_max, attributes_per_inode_max
 
 ANN, BOB, EVE = (Principal(name, frozenset({name}), False) for name in ("ann", "bob", "eve"))
 ROOT = Principal("hdfs", frozenset({"hdfs"}), True)

@@ -14,13 +14,18 @@ import apsw
 import pytest
 from support.immediate_commit import Commits, ImmediateCommit
 
-from peacefs.coordinator.metadata.group_commit import CommitDelay, GroupCommit, run_now
+from peacefs.coordinator.metadata.group_commit import (
+    CommitDelay,
+    GroupCommit,
+    commit_batch_max,
+    commit_delay_s_max,
+    run_now,
+)
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import MetadataFault, Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, Overloaded, ServiceUnready
-from peacefs.protocol.limits import commit_batch_max, commit_delay_s_max
 
 PATIENCE_S = 120.0
 

@@ -10,13 +10,13 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from support.long_runs import often
 
+from peacefs.coordinator.limits import rename_memory_s
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeKind, Lease, RenameMode, TreeSummary
 from peacefs.coordinator.metadata.sqlite.check import check_tables
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.reclaim import reclaim_step
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import rename_memory_s
 
 from .conftest import space_in_memory
 from .tree_model import File, Names, Refused, Tree, TreeModel, chunks_of

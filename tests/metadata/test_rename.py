@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from peacefs.coordinator.limits import rename_memory_s
 from peacefs.coordinator.metadata.model import RenameMode
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.protocol.errors import (
@@ -16,7 +17,6 @@ from peacefs.protocol.errors import (
     PeacefsError,
     RenameRefused,
 )
-from peacefs.protocol.limits import rename_memory_s
 
 from .conftest import Space
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import apsw
 import pytest
 
+from peacefs.client.limits import client_answer_timeout_s, client_retry_s
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite.schema import MIGRATIONS, migrate
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace.operations import mkdirs
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.namespace.reclaim import forget_answers_step
+from peacefs.coordinator.namespace.reclaim import forget_answers_step, request_memory_crowded_s
 from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, run_once
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists
 from peacefs.protocol.ids import new_request_id
-from peacefs.protocol.limits import client_answer_timeout_s, client_retry_s, request_memory_crowded_s
 
 from .conftest import Space
 

@@ -11,11 +11,11 @@ import pytest
 from support.waiting import wait_until
 
 from peacefs.datanode.control.coordinator_links import CoordinatorLinks
+from peacefs.datanode.control.coordinator_session import begun_calls_max
 from peacefs.datanode.store.replica_changes import SharedChanges
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.errors import PeacefsError, PeerUnreachable
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.limits import begun_calls_max
 from peacefs.protocol.messages import (
     Completed,
     Failure,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from peacefs.coordinator.namespace.append import file_chunks_max
+from peacefs.coordinator.rpc.client_session import client_frame_bytes_max
 from peacefs.protocol.errors import Overloaded
-from peacefs.protocol.limits import client_frame_bytes_max, file_chunks_max, pipeline_hops_max
+from peacefs.protocol.limits import pipeline_hops_max
 from peacefs.protocol.messages import CompleteFile, Receipt, WrittenChunk
 from peacefs.runtime.frame_budget import ConnectionCounts, FrameBudget
 

@@ -14,12 +14,12 @@ from peacefs.datanode.pipeline.server import DataServer
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.limits import MIB, frame_ahead_bytes, in_process_bytes_max, packet_bytes
+from peacefs.protocol.limits import MIB, frame_ahead_bytes, packet_bytes
 from peacefs.protocol.messages import Packet
 from peacefs.runtime import effects as fx
 from peacefs.runtime.connection_pool import ConnectionPool
 from peacefs.runtime.connections import SocketConnection
-from peacefs.runtime.in_process_payloads import InProcessPayloads, ServedHere
+from peacefs.runtime.in_process_payloads import InProcessPayloads, ServedHere, in_process_bytes_max
 from peacefs.runtime.thread_driver import ThreadDriver
 
 DATA = os.urandom(3 * MIB + 17)

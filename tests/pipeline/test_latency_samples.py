@@ -6,9 +6,10 @@ import os
 import threading
 import time
 
+from peacefs.client.limits import stream_buffer_bytes
 from peacefs.client.transfer.byte_stream import ByteStream
-from peacefs.datanode.pipeline.latency_samples import LatencySamples
-from peacefs.protocol.limits import MIB, latency_peers_max, latency_window_s, stream_buffer_bytes
+from peacefs.datanode.pipeline.latency_samples import LatencySamples, latency_peers_max, latency_window_s
+from peacefs.protocol.limits import MIB
 from peacefs.runtime.effects import AppendToFile, Sync
 
 BLOCK_BYTES = 8 * MIB

@@ -9,16 +9,15 @@ import threading
 import pytest
 
 from peacefs.client.file_objects import FileSource
-from peacefs.client.parallel_reads import ParallelReads
-from peacefs.client.transfer.read_ranges import ReadRange, cut_ranges, turned
-from peacefs.protocol.errors import ChunkUnavailable, PeerUnreachable
-from peacefs.protocol.limits import (
-    KIB,
-    MIB,
+from peacefs.client.parallel_reads import (
+    ParallelReads,
     parallel_range_bytes,
     parallel_ranges_max,
     read_ahead_bytes_max,
 )
+from peacefs.client.transfer.read_ranges import ReadRange, cut_ranges, turned
+from peacefs.protocol.errors import ChunkUnavailable, PeerUnreachable
+from peacefs.protocol.limits import KIB, MIB
 from peacefs.protocol.messages import ChunkLayout, Hop, Layout, Opened
 
 DATA = os.urandom(24 * MIB + 5)

@@ -12,18 +12,12 @@ import msgspec
 import pytest
 
 from peacefs.client.file_objects import FileSource
+from peacefs.client.transfer.chunk_reader import read_rounds_max
 from peacefs.client.transfer.file_reader import FileReader
 from peacefs.datanode.control.commands import Orders
 from peacefs.protocol.errors import ChunkUnavailable, FileChanged, PeerUnreachable
 from peacefs.protocol.frames import encode
-from peacefs.protocol.limits import (
-    MIB,
-    checksum_block_bytes,
-    hop_timeout_s,
-    packet_bytes,
-    read_packet_bytes,
-    read_rounds_max,
-)
+from peacefs.protocol.limits import MIB, checksum_block_bytes, hop_timeout_s, packet_bytes, read_packet_bytes
 from peacefs.protocol.messages import (
     Done,
     Failure,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from peacefs.client.limits import read_piece_bytes
 from peacefs.client.transfer.file_reader import FileReader, read_range, read_rest_into
 from peacefs.client.transfer.short_circuit import SharedDescriptors
 from peacefs.protocol.errors import (
@@ -23,7 +24,7 @@ from peacefs.protocol.errors import (
     from_wire,
 )
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_piece_bytes
+from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes
 from peacefs.protocol.messages import DescriptorShared, Failure, Layout, Packet, ReadChunk, RequestDescriptor
 from peacefs.protocol.tokens import ChunkRead
 from peacefs.runtime import effects as fx

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
+from peacefs.client.transfer.chunk_writer import write_attempts_max
 from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import (
@@ -22,7 +23,7 @@ from peacefs.protocol.errors import (
     StaleVersion,
 )
 from peacefs.protocol.ids import Numbering
-from peacefs.protocol.limits import MIB, chunk_bytes_max, grant_clock_slack_s, packet_bytes, write_attempts_max
+from peacefs.protocol.limits import MIB, chunk_bytes_max, grant_clock_slack_s, packet_bytes
 from peacefs.protocol.messages import Failure, Hop, Packet, WriteAck, WriteChunk
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
 from peacefs.runtime import effects as fx

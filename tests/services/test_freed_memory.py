@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from peacefs.protocol.limits import MIB, heap_kept_bytes, heaps_max
+from peacefs.protocol.limits import MIB
+from peacefs.service.process import heap_kept_bytes, heaps_max
 
 _PIECES = """
 import resource, sys

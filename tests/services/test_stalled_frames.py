@@ -17,17 +17,12 @@ from support.spoken_link import told_by
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.coordinator.rpc.client_session import client_frame_bytes_max
 from peacefs.protocol.frames import FrameReader, encode
 from peacefs.protocol.handshake import Identity, connecting
-from peacefs.protocol.limits import (
-    KIB,
-    MIB,
-    begun_frame_timeout_s,
-    begun_frames_bytes_max,
-    client_data_frame_bytes_max,
-    client_frame_bytes_max,
-)
+from peacefs.protocol.limits import KIB, MIB, begun_frame_timeout_s, begun_frames_bytes_max
 from peacefs.protocol.messages import Failure, Message, Target, Welcome
+from peacefs.runtime.connection_handshakes import client_data_frame_bytes_max
 
 pytestmark = pytest.mark.cluster
 #: A process needs so much besides, for what its allocator keeps and for each connection, which may have a thread.

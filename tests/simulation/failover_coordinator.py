@@ -17,6 +17,8 @@ from peacefs.coordinator.failover.door import Door
 from peacefs.coordinator.failover.service import Failover
 from peacefs.coordinator.journal.memory import Mishap
 from peacefs.coordinator.journal.port import Member
+from peacefs.coordinator.journal.writer import journal_repeat_pause_s
+from peacefs.coordinator.limits import journal_unsure_max_s
 from peacefs.coordinator.metadata.epochs import Begun
 from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
@@ -24,7 +26,6 @@ from peacefs.coordinator.metadata.store import MetadataFault, Touched, Transacti
 from peacefs.coordinator.rpc.dispatch import is_read
 from peacefs.coordinator.scheduling.policies import POLICY_DEFAULT
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import journal_repeat_pause_s, journal_unsure_max_s
 from peacefs.protocol.messages import Failure, Message
 
 if TYPE_CHECKING:

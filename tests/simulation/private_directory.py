@@ -26,6 +26,7 @@ from simulation.name_changes import Change
 from simulation.terms import CHUNK_BYTES
 
 from peacefs.client.transfer.small_writes import is_small
+from peacefs.coordinator.operations.leases import lease_s
 from peacefs.protocol.errors import (
     AccessDenied,
     FileNotFound,
@@ -34,7 +35,6 @@ from peacefs.protocol.errors import (
     PeacefsError,
     QuotaExceeded,
 )
-from peacefs.protocol.limits import lease_s
 from peacefs.protocol.values.trash import CURRENT_NAME, TRASH_PERMISSION, trash_of
 from peacefs.runtime import effects as fx
 

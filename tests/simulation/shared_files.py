@@ -28,8 +28,9 @@ from simulation.name_changes import Change
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.terms import CHUNK_BYTES
 
+from peacefs.coordinator.limits import freed_chunks_kept_s
 from peacefs.protocol.errors import FileNotFound, PeacefsError
-from peacefs.protocol.limits import freed_chunks_kept_s, startup_hold_s
+from peacefs.protocol.limits import startup_hold_s
 from peacefs.runtime import effects as fx
 
 SHARED = "/shared"

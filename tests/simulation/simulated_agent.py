@@ -11,11 +11,6 @@ from simulation.client_steps import write
 from simulation.world import Node, World
 
 from peacefs.protocol.errors import PeacefsError, RunSuperseded
-from peacefs.protocol.limits import (
-    agent_answer_timeout_s,
-    agent_beat_interval_s,
-    run_guard_timeout_s,
-)
 from peacefs.protocol.messages import (
     AgentBeat,
     AgentCommand,
@@ -25,7 +20,9 @@ from peacefs.protocol.messages import (
     RunReport,
 )
 from peacefs.runtime import effects as fx
+from peacefs.spark_connector.supervision.agent import agent_answer_timeout_s, agent_beat_interval_s
 from peacefs.spark_connector.supervision.reconciliation import Key, key_of, reconcile, standby_of
+from peacefs.spark_connector.supervision.run_guard import run_guard_timeout_s
 
 COMMAND = "count"
 _RUNS_MAX = 4

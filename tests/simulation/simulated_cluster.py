@@ -13,9 +13,7 @@ from simulation.simulated_network import Network
 from simulation.world import Node, Task, World
 
 from peacefs.coordinator.scheduling.policies import POLICY_DEFAULT
-from peacefs.protocol.limits import (
-    copy_bytes_per_second,
-)
+from peacefs.protocol.limits import copy_bytes_per_second
 from peacefs.protocol.messages import Replica
 from peacefs.runtime import effects as fx
 

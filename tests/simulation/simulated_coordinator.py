@@ -47,6 +47,7 @@ from support.replica_watch import ReplicaWatch
 from peacefs.coordinator.assembly import Assembly, Settings, Surroundings
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.failover.leadership import Leadership
+from peacefs.coordinator.limits import list_page_entries, restore_epoch_jump_max, tick_interval_s
 from peacefs.coordinator.metadata.epochs import Epochs
 from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import InodeKind, RenameMode
@@ -55,12 +56,7 @@ from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc import dispatch as calls
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import (
-    list_page_entries,
-    restore_epoch_jump_max,
-    tick_interval_s,
-    unreferenced_chunk_kept_s,
-)
+from peacefs.protocol.limits import unreferenced_chunk_kept_s
 from peacefs.protocol.messages import Done, Failure, Heartbeat, Message, ReportCorrupt
 from peacefs.protocol.new_file import NewFile
 from peacefs.runtime import effects as fx

@@ -25,6 +25,7 @@ from peacefs.datanode.control.replicator import Replicator
 from peacefs.datanode.disks.disk import Disk
 from peacefs.datanode.disks.disk_balancer import DiskBalancer
 from peacefs.datanode.disks.scrubber import Scrubber
+from peacefs.datanode.limits import disk_balance_look_s, scrub_rest_s
 from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.datanode.pipeline.dispatch import DataRequests
@@ -35,11 +36,7 @@ from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.datanode.store.replica_changes import ChangeSink, ReplicaChanges, SharedChanges
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerUnreachable
-from peacefs.protocol.limits import (
-    disk_balance_look_s,
-    heartbeat_interval_s,
-    scrub_rest_s,
-)
+from peacefs.protocol.limits import heartbeat_interval_s
 from peacefs.protocol.messages import (
     ORDERS,
     AskStreams,

@@ -20,8 +20,8 @@ from peacefs.client.checkpoint.parallel_writer import GrantedParts
 from peacefs.client.checkpoint.parts import split
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_appender import append_file
+from peacefs.coordinator.limits import freed_chunks_kept_s
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, LeaseExpired, PeacefsError, PeerUnreachable
-from peacefs.protocol.limits import freed_chunks_kept_s
 from peacefs.protocol.messages import Done, Leased
 from peacefs.runtime import effects as fx
 

@@ -34,8 +34,9 @@ from support.long_runs import often
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.coordinator.cluster.membership import AdminState
 from peacefs.coordinator.metadata.model import Mode
+from peacefs.coordinator.operations.leases import lease_s
+from peacefs.datanode.rate_limiter import copy_burst_bytes
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, IllegalChange, PeacefsError
-from peacefs.protocol.limits import copy_burst_bytes, lease_s
 from peacefs.runtime import effects as fx
 
 _OPERATIONS = ("write", "write small", "append", "append", "read", "read", "truncate", "delete", "move")

@@ -20,8 +20,9 @@ from support.long_runs import often
 
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_writer import Written, write_chunks
+from peacefs.coordinator.metadata.epochs import gc_floor_mark_interval_s
+from peacefs.coordinator.operations.placement import chunk_begin_s
 from peacefs.protocol.errors import AccessDenied, ChunkUnavailable, FileNotFound
-from peacefs.protocol.limits import chunk_begin_s, gc_floor_mark_interval_s
 from peacefs.protocol.messages import Completed, CompleteFile
 from peacefs.runtime import effects as fx
 

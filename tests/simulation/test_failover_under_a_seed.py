@@ -16,9 +16,9 @@ from peacefs.coordinator.failover.leadership import Leadership
 from peacefs.coordinator.failover.service import FarBehind
 from peacefs.coordinator.journal.memory import JournalInMemory
 from peacefs.coordinator.journal.port import Fenced, JournalUnsure
+from peacefs.coordinator.limits import leader_lease_s
 from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.protocol.errors import BadRequest, Standby
-from peacefs.protocol.limits import leader_lease_s
 
 
 class CarelessJournal(JournalInMemory):

@@ -13,8 +13,8 @@ from simulation.saboteur import Saboteur
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
 
+from peacefs.coordinator.operations.leases import lease_s
 from peacefs.protocol.errors import FileNotFound, LeaseExpired, PeacefsError, PeerError, ServiceUnready
-from peacefs.protocol.limits import lease_s
 from peacefs.runtime import effects as fx
 
 

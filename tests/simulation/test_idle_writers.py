@@ -10,7 +10,8 @@ from simulation.terms import CALL_TIMEOUT_S, GRANT_CLIENT, HOP_TIMEOUT_S
 
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_writer import write_file
-from peacefs.protocol.limits import MIB, idle_grant_look_s
+from peacefs.coordinator.scheduling.grant_monitor import idle_grant_look_s
+from peacefs.protocol.limits import MIB
 from peacefs.runtime import effects as fx
 
 _BLOCK = 4 * MIB

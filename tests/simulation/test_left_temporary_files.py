@@ -5,7 +5,8 @@ from __future__ import annotations
 from simulation.client_steps import flusher, list_names, write
 from simulation.simulated_cluster import SimulatedCluster
 
-from peacefs.protocol.limits import temporary_age_hours_min, temporary_look_interval_s
+from peacefs.commands.service_commands import temporary_age_hours_min
+from peacefs.coordinator.background.tasks import temporary_look_interval_s
 from peacefs.runtime import effects as fx
 
 #: No user can ask for less than an hour, of which the half shows the same.

@@ -18,7 +18,8 @@ from simulation.shared_files import BESIDE, SHARED, Histories, SharingReader, Sh
 from simulation.simulated_cluster import SimulatedCluster
 from support.long_runs import often
 
-from peacefs.protocol.limits import freed_chunks_kept_s, startup_hold_s
+from peacefs.coordinator.limits import freed_chunks_kept_s
+from peacefs.protocol.limits import startup_hold_s
 from peacefs.runtime import effects as fx
 
 #: The number that each writer does.

@@ -31,8 +31,9 @@ from simulation.world import Node
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.chunk_buffer import ChunkBuffer
 from peacefs.client.transfer.chunk_writer import send_chunk
-from peacefs.client.transfer.small_writes import SmallWrites
+from peacefs.client.transfer.small_writes import SmallWrites, preallocated_chunk_kept_s
 from peacefs.coordinator.cluster.health import judge_cluster
+from peacefs.coordinator.cluster.pending_load import pending_load_s
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.protocol import messages
 from peacefs.protocol.errors import (
@@ -45,7 +46,6 @@ from peacefs.protocol.errors import (
     QuotaExceeded,
     RunSuperseded,
 )
-from peacefs.protocol.limits import pending_load_s, preallocated_chunk_kept_s
 from peacefs.protocol.messages import (
     Allocated,
     Completed,

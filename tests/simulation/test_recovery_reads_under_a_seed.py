@@ -25,8 +25,9 @@ from simulation.test_flushing_under_a_seed import patiently
 from simulation.world import Node, Task
 
 from peacefs.client.checkpoint.reader import ParallelReading
+from peacefs.coordinator.scheduling.read_scheduler import read_grant_silence_s
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import read_grant_silence_s, readers_per_datanode_max
+from peacefs.protocol.limits import readers_per_datanode_max
 from peacefs.protocol.messages import Opened
 from peacefs.runtime import effects as fx
 

@@ -18,11 +18,12 @@ from simulation.terms import CHUNK_BYTES
 from simulation.world import Node
 from support.long_runs import often
 
+from peacefs.coordinator.limits import grant_open_s, repair_timeout_s
 from peacefs.coordinator.scheduling.scheduler import Scheduling
-from peacefs.coordinator.scheduling.write_sets import InFlight
+from peacefs.coordinator.scheduling.write_sets import InFlight, write_set_silence_s
 from peacefs.peace.policies.express import ExpressPolicy
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import grant_clock_slack_s, grant_open_s, repair_timeout_s, write_set_silence_s
+from peacefs.protocol.limits import grant_clock_slack_s
 from peacefs.protocol.messages import Message, StateWriteSet
 from peacefs.runtime import effects as fx
 

@@ -15,8 +15,9 @@ from simulation.simulated_cluster import SimulatedCluster
 from support.long_runs import often
 
 from peacefs.coordinator.metadata.model import QueryRecord
+from peacefs.coordinator.supervision.core import agent_dead_after_s, supervised_backoff_max_s
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import agent_dead_after_s, supervised_backoff_max_s, supervised_restarts_max
+from peacefs.protocol.limits import supervised_restarts_max
 from peacefs.runtime import effects as fx
 
 _QUERIES = ("orders", "logins")

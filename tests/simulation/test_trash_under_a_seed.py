@@ -20,8 +20,8 @@ from simulation.simulated_cluster import SimulatedCluster
 from simulation.world import World
 from support.long_runs import often
 
+from peacefs.coordinator.background.tasks import trash_look_interval_s
 from peacefs.protocol.errors import FileNotFound, PeacefsError
-from peacefs.protocol.limits import trash_look_interval_s
 from peacefs.protocol.values.trash import CURRENT_NAME, TRASH_PERMISSION, trash_of
 from peacefs.runtime import effects as fx
 

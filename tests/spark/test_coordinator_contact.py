@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from peacefs.protocol.limits import agent_retry_busy_max_s, agent_retry_max_s, agent_retry_s, run_guard_timeout_s
-from peacefs.spark_connector.supervision.coordinator_contact import CoordinatorContact, CoordinatorTurns
+from peacefs.spark_connector.supervision.coordinator_contact import (
+    CoordinatorContact,
+    CoordinatorTurns,
+    agent_retry_busy_max_s,
+    agent_retry_max_s,
+    agent_retry_s,
+)
+from peacefs.spark_connector.supervision.run_guard import run_guard_timeout_s
 
 GONE = "cannot reach the coordinator at 127.0.0.1:9820"
 

@@ -20,9 +20,8 @@ from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.command import application
 from peacefs.protocol.errors import AccessDenied, PeerUnreachable
-from peacefs.protocol.limits import report_queue_max, report_stop_s
 from peacefs.protocol.values.query_reports import QueryReport, QueryState
-from peacefs.spark_connector.query_reporter import QueryReporter
+from peacefs.spark_connector.query_reporter import QueryReporter, report_queue_max, report_stop_s
 from peacefs.spark_connector.runs import begin_run
 
 if TYPE_CHECKING:

@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from peacefs.protocol import limits
 from peacefs.protocol.errors import QueryFailed
+from peacefs.service.signs_of_life import idle_processor_fraction
 from peacefs.spark_connector.demo import query_supervisor
 from peacefs.spark_connector.demo.query_plan import STOPPED
-from peacefs.spark_connector.demo.query_supervisor import QuerySupervisor, why_stopped
+from peacefs.spark_connector.demo.query_supervisor import (
+    QuerySupervisor,
+    demo_kills_max,
+    query_restarts_max,
+    query_silence_s,
+    query_stall_s,
+    why_stopped,
+)
 
 Turn = tuple[int | None, int | None, int | None]
 
@@ -123,7 +130,7 @@ def test_it_gives_up_to_hit_a_batch_in_the_end(supervise: Supervise) -> None:
     _, supervisor = supervise(turns)
     with supervisor, pytest.raises(QueryFailed, match="no batch could be hit"):
         supervisor.kill_in_batch(3, lambda: 0.1)
-    assert len(supervisor.restarts) == limits.demo_kills_max
+    assert len(supervisor.restarts) == demo_kills_max
 
 
 def test_a_query_that_ends_before_it_can_be_killed_is_said_so(supervise: Supervise) -> None:
@@ -146,48 +153,48 @@ def test_a_query_that_stops_again_and_again_is_given_up(supervise: Supervise) ->
     world, supervisor = supervise([(4, 3, 1)])
     with supervisor, pytest.raises(QueryFailed, match="stopped more than"):
         supervisor.run_to_end()
-    assert world.starts == 1 + limits.query_restarts_max
+    assert world.starts == 1 + query_restarts_max
 
 
 def test_query_that_does_nothing_is_given_up(supervise: Supervise) -> None:
     world, supervisor = supervise([(4, 3, None)])
     with supervisor, pytest.raises(QueryFailed, match="no sign of life"):
         supervisor.run_to_end()
-    assert limits.query_silence_s <= world.now <= limits.query_silence_s + 1
+    assert query_silence_s <= world.now <= query_silence_s + 1
 
 
 def test_query_whose_jvm_is_idle_is_given_up(supervise: Supervise) -> None:
     world, supervisor = supervise([(4, 3, None)])
-    world.share = limits.idle_processor_fraction / 2
+    world.share = idle_processor_fraction / 2
     with supervisor, pytest.raises(QueryFailed, match="no sign of life"):
         supervisor.run_to_end()
-    assert limits.query_silence_s <= world.now <= limits.query_silence_s + 1
+    assert query_silence_s <= world.now <= query_silence_s + 1
 
 
 def test_query_that_is_slow_on_a_busy_machine_is_waited_for(supervise: Supervise) -> None:
     """It gets a small share of the processors, and a batch takes several times what a hung query is given."""
-    turns = round(4 * limits.query_silence_s / 0.05)
+    turns = round(4 * query_silence_s / 0.05)
     world, supervisor = supervise([*[(4, 3, None)] * turns, (4, 4, None), (4, 4, 0)])
-    world.share = 2 * limits.idle_processor_fraction
+    world.share = 2 * idle_processor_fraction
     with supervisor:
         supervisor.run_to_end()
-    assert world.now > 4 * limits.query_silence_s and supervisor.restarts == []
+    assert world.now > 4 * query_silence_s and supervisor.restarts == []
 
 
 def test_query_that_writes_to_its_log_is_waited_for(supervise: Supervise) -> None:
-    turns = round(3 * limits.query_silence_s / 0.05)
+    turns = round(3 * query_silence_s / 0.05)
     world, supervisor = supervise([*[(4, 3, None)] * turns, (4, 4, 0)])
 
     sleep = world.sleep
 
     def sleep_and_log(seconds: float) -> None:
         sleep(seconds)
-        world.said_lines = round(world.now // (limits.query_silence_s / 2))
+        world.said_lines = round(world.now // (query_silence_s / 2))
 
     world.sleep = sleep_and_log  # type: ignore[method-assign]
     with supervisor:
         supervisor.run_to_end()
-    assert world.now > 3 * limits.query_silence_s
+    assert world.now > 3 * query_silence_s
 
 
 def test_query_that_is_busy_for_ever_is_given_up_in_the_end(supervise: Supervise) -> None:
@@ -195,7 +202,7 @@ def test_query_that_is_busy_for_ever_is_given_up_in_the_end(supervise: Supervise
     world.share = 1.0
     with supervisor, pytest.raises(QueryFailed, match="finished no batch in 30 minutes"):
         supervisor.run_to_end()
-    assert limits.query_stall_s <= world.now <= limits.query_stall_s + 1
+    assert query_stall_s <= world.now <= query_stall_s + 1
 
 
 def test_the_reason_is_what_the_run_said_at_its_end() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from store.machine import Machine, SimulatedMachine, data_of
 
+from peacefs.datanode.store.readahead import readahead_bytes
 from peacefs.protocol.checksums import block_checksums, chunk_checksum
 from peacefs.protocol.errors import (
     BadRequest,
@@ -14,7 +15,7 @@ from peacefs.protocol.errors import (
     DiskFull,
     StaleVersion,
 )
-from peacefs.protocol.limits import KIB, MIB, readahead_bytes, small_chunk_bytes_max
+from peacefs.protocol.limits import KIB, MIB, small_chunk_bytes_max
 from peacefs.protocol.messages import Replica
 from peacefs.runtime import effects as fx
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.datanode.store.readahead import ReadingAhead
-from peacefs.protocol.limits import readahead_bytes
+from peacefs.datanode.store.readahead import ReadingAhead, readahead_bytes
 
 
 @given(

@@ -8,18 +8,10 @@ from typing import TypeVar
 import pytest
 from store.machine import Machine, SimulatedMachine, data_of
 
-from peacefs.datanode.disks.scrubber import Scrubber
+from peacefs.datanode.disks.scrubber import Scrubber, scrub_batch_chunks, scrub_recheck_s
+from peacefs.datanode.limits import scrub_cost_bytes_min, scrub_rest_s
 from peacefs.datanode.store.replica_changes import ReplicaChanges
-from peacefs.protocol.limits import (
-    KIB,
-    MIB,
-    packet_bytes,
-    scrub_batch_chunks,
-    scrub_cost_bytes_min,
-    scrub_recheck_s,
-    scrub_rest_s,
-    small_chunk_bytes_max,
-)
+from peacefs.protocol.limits import KIB, MIB, packet_bytes, small_chunk_bytes_max
 from peacefs.protocol.messages import Replica
 from peacefs.runtime import effects as fx
 

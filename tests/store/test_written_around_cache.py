@@ -17,11 +17,11 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.limits import direct_write_bytes, packet_bytes
+from peacefs.protocol.limits import packet_bytes
 from peacefs.runtime import disk_files
 from peacefs.runtime import effects as fx
 from peacefs.runtime.connection_pool import ConnectionPool
-from peacefs.runtime.disk_files import DirectFile, DiskFile, read_from_memory
+from peacefs.runtime.disk_files import DirectFile, DiskFile, direct_write_bytes, read_from_memory
 from peacefs.runtime.thread_driver import ThreadDriver
 
 MIB = 1 << 20

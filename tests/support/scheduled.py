@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
+from peacefs.coordinator.limits import grant_open_s
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.coordinator.scheduling.write_sets import Ask, Effect, InFlight, Push, WriteSetRequest
 from peacefs.peace.policies.express import ExpressPolicy
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import Numbering
-from peacefs.protocol.limits import MIB, grant_clock_slack_s, grant_open_s
+from peacefs.protocol.limits import MIB, grant_clock_slack_s
 from peacefs.protocol.messages import StreamProgress
 
 

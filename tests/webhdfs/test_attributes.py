@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 
 from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.coordinator.namespace.attributes import attribute_bytes_max
 from peacefs.protocol.errors import PathError
-from peacefs.protocol.limits import attribute_bytes_max
 from peacefs.protocol.values.attribute_values import Encoding, decode, encode
 
 ILLEGAL = "org.apache.hadoop.HadoopIllegalArgumentException"

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from support.waiting import wait_until
 
-from peacefs.protocol.limits import direct_turn_bytes
 from peacefs.runtime.tls import TlsFiles, TlsIdentity
 from peacefs.service import body_socket as module
 from peacefs.service import http_server
-from peacefs.service.body_socket import Turn, body_socket
+from peacefs.service.body_socket import Turn, body_socket, direct_turn_bytes
 from peacefs.service.trial_certificates import TrialAuthority
 
 MIB = 1 << 20

@@ -8,9 +8,10 @@ from math import inf
 import pytest
 
 from peacefs.coordinator.operations.under_construction import BegunName, BegunNames
-from peacefs.datanode.gateway.flush_times import FlushStep, FlushTimes
+from peacefs.datanode.gateway.flush_times import FlushStep, FlushTimes, upload_age_s_max, upload_token_renewal_s
 from peacefs.datanode.gateway.open_uploads import OpenUploads
-from peacefs.protocol.limits import lease_renewal_s, upload_age_s_max, upload_pause_s, upload_token_renewal_s
+from peacefs.datanode.limits import upload_pause_s
+from peacefs.protocol.limits import lease_renewal_s
 from peacefs.protocol.messages import FlushUploads
 
 

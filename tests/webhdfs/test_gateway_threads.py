@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from peacefs.protocol.limits import gateway_threadless_bytes_max
+from peacefs.datanode.gateway.body_writer import gateway_threadless_bytes_max
 
 from .conftest import DataSide, NameSide
 

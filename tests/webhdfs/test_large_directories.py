@@ -20,6 +20,7 @@ from support.new_core import new_core
 from support.no_links import NoLinks
 
 from peacefs.coordinator.api.webhdfs import WebHdfs
+from peacefs.coordinator.limits import list_page_entries, list_remaining_max
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import Inode, InodeKind
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
@@ -27,7 +28,6 @@ from peacefs.coordinator.metadata.store import ROOT, Transaction
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.ids import Numbering
-from peacefs.protocol.limits import list_page_entries, list_remaining_max
 from peacefs.protocol.tokens import Signer
 
 _INSTRUCTIONS_A_CALL = 50

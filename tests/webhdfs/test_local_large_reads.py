@@ -16,12 +16,16 @@ import pytest
 from support.waiting import wait_until
 
 from peacefs.datanode.gateway.download import Pieces, send_pieces
-from peacefs.datanode.gateway.local_large_reads import LocalLargeReads
+from peacefs.datanode.gateway.local_large_reads import (
+    LocalLargeReads,
+    gateway_local_piece_bytes,
+    gateway_local_pieces_max,
+)
+from peacefs.datanode.limits import gateway_downloads_max
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.datanode.store.chunk_store import ReadPlan
 from peacefs.protocol.errors import ChunkNotFound, PeerUnreachable
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import gateway_downloads_max, gateway_local_piece_bytes, gateway_local_pieces_max
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
 from peacefs.protocol.webhdfs.redirects import ReadFile
 from peacefs.runtime import effects as fx

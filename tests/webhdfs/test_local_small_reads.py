@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import pytest
 
-from peacefs.datanode.gateway.local_small_reads import LocalSmallReads
+from peacefs.datanode.gateway.local_small_reads import LocalSmallReads, gateway_local_reads_max
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.protocol.errors import PeerUnreachable
-from peacefs.protocol.limits import gateway_local_reads_max, small_chunk_bytes_max
+from peacefs.protocol.limits import small_chunk_bytes_max
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
 from peacefs.protocol.tokens import FileRead
 from peacefs.protocol.webhdfs.redirects import ReadFile, parse_redirected

@@ -22,7 +22,7 @@ from support.waiting import wait_until  # noqa: E402
 from peacefs.client.control.token_administration import TokenAdministration  # noqa: E402
 from peacefs.client.filesystem import PeaceFileSystem  # noqa: E402
 from peacefs.client.local_cluster.cluster import LocalCluster  # noqa: E402
-from peacefs.protocol.limits import granted_token_min_s  # noqa: E402
+from peacefs.coordinator.authentication.oauth import granted_token_min_s  # noqa: E402
 from peacefs.spark_connector.session import Credential, OAuth2Client, credential_settings  # noqa: E402
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -23,12 +24,7 @@ from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.side_process.planner import Planner
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, remote_exception
-from peacefs.protocol.limits import (
-    completion_body_bytes_max,
-    names_body_bytes_max,
-    plan_body_bytes_max,
-    schedule_body_bytes_max,
-)
+from peacefs.protocol.limits import MIB
 from peacefs.protocol.trace_context import current_id
 from peacefs.protocol.values.cluster_status import FailoverStatus
 from peacefs.service.metrics import CONTENT_TYPE, exposition
@@ -44,6 +40,14 @@ from .schedule import schedule_routes
 from .status import StatusSources, datanode_routes, status_routes
 from .trees import tree_routes
 from .web_page import PAGE_PREFIX, add_web_page
+
+plan_body_bytes_max: Final = 1 * MIB
+# A writer may not state more than fits this, which is a set of that size.
+schedule_body_bytes_max: Final = 1 * MIB
+# The chunks of a whole file (over a terabyte), and lists of names.
+completion_body_bytes_max: Final = 8 * MIB
+names_body_bytes_max: Final = 2 * MIB
+
 
 _SHOWN_CHARACTERS = 100
 #: The answer to somebody who points a browser here.

@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from peacefs.protocol.limits import (
-    control_body_timeout_s,
-    rest_bodies_bytes_max,
-    rest_bodies_per_client_bytes_max,
-    rest_body_bytes_max,
-)
+from peacefs.protocol.limits import KIB, MIB
 from peacefs.service.client_shares import Shares, client_of
+
+# Such a body may take so long to arrive.
+control_body_timeout_s: Final = 60.0
+# Bodies of REST requests: of a route without a limit of its own, and over all requests under way together, and
+# what one client may have of that. What is parsed of JSON takes several times as much.
+rest_body_bytes_max: Final = 512 * KIB
+rest_bodies_bytes_max: Final = 32 * MIB
+rest_bodies_per_client_bytes_max: Final = 24 * MIB
 
 
 class BodyLimit:

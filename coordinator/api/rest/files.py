@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from peacefs.coordinator.authentication.token_bearer import check_bearer_of
+from peacefs.coordinator.limits import concat_sources_max
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import caller_of
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.limits import concat_sources_max
 from peacefs.protocol.messages import (
     AbandonLease,
     AllocateChunk,

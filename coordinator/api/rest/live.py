@@ -17,13 +17,13 @@ from peacefs.coordinator.api.live import EventStream, LiveFeed
 from peacefs.coordinator.api.views.cluster import RepairProgress, cluster_view
 from peacefs.coordinator.api.views.peace import peace_view
 from peacefs.coordinator.api.views.visible import visible_peace, visible_status
+from peacefs.coordinator.limits import grant_history_s
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.supervision import SupervisionService
 from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.protocol.asgi import client_host
 from peacefs.protocol.callers.caller import caller_of
 from peacefs.protocol.errors import FileNotFound
-from peacefs.protocol.limits import grant_history_s
 from peacefs.protocol.values.query_reports import QueryReport
 from peacefs.protocol.values.supervised_queries import Supervised
 from peacefs.service.client_shares import client_of

@@ -14,18 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from peacefs.coordinator.api.views.visible import visible_network
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.network import NetworkLoad, load_of
+from peacefs.coordinator.limits import probes_max
 from peacefs.coordinator.operations.probing import ProbeOperations
 from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.coordinator.side_process.planner import Planner
 from peacefs.peace import dry_run
 from peacefs.protocol.errors import NoDatanodes
-from peacefs.protocol.limits import (
-    pipeline_hops_max,
-    plan_chunks_max,
-    plan_requests_max,
-    probes_max,
-    replication_default,
-)
+from peacefs.protocol.limits import pipeline_hops_max, plan_chunks_max, plan_requests_max, replication_default
 from peacefs.topology.calibration import Calibration, calibrate
 from peacefs.topology.model import Topology
 from peacefs.topology.network_view import LinkView, NetworkView, RackView, ServerView

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter
 from pydantic import ConfigDict
 
 from peacefs.coordinator.api.views.visible import visible_schedule
+from peacefs.coordinator.limits import grant_history_s
 from peacefs.coordinator.operations.read_grants import ReadGrantService
 from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.coordinator.operations.write_grants import WriteGrantService
@@ -16,7 +17,6 @@ from peacefs.coordinator.scheduling.read_scheduler import RecoveryReads
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.coordinator.scheduling.write_sets import InFlight, ScheduledSet
 from peacefs.protocol.ids import show
-from peacefs.protocol.limits import grant_history_s, schedule_entries_shown_max
 from peacefs.protocol.values.schedule import (
     CheckpointReads,
     QueuedSet,
@@ -26,6 +26,9 @@ from peacefs.protocol.values.schedule import (
 )
 
 from .common import Body
+
+# GET /v1/schedule shows so many entries of the queue, and of the grants in flight.
+schedule_entries_shown_max: Final = 200
 
 
 class PolicyBody(Body):

@@ -14,10 +14,11 @@ from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.membership import AdminState, Node
 from peacefs.coordinator.cluster.slow_peers import SlowPart
 from peacefs.coordinator.cluster.slow_reasons import slow_reasons
+from peacefs.coordinator.limits import heartbeat_late_s
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.coordinator.operations.datanode_admin import DatanodeAdmin
 from peacefs.coordinator.operations.viewer import Viewer
-from peacefs.protocol.limits import heartbeat_late_s, maintenance_hours_max
+from peacefs.protocol.limits import maintenance_hours_max
 from peacefs.protocol.values.cluster_status import (
     ChunkCounts,
     ClusterStatus,

@@ -10,8 +10,8 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from pydantic import Field, Strict
 
+from peacefs.coordinator.limits import exchange_pairs_max
 from peacefs.coordinator.operations.files import Files
-from peacefs.protocol.limits import exchange_pairs_max
 from peacefs.protocol.values.copied_tree import CopiedTree
 
 from .common import Body, named_user

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from peacefs.coordinator.cluster.chunk_map import ChunkMap
 from peacefs.coordinator.cluster.repair import ReplicaCopy
 from peacefs.protocol.ids import NodeId, show
-from peacefs.protocol.limits import copies_shown_max
 from peacefs.protocol.values.cluster_status import ClusterStatus
 
 from .alerts import Alert, alerts_of
+
+# So many copies under way, grants on the time line and chunks of a file are shown.
+copies_shown_max: Final = 100
+
 
 _RATE_OVER_S = 30.0
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from peacefs.coordinator.limits import grant_history_max, grant_history_s
 from peacefs.coordinator.scheduling.grant_history import EndedGrant
 from peacefs.coordinator.scheduling.write_sets import InFlight
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import grant_history_max, grant_history_s
 from peacefs.protocol.values.schedule import QueuedSet, Schedule
 from peacefs.topology.network_view import NetworkView
 

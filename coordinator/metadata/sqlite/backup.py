@@ -13,13 +13,14 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import apsw
 
+from peacefs.coordinator.limits import restore_epoch_jump_max
 from peacefs.coordinator.metadata.engine import Progress, Restored
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, StartupError
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
-from peacefs.protocol.limits import backup_pages_per_step, backup_pause_s, restore_epoch_jump_max
 from peacefs.runtime import private_files
 
 from . import commit_record, lost_commits
@@ -28,6 +29,11 @@ from .commit_record import RecordDamaged
 from .connections import DamagedPage, connect_plain, connect_read_only
 from .schema import GC_FLOOR_HELD
 from .store_place import StorePlace
+
+# A backup copies this much at once, then pauses: 1 MiB, which the disk has written before a commit misses it.
+backup_pages_per_step: Final = 256
+backup_pause_s: Final = 0.002
+
 
 _HELD_FLOOR = (("UPDATE meta SET value = ? WHERE key = 'floor_held'", (GC_FLOOR_HELD,)),)
 

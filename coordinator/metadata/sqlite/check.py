@@ -9,19 +9,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import apsw
 
 from peacefs.coordinator.metadata.engine import Findings, Problem
 from peacefs.coordinator.metadata.store import ROOT
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
-from peacefs.protocol.limits import check_examples_max
 
 from . import file as metadata_file
 from . import lost_commits, row_digest
 from .connections import DamagedPage, connect_read_only
 from .schema import DIRECTORY_KIND, FILE_KIND, LIVE
+
+check_examples_max: Final = 5
 
 
 class _Invariant(NamedTuple):

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import apsw
 
+from peacefs.coordinator.limits import restore_epoch_jump_max
 from peacefs.coordinator.metadata.engine import Accepted
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
-from peacefs.protocol.limits import restore_epoch_jump_max
 from peacefs.runtime import private_files
 
 from . import commit_record

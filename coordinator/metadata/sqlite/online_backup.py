@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import BinaryIO
 
+from peacefs.coordinator.limits import backup_block_bytes
 from peacefs.protocol.errors import Overloaded, PeacefsError, ServiceUnready
-from peacefs.protocol.limits import backup_block_bytes
 
 from .backup import copy
 

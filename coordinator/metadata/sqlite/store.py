@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import apsw
 
@@ -30,7 +30,7 @@ from peacefs.coordinator.metadata.store import (
 )
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import Numbering, first_of_epoch
-from peacefs.protocol.limits import journal_disk_room_bytes_min, metadata_log_age_max_s
+from peacefs.protocol.limits import MIB
 
 from . import connections, lost_commits, row_digest
 from . import file as metadata_file
@@ -44,6 +44,11 @@ from .row_digest import DIGEST_KEY, RowDigest
 from .schema import GC_FLOOR_HELD, GC_FLOOR_HELD_FOR_LOST_COMMITS, fill, migrate
 from .store_place import Moved, StorePlace
 from .transaction import SqliteTransaction
+
+metadata_log_age_max_s: Final = 5.0
+# With less room on its disk a leader refuses changes before it appends them, for afterwards it could not.
+journal_disk_room_bytes_min: Final = 32 * MIB
+
 
 _CACHE_KIB = 64 * 1024
 # 16 MiB of log. A checkpoint holds one commit up; the rarer they are, the more writes of one page become one.

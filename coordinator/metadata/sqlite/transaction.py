@@ -6,11 +6,12 @@ import contextlib
 import itertools
 from collections import deque
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 import apsw
 import msgspec
 
+from peacefs.coordinator.limits import directory_entries_max
 from peacefs.coordinator.metadata.model import (
     AdminDecision,
     ChunkRecord,
@@ -30,17 +31,19 @@ from peacefs.coordinator.metadata.model import (
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.metadata.token_records import TokenRecord
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
-from peacefs.protocol.limits import (
-    directory_counts_max,
-    directory_entries_max,
-    rights_changes_checked_max,
-    rights_changes_remembered_max,
-)
 
 from .connections import Execute
 from .schema import DIRECTORY_KIND, FILE_KIND, GC_FLOOR_HELD, LIVE
 from .snapshot_rows import SnapshotRows
 from .token_records import forgotten, recorded
+
+# The coordinator remembers for so many directories how many entries they have.
+directory_counts_max: Final = 100_000
+# Changes of who may remove what: how many are remembered, how many a recursive delete looks at again in its
+# commit, and how often it looks through the whole tree when there were more.
+rights_changes_remembered_max: Final = 10_000
+rights_changes_checked_max: Final = 1000
+
 
 _KIND_NUMBERS = {InodeKind.FILE: FILE_KIND, InodeKind.DIRECTORY: DIRECTORY_KIND}
 

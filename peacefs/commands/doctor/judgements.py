@@ -9,23 +9,25 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from peacefs.coordinator.api.views.alerts import Level, alerts_of
-from peacefs.protocol.limits import (
-    doctor_client_descriptors_min,
-    doctor_clock_broken_s,
-    doctor_clock_s,
-    doctor_descriptors_min,
-    doctor_descriptors_share_max,
-    doctor_durations_min,
-    doctor_fsync_s,
-    doctor_slow_share_max,
-    doctor_write_bytes_per_second_min,
-    java_version_min,
-    tls_renewal_warning_days,
-)
+from peacefs.protocol.limits import MIB, java_version_min, tls_renewal_warning_days
 from peacefs.protocol.values.guarded_directories import is_open
 
 from .facts import VERDICTS, Diagnosis, Directory, Durations, Facts, Service, Urgency
 from .spark_settings import judge_settings
+
+# A clock that is off by more should be set; by more than the second, tokens and leases are judged wrongly.
+doctor_clock_s: Final = 1.0
+doctor_clock_broken_s: Final = 30.0
+# Files and connections that a client and a service should be able to open, and the share that may be in use.
+doctor_client_descriptors_min: Final = 1024
+doctor_descriptors_min: Final = 8192
+doctor_descriptors_share_max: Final = 0.8
+# Fewer commits or chunks prove nothing; of more, this share may take longer than 100 ms.
+doctor_durations_min: Final = 20
+doctor_slow_share_max: Final = 0.2
+doctor_fsync_s: Final = 0.02
+doctor_write_bytes_per_second_min: Final = 50 * MIB
+
 
 Check = Callable[[Facts], Iterator[Diagnosis]]
 _LEVELS = {Level.CRITICAL: Urgency.BROKEN, Level.WARNING: Urgency.CHANGE, Level.NOTICE: Urgency.NOTE}

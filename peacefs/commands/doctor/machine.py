@@ -9,18 +9,21 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import peacefs
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import (
-    doctor_fsync_record_bytes,
-    doctor_fsyncs,
-    doctor_settings_bytes_max,
-    doctor_write_bytes,
-)
+from peacefs.protocol.limits import KIB, MIB
 
 from .facts import Directory, Machine, Spark, WantedSetting
 from .spark_settings import parse_defaults
+
+doctor_settings_bytes_max: Final = 1 * MIB
+# A disk is measured by so many fsyncs of a record, and by writing so much; and what it should reach.
+doctor_fsyncs: Final = 32
+doctor_fsync_record_bytes: Final = 4 * KIB
+doctor_write_bytes: Final = 32 * MIB
+
 
 _MIB = 1 << 20
 

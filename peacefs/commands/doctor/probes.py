@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import httpx
 import msgspec
@@ -22,13 +22,19 @@ from peacefs.client.control.http import CoordinatorHttp
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeacefsError, PeerRefused, from_remote_exception
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.limits import doctor_answer_timeout_s, doctor_metrics_bytes_max, doctor_probes_at_once
+from peacefs.protocol.limits import MIB
 from peacefs.protocol.values.cluster_status import ClusterStatus, DatanodeStatus
 from peacefs.protocol.values.guarded_directories import GUARDED
 from peacefs.runtime.connection_handshakes import open_connection
 from peacefs.runtime.secret import is_loopback
 
 from .facts import Durations, Service, ServiceMetrics
+
+# `peacefs doctor` waits so long for an answer of a service, and asks so many at once.
+doctor_answer_timeout_s: Final = 20.0
+doctor_probes_at_once: Final = 16
+doctor_metrics_bytes_max: Final = 16 * MIB
+
 
 S = TypeVar("S")
 _SLOW_S = "0.1"

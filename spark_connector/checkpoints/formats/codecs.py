@@ -12,13 +12,17 @@ unpacked by pyarrow, which the extra `spark` brings.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from peacefs.protocol.errors import CheckpointDamaged, CheckpointTooNew
-from peacefs.protocol.limits import checkpoint_contents_bytes_max
+from peacefs.protocol.limits import MIB
 
 from . import lz4_stream
 from .binary import DataInput
+
+# The most that a changelog may hold when it is unpacked.
+checkpoint_contents_bytes_max: Final = 1024 * MIB
+
 
 _LZF = b"ZV"
 _LZF_RAW, _LZF_PACKED = 0, 1

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from peacefs.protocol.errors import CheckpointDamaged, CheckpointTooNew
-from peacefs.protocol.limits import checkpoint_partitions_max
 from peacefs.protocol.values.query_runs import without_run
+from peacefs.spark_connector.limits import checkpoint_partitions_max
 
 from .binary import DataInput
 

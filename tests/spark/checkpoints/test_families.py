@@ -5,15 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peacefs.protocol.limits import (
-    checkpoint_ancestry_bytes_max,
-    checkpoint_ancestry_path_chars_max,
-    checkpoint_ancestry_steps_max,
-)
 from peacefs.spark_connector.checkpoints.ancestry import (
     Ancestry,
     AncestryStep,
     StepKind,
+    checkpoint_ancestry_bytes_max,
+    checkpoint_ancestry_path_chars_max,
+    checkpoint_ancestry_steps_max,
     parse_ancestry,
     with_step,
 )

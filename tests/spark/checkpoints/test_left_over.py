@@ -14,10 +14,9 @@ from peacefs.client.checkpoint.pages import Pages
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError, PeerUnreachable
-from peacefs.protocol.limits import checkpoint_left_over_age_s
 from peacefs.spark_connector.checkpoints import left_over
 from peacefs.spark_connector.checkpoints.catalogue import find_roots
-from peacefs.spark_connector.checkpoints.left_over import staged, staging_name
+from peacefs.spark_connector.checkpoints.left_over import checkpoint_left_over_age_s, staged, staging_name
 from peacefs.spark_connector.checkpoints.relocation import fork
 from peacefs.spark_connector.checkpoints.tree import Amount, LocalTree, PeaceTree
 
