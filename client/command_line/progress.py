@@ -1,4 +1,4 @@
-"""A progress bar on stderr for transfers; nothing at all when stderr is no terminal."""
+"""Progress bars on stderr for transfers, steps and runs. Show nothing if stderr is no terminal."""
 
 from __future__ import annotations
 
@@ -127,3 +127,12 @@ def step_progress() -> Iterator[StepProgress]:
             progress.update(task, description=description, total=total, completed=completed)
 
         yield _StepBar(update)
+
+
+@contextlib.contextmanager
+def run_progress(name: str, runs: int) -> Iterator[Callable[[], None]]:
+    """Count runs of about the same length. Yields the function to call at the end of each run."""
+    with step_progress() as progress:
+        progress.expect(runs)
+        progress.step(name)
+        yield lambda: progress.step(name)

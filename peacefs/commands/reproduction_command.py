@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from peacefs.client.command_line.progress import run_progress
 from peacefs.client.command_line.whole_table import print_whole
 from peacefs.protocol.errors import Unsupported
-
-from .simulate_command import progress
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,7 +33,7 @@ def run_reproduction(name: str, runs: int | None, *, as_json: bool, picture: Pat
     except ImportError as error:
         raise Unsupported(f"HA's results need {error.name}: install peacefs[dataflow]") from None
     runs = RUNS if runs is None else runs
-    with progress(name, len(cells(name)) * runs) as on_run:
+    with run_progress(name, len(cells(name)) * runs) as on_run:
         rows = run_result(name, runs, on_run)
     if as_json:
         lines = ",\n ".join(json.dumps(dataclasses.asdict(row)) for row in rows)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from peacefs.client.command_line.progress import run_progress
 from peacefs.client.command_line.whole_table import print_whole
 from peacefs.peace.simulator.comparison import POLICIES, Row, run_scenario, usual_policies
 from peacefs.peace.simulator.scenarios import SCENARIOS
@@ -67,7 +67,7 @@ def run_simulate(options: SimulateOptions) -> None:
     policies = tuple(dict.fromkeys(options.policies)) or usual_policies(options.scenario)
     seeds = _SEEDS if options.seeds is None else options.seeds
     runs = len(SCENARIOS[options.scenario]()) * len(policies) * seeds
-    with progress(options.scenario, runs) as on_run:
+    with run_progress(options.scenario, runs) as on_run:
         rows = run_scenario(options.scenario, range(seeds), policies, on_run)
     if options.json:
         lines = ",\n ".join(json.dumps(dataclasses.asdict(row)) for row in rows)
@@ -84,21 +84,6 @@ def _check(what: str, names: Sequence[str], known: Iterable[str]) -> None:
     for name in names:
         if name not in known:
             raise typer.BadParameter(f"there is no {what} {name!r}; there are {', '.join(known)}")
-
-
-@contextlib.contextmanager
-def progress(scenario: str, runs: int) -> Iterator[Callable[[], None]]:
-    """A bar on stderr while the block runs; nothing where that is no terminal."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(scenario, total=runs)
-        yield lambda: progress.advance(task)
 
 
 def _table(scenario: str, count: int, rows: Sequence[Row]) -> Table:
