@@ -3,7 +3,7 @@
 The cluster is that of `figure10`. All partitions of all queries each write a file of one chunk, all at once, over
 WebHDFS as stock Spark does: nobody states what it will write. The coordinator infers it from the client's host and
 the checkpoint's root, as much as that root's last checkpoint had; so the first round of every run is not counted,
-and rounds are further apart than `limits.checkpoint_pause_s`. A session runs on one host, whose own disk then
+and rounds are further apart than `checkpoint_pause_s`. A session runs on one host, whose own disk then
 takes the first replica of everything, or has executors on several. A query's checkpoint is done when its last file
 is. Needs root.
 

@@ -1,7 +1,7 @@
 """Files of the cluster as Python file objects, for reading, writing and appending.
 
 Readers run `file_reader` on the caller's thread, long reads over the network on threads of the client's too.
-A writer keeps what was written since the last flush: if it fits `limits.stream_buffer_bytes`, `hflush` or `close`
+A writer keeps what was written since the last flush: if it fits `stream_buffer_bytes`, `hflush` or `close`
 sends it on the caller's thread; more is sent while it is written, by a thread that the object owns and that has
 ended when `hflush`, `close` or `discard` returns. Writers run a `file_flusher` on a `ThreadDriver`.
 """
@@ -298,7 +298,7 @@ class FileSink(io.BufferedIOBase):
 
         Raises LeaseExpired when somebody else has taken the file over, FileNotFound when it was deleted, and what
         `close` would; nothing more can be written then. A file that is flushed often gets few chunks all the same
-        (`transfer.file_flusher.FlushedTail`), up to `limits.file_chunks_max`.
+        (`transfer.file_flusher.FlushedTail`), up to `file_chunks_max`.
         """
         self._check_open()
         self._raise_fault()

@@ -181,7 +181,7 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         """Begins to extend a file; what is written is part of it when the sink is closed, or with `hflush` before.
 
         Until it is closed nobody else can extend, truncate or concatenate it: the lease is kept by what is
-        written, and may be taken by somebody else when nothing was for `limits.lease_s`; what is done after that
+        written, and may be taken by somebody else when nothing was for `lease_s`; what is done after that
         raises LeaseExpired.
         Raises FileNotFound, FileAlreadyExists for a directory, AlreadyBeingCreated.
         """

@@ -141,13 +141,13 @@ class PathLimitExceeded(PathError):
 
 
 class NameTooLong(PathLimitExceeded):
-    """A name longer than `limits.name_bytes_max`."""
+    """A name longer than `name_bytes_max`."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException"
 
 
 class DirectoryFull(PathLimitExceeded):
-    """A directory with as many entries as `limits.directory_entries_max`."""
+    """A directory with as many entries as `directory_entries_max`."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.FSLimitException$MaxDirectoryItemsExceededException"
 

@@ -98,7 +98,7 @@ class FileLease(Token, frozen=True):
 class FileVersion(msgspec.Struct, frozen=True, array_like=True):
     """The chunks of a file at one moment, each with its version and how much of it is used.
 
-    Where they are more than `limits.read_token_chunks_max` it is their `count` and a `digest` of them.
+    Where they are more than `read_token_chunks_max` it is their `count` and a `digest` of them.
     """
 
     chunks: list[tuple[ChunkId, Version, int]]

@@ -88,7 +88,7 @@ class QueryReporter(StreamingQueryListener):
         self._put(report.query, {})
 
     def stop(self) -> None:
-        """Sends what is left, for `limits.report_stop_s` at most."""
+        """Sends what is left, for `report_stop_s` at most."""
         with self._changed:
             self._stopping = True
             self._changed.notify()

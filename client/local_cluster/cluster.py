@@ -31,7 +31,7 @@ _CERTIFICATES = "certificates"
 class LocalCluster:
     """Use as a context manager, or call `start` and `stop`. Not thread-safe.
 
-    `datanodes` None means as many as the directory has (a new one: `limits.local_datanodes_default`); `port` is
+    `datanodes` None means as many as the directory has (a new one: `local_datanodes_default`); `port` is
     the coordinator's for HTTP, 0 for a free one; `node_port` is its port for agents and datanodes, 0 for a free
     one, None for the one of the run before (of a new directory: the usual one, or with `port` 0 a free one).
     Datanodes take ports from `datanode_port` on, two each, or free
@@ -141,7 +141,7 @@ class LocalCluster:
         """Starts all members and waits until they are of use.
 
         Raises StartupError, and leaves nothing running, when one fails, or does nothing at all for
-        `limits.local_start_timeout_s` and is not ready.
+        `local_start_timeout_s` and is not ready.
         """
         self.begin()
         try:

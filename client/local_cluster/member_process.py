@@ -172,7 +172,7 @@ class LocalMember:
             os.close(writing)
 
     def await_ready(self) -> MemberReady:
-        """Waits for as long as the process gets something done, within `limits.local_start_longest_s`.
+        """Waits for as long as the process gets something done, within `local_start_longest_s`.
 
         Raises StartupError with the member's own last words.
         """

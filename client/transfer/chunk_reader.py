@@ -80,7 +80,7 @@ class ChunkReader:
         If there is room for them they may lie in `into`, from its start: then `piece.obj is into.obj`. What a
         failed replica left there is overwritten, or stays behind when this raises.
         Raises ChunkUnavailable, which names every replica's fault, once all have failed
-        `limits.read_rounds_max` times at the same byte; FileNotFound or FileChanged for a file that has gone;
+        `read_rounds_max` times at the same byte; FileNotFound or FileChanged for a file that has gone;
         AccessDenied if the coordinator does not renew the token.
         """
         while self._position < self._end:

@@ -36,7 +36,7 @@ def write_chunk(
     """Returns once every node of a pipeline has the chunk on its disk; adds nodes that failed to `failed`.
 
     Raises the source's error, the coordinator's, and a hop's where another pipeline cannot mend it or
-    `limits.write_attempts_max` have been tried.
+    `write_attempts_max` have been tried.
     """
     for attempts_left in reversed(range(write_attempts_max)):
         try:

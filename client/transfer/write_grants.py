@@ -143,7 +143,7 @@ class GrantedSet:
     def next(self) -> fx.Steps[NextChunk | None]:
         """Waits for the next grant; None when there is nothing left to wait for.
 
-        Raises what the coordinator refuses it with, and Overloaded after `limits.grant_timeout_s`.
+        Raises what the coordinator refuses it with, and Overloaded after `grant_timeout_s`.
         """
         return (yield from self._take(None))
 

@@ -38,7 +38,7 @@ class PendingLoad:
             self._of_node[node] -= 1
 
     def forget_old(self, now_s: float) -> None:
-        """Those of longer ago than `limits.pending_load_s`: by now their datanodes have spoken."""
+        """Those of longer ago than `pending_load_s`: by now their datanodes have spoken."""
         while self._chunks:
             chunk, (placed_s, _nodes) = next(iter(self._chunks.items()))
             if now_s - placed_s < pending_load_s:

@@ -74,7 +74,7 @@ class Repair:
         """New copies to start now.
 
         They go to nodes that what clients write leaves room on. So that repair comes to its end however busy the
-        cluster is, one copy for every `limits.nodes_per_repair_floor` nodes goes on regardless.
+        cluster is, one copy for every `nodes_per_repair_floor` nodes goes on regardless.
         """
         self._give_up_overdue(now_s)
         busy = self._load()

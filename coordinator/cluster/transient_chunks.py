@@ -4,7 +4,7 @@ Readers see a commit as soon as it is made; the chunk map hears of it a moment l
 it. So a chunk is announced here, with its receipts, before its commit is asked for, until the map has taken it in.
 
 A file that is replaced or deleted frees its chunks while readers may have it open. So their replicas stay for
-`limits.freed_chunks_kept_s`, and can be found here, though nobody repairs them. A coordinator that restarts has
+`freed_chunks_kept_s`, and can be found here, though nobody repairs them. A coordinator that restarts has
 forgotten them: datanodes hold them then for no file, and they go when they are below the floor.
 """
 

@@ -101,7 +101,7 @@ class InodeStatus(msgspec.Struct, frozen=True):
 class ListPage:
     """A page of a directory, in byte order of the names.
 
-    `remaining` is how many entries follow it, counted no further than `limits.list_remaining_max`.
+    `remaining` is how many entries follow it, counted no further than `list_remaining_max`.
     """
 
     entries: list[InodeStatus]

@@ -53,8 +53,8 @@ def reclaim_step(tx: Transaction, limit: int) -> tuple[list[ChunkRecord], bool]:
 def forget_answers_step(tx: Transaction, now_ms: int) -> bool:
     """Drops answers that nobody will ask for any more. Whether there may be more to drop.
 
-    Those older than `limits.request_memory_s`; of more than `limits.requests_remembered_max` the oldest, if they
-    are older than `limits.request_memory_crowded_s`.
+    Those older than `request_memory_s`; of more than `requests_remembered_max` the oldest, if they
+    are older than `request_memory_crowded_s`.
     """
     limit = requests_forgotten_per_commit
     dropped = tx.forget_answers(now_ms - int(request_memory_s * 1000), limit)

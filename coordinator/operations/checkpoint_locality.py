@@ -20,7 +20,7 @@ checkpoint_locality_entries_per_turn: Final = 200
 
 
 def find_locality(reader: Reader, cluster: Cluster, checkpoint: str) -> Generator[None, None, Holdings]:
-    """In turns; of a large tree so many files as `limits.checkpoint_locality_entries_max` allows.
+    """In turns; of a large tree so many files as `checkpoint_locality_entries_max` allows.
 
     What is not there holds nothing: a query's first run makes it.
     """

@@ -1,11 +1,11 @@
 """Leases of files that are being extended: soft state, one writer at a time. Pure: `now_s` comes in.
 
 A lease is taken, renewed by every call of its holder, and released. One that has not been renewed for
-`limits.lease_s` may be taken by somebody else; until that happens its holder may go on. That the former holder
+`lease_s` may be taken by somebody else; until that happens its holder may go on. That the former holder
 can do no harm afterwards is not ensured here but by the numbers in the metadata (`namespace_append`).
 
 A coordinator that has just started knows no lease. What the metadata has on record counts as held for
-`limits.lease_s` from then on, in which its holder, if there is one, says that it is there.
+`lease_s` from then on, in which its holder, if there is one, says that it is there.
 """
 
 from __future__ import annotations

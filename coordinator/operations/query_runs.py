@@ -92,7 +92,7 @@ class QueryRuns:
         """Return the runs of every root at or below a path that the viewer may list, in order of their paths.
 
         Host and process of a run are for its user, for who may write the root, and for superusers.
-        Raises FileNotFound, AccessDenied, BadRequest for more than `limits.runs_listed_max`.
+        Raises FileNotFound, AccessDenied, BadRequest for more than `runs_listed_max`.
         """
         parsed, caller = parse_path(path), self._ctx.callers.of(viewer.user)
         with self._ctx.reader.view():

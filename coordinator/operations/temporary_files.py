@@ -1,7 +1,7 @@
 """Deletes temporary files that dead writers left, if the operator wants it.
 
 A file goes when its name is temporary (`temporary_names`), nobody extends it, and it has not changed for the age
-that was set, by the clock on the wall and for `limits.temporary_watched_s` under the eyes of this process too: a
+that was set, by the clock on the wall and for `temporary_watched_s` under the eyes of this process too: a
 clock that jumps makes no file old. Who wrote it could have renamed it at once; who comes back after that time
 finds it gone and its rename refused, as if the file had never been whole. It is deleted for good: no reader knows
 the name, and in a trash it would go on taking up room.

@@ -4,7 +4,7 @@ SGuard, section 6.2: with Table 8's disks the aggregate falls to a third with th
 written come first: where they have taken all slots of a datanode, one reads there. Whoever asked first is served
 first; where it finds no room, others pass, which takes nothing from it.
 
-Grants are soft: a reader that is not heard of for `limits.read_grant_silence_s` has lost its own, and one that
+Grants are soft: a reader that is not heard of for `read_grant_silence_s` has lost its own, and one that
 says later that it reads on is counted again, whether or not there is room.
 """
 

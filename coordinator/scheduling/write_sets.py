@@ -202,7 +202,7 @@ class CancelledSets:
         return asked_s
 
     def forget_old(self, now_s: float) -> None:
-        """Those that have not come back in `limits.write_set_memory_s`."""
+        """Those that have not come back in `write_set_memory_s`."""
         for name, (_asked_s, cancelled_s) in list(self._sets.items()):
             if now_s - cancelled_s < write_set_memory_s:
                 break

@@ -11,7 +11,7 @@ records to be made durable out.
 An agent says every second what it runs, and is answered with all that it is to run, no more and no less: nothing
 that is lost on the way needs to be repeated. A query gets another run only when the one before has ended: its
 agent said so, has itself been started anew, or has been silent for so long that what it ran has ended by itself
-(`limits.agent_dead_after_s`). Where that goes wrong, because a whole node was paused, the run's fence holds.
+(`agent_dead_after_s`). Where that goes wrong, because a whole node was paused, the run's fence holds.
 
 A query may have a standby: a second driver that has a number but no run, and waits. When the query's run fails,
 the next one is given to it, at once and without another start. Standbys are not remembered across a restart of the

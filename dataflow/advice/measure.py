@@ -134,7 +134,7 @@ def _has_windows(network: Network) -> bool:
 
 
 def _cut(table: pa.Table, rate: float) -> Sequence[pa.RecordBatch]:
-    """Cut rows into batches, of which so many as `limits.advice_batches_s` come in a second."""
+    """Cut rows into batches, of which so many as `advice_batches_s` come in a second."""
     at_once = max(1, round(rate / advice_batches_s))
     whole = table.combine_chunks()
     return [batch for batch in whole.to_batches(max_chunksize=at_once) if batch.num_rows]

@@ -76,7 +76,7 @@ def rooms_of(
     directories: Sequence[Path], clock: Callable[[], float] = time.monotonic
 ) -> list[tuple[Path, Callable[[], int]]]:
     """For each directory what its file system has left, in bytes; those that share one share what is left.
-    It is looked at again when it has been known for `limits.room_known_for_s`.
+    It is looked at again when it has been known for `room_known_for_s`.
 
     The directories must exist. A disk that cannot say has no room.
     """

@@ -89,7 +89,7 @@ class ChunkExplanation(msgspec.Struct, frozen=True):
     version: str | None = None
     length: int | None = None
     replication: int | None = None
-    #: `limits.chunk_files_shown_max` at most.
+    #: `chunk_files_shown_max` at most.
     files: list[str] = []
     more_files: bool = False
     findings: list[Finding] = []

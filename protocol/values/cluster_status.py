@@ -68,7 +68,7 @@ class DatanodeStatus:
     disks: list[DiskStatus]
     #: One for each of `slow`.
     slow_reasons: list[SlowReason] = field(default_factory=list)
-    #: The age of its last heartbeat, from limits.heartbeat_late_s on.
+    #: The age of its last heartbeat, from heartbeat_late_s on.
     silent_s: float = 0.0
 
 

@@ -45,7 +45,7 @@ class FileFindings(msgspec.Struct, frozen=True):
     chunks: int
     #: Findings of all its chunks, each once.
     findings: list[Finding] = []
-    #: Its unhealthy chunks, `limits.fsck_chunks_shown_max` at most.
+    #: Its unhealthy chunks, `fsck_chunks_shown_max` at most.
     unhealthy: list[ChunkFindings] = []
     #: It is being extended, or was completed this very moment.
     is_open: bool = False

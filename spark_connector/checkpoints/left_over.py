@@ -1,7 +1,7 @@
 """Copies out of sight: made beside what they are to become, or come from, and deleted when that is done.
 
 A command that is killed leaves its own behind. The next one with the same checkpoint finds it there by its name,
-and deletes it if nothing of it has changed for `limits.checkpoint_left_over_age_s`. Should it belong to a command
+and deletes it if nothing of it has changed for `checkpoint_left_over_age_s`. Should it belong to a command
 after all, that one fails, and publishes nothing.
 """
 

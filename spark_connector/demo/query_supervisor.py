@@ -38,7 +38,7 @@ class QuerySupervisor:
 
     `start` starts a process of the query, `observe` is told the number of committed batches whenever it changes,
     `said` what happens to the query. All methods raise QueryFailed when the query stops more than
-    `limits.query_restarts_max` times, or gives no sign of life: see `SignsOfLife`. On a busy machine a batch may
+    `query_restarts_max` times, or gives no sign of life: see `SignsOfLife`. On a busy machine a batch may
     take minutes.
     """
 

@@ -5,9 +5,9 @@ command and whatever it starts belong to. What is to be started comes as JSON on
 the agent's uid; the command has that of its account, none of their descriptors, and its own variables alone.
 
 The agent writes a byte to the pipe LIFELINE whenever the coordinator has answered it. When the pipe ends, because
-the agent has, or brings nothing for `limits.run_guard_timeout_s`, all of the group is killed, the guard included:
+the agent has, or brings nothing for `run_guard_timeout_s`, all of the group is killed, the guard included:
 by then the coordinator has not yet taken the agent for dead. What the command says goes to LOG, of which at most
-twice `limits.run_log_bytes_max` is kept.
+twice `run_log_bytes_max` is kept.
 
 Its exit status is the command's, or 128 and the number of the signal that ended that.
 """

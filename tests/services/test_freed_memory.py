@@ -14,7 +14,7 @@ _PIECES = """
 import resource, sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from peacefs.protocol.limits import gateway_local_piece_bytes
+from peacefs.datanode.gateway.local_large_reads import gateway_local_piece_bytes
 from peacefs.service.process import keep_freed_memory
 
 if sys.argv[1] == "kept":
