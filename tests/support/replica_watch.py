@@ -23,6 +23,8 @@ class ReplicaWatch(ReplicaHistory):
         self._states: dict[tuple[ChunkId, NodeId], ReplicaState] = {}
         #: The transitions that have happened.
         self.seen: set[tuple[ReplicaState, ReplicaEvent]] = set()
+        #: Hears each transition: chunk, datanode, state before, event, state after.
+        self.tell: Callable[[ChunkId, NodeId, ReplicaState, ReplicaEvent, ReplicaState], None] | None = None
 
     def note(self, now_s: float, event: ReplicaEvent, chunk: ChunkId, node: NodeId) -> None:
         super().note(now_s, event, chunk, node)
@@ -80,6 +82,8 @@ class ReplicaWatch(ReplicaHistory):
         after = follow(before, event)
         assert after is now, f"{event.name} makes {after.name} of {before.name}, and the lists say {now.name}"
         self.seen.add((before, event))
+        if self.tell is not None:
+            self.tell(chunk, node, before, event, after)
         self._become(chunk, node, after)
 
     def _become(self, chunk: ChunkId, node: NodeId, state: ReplicaState) -> None:

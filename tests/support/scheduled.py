@@ -23,8 +23,8 @@ class Scheduled:
     ) -> None:
         self.now_s = 100.0
         self.scheduling = Scheduling(Numbering(3), Random(seed), policy=policy, streams_per_node=streams_per_node)
-        racks = {f"n{number}": f"/rack-{number % 2}" for number in range(nodes)}
-        self.carry_out(self.scheduling.use(self.now_s, self.scheduling.undescribed.of(racks)))
+        self._racks = {f"n{number}": f"/rack-{number % 2}" for number in range(nodes)}
+        self.carry_out(self.scheduling.use(self.now_s, self.scheduling.undescribed.of(self._racks)))
         self._stated: dict[str, dict[int, int]] = {}
         self.written: set[tuple[str, int]] = set()
 
@@ -72,6 +72,12 @@ class Scheduled:
         """A datanode receives it; since the grant so much has come and the writer was waited for so long."""
         seen = StreamProgress(grant.chunk, received, waited_s, grant.granted_s, self.now_s)
         self.carry_out(self.scheduling.answered(self.now_s, node, [grant.chunk], {grant.chunk: seen}))
+
+    def dies(self, node: str) -> None:
+        """A datanode is dead: it gets nothing any more."""
+        self.scheduling.died(node)
+        del self._racks[node]
+        self.carry_out(self.scheduling.use(self.now_s, self.scheduling.undescribed.of(self._racks)))
 
     def tick(self) -> list[str]:
         """The nodes that are asked about their streams."""
