@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
+from support.etcd import free_ports
 from support.mounts import fill, mounted
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -65,6 +66,8 @@ class Coordinator:
         os.close(theirs)
         with os.fdopen(ready) as pipe:
             line = pipe.readline()
+        if not line:
+            self.process.wait(_TIMEOUT_S)
         assert line, self.log.read_text()
         self.said: dict[str, Any] = json.loads(line)
         self.secret = directory / "cluster.secret"
@@ -298,9 +301,9 @@ class TestDatanode:
                 assert str(port) in said and "in use" in said
 
     def test_a_coordinator_that_is_not_there_yet_is_waited_for(self, tmp_path: Path) -> None:
-        first = Coordinator(tmp_path / "coordinator")
+        (port,) = free_ports(1)
+        first = Coordinator(tmp_path / "coordinator", f"--node-port={port}")
         address, secret = first.node_address, first.secret
-        port = int(address.split(":")[1])
         assert first.stop() == 0
         log = tmp_path / "datanode.log"
         with log.open("w") as stream:
