@@ -67,6 +67,7 @@ def _requests(cluster: LocalCluster) -> dict[str, Callable[[int], None]]:
         _follow("PUT", f"{base}/http/{number}?op=CREATE&user.name=root", _DATA)
 
     return {
+        "mkdir, frames": lambda number: files.mkdirs(f"/directories/{number}"),
         "CREATE of 1 KiB, WebHDFS": create,
         "CREATE of 1 KiB, frames, one of a series": lambda number: files.write(f"/frames/{number}", _DATA),
         "CREATE of 1 KiB, frames, asked for first": lambda number: _write_alone(cluster, number),
