@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 _TICKS_PER_S = 10_000
-_PACKAGES = ("coordinator", "datanode", "protocol", "client", "peace", "topology")
+_PACKAGES = ("coordinator", "datanode", "protocol", "runtime", "service", "client", "peace", "topology")
 
 
 class Recorder:
