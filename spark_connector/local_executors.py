@@ -1,4 +1,4 @@
-"""A Spark on this machine whose executors are processes of their own, which can be killed one by one."""
+"""A Spark session on this machine whose executors are separate processes, which can be killed one by one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 def session_of_executors(
     directory: Path, executors: int, name: str, *, cores: int = 1, settings: Mapping[str, str] | None = None
 ) -> Any:
-    """Start a session with so many executors of so many cores. Files that Spark leaves are in the directory."""
+    """Start a session of `executors` executors with `cores` cores each. Spark's files go below `directory`."""
     from pyspark.sql import SparkSession
 
     os.environ["SPARK_HOME"] = str(_home(directory))
@@ -32,7 +32,7 @@ def session_of_executors(
 
 
 def executor_of(worker: int) -> int:
-    """Return the process of the JVM that has started a Python worker: its parent's parent."""
+    """Return the pid of the executor's JVM, which is the grandparent of a Python worker."""
     return _parent(_parent(worker))
 
 
@@ -41,7 +41,7 @@ def _parent(pid: int) -> int:
 
 
 def _home(directory: Path) -> Path:
-    """Return a home of links to Spark's package, since workers keep their files in Spark's home."""
+    """Return a directory of links to Spark's package, for use as SPARK_HOME: workers write files there."""
     import pyspark
 
     home = directory / "home"

@@ -1,8 +1,8 @@
-"""Read Spark's report of each batch, and how much of the batch went into the checkpoint.
+"""Read Spark's report of each batch, and how much of the batch's time went into the checkpoint.
 
-Spark's `durationMs` counts `walCommit` (writing `offsets/N`) and `commitOffsets` (writing `commits/N`) as wall
-time of the batch. The state stores commit inside the batch, each partition on its own; their times are summed up
-by Spark, so a store's share is the sum over the number of stores.
+Spark's `durationMs` reports `walCommit` (writing `offsets/N`) and `commitOffsets` (writing `commits/N`) as wall
+time of the batch. State stores commit inside the batch, each partition separately. Spark sums their times, so this
+module divides the sum by the number of stores.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """None of nothing."""
+    """Return the spread of the values; None if there are none."""
     if not values:
         return None
     ordered = sorted(values)
@@ -46,7 +46,9 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def read_progress(path: Path) -> list[BatchProgress]:
-    """The batches of a progress file in order; of one that ran twice, the second run. Not a torn last line."""
+    """Return the batches of a progress file in order. Skip a torn last line; of a repeated batch, keep the last
+    run.
+    """
     if not path.exists():
         return []
     whole_lines = path.read_text(encoding="utf-8").split("\n")[:-1]
@@ -65,7 +67,7 @@ def _batch(progress: dict[str, Any]) -> BatchProgress:
 
 
 def batch_report(progress: dict[str, Any]) -> BatchReport:
-    """Make the report of a batch from Spark's progress of it."""
+    """Convert Spark's progress of a batch to a report for the coordinator."""
     durations = progress.get("durationMs", {})
     return BatchReport(
         batch=progress["batchId"],

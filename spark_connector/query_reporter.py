@@ -1,12 +1,12 @@
-"""Tells the coordinator how a session's queries fare, so that `peacefs checkpoint show` can say it.
+"""Report the progress of a session's queries to the coordinator, for `peacefs checkpoint show`.
 
     reporter = QueryReporter()
     spark.streams.addListener(reporter)
     query = stream.writeStream.option("checkpointLocation", run.location).start()
     reporter.follow(query, run.location)
 
-A query is never held up and never fails for it: what Spark says goes into a short queue, whose oldest is dropped
-and counted when it is full, and a thread of the reporter's own sends it. One that is away is tried again.
+Reporting never delays or fails a query. Spark's events go into a short queue, which a thread of the reporter
+sends. A full queue drops and counts its oldest event. If the coordinator is unreachable, the thread retries.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ Send = Callable[[CoordinatorAddress, QueryReport], None]
 
 
 class _Followed(NamedTuple):
-    """A query's checkpoint, and its last report."""
+    """A query's coordinator, and its last report."""
 
     address: CoordinatorAddress
     report: QueryReport
 
 
 class QueryReporter(StreamingQueryListener):
-    """One for a session. `user` is Spark's; `send` is replaced in tests only. The `token` is the environment's
-    by default (PEACEFS_TOKEN_FILE, PEACEFS_TOKEN).
+    """A listener for Spark that sends reports of the queries that it follows; use one per session.
 
-    `dropped` counts what was never sent.
+    `user` is Spark's user. `token` defaults to the environment's (PEACEFS_TOKEN_FILE, PEACEFS_TOKEN). Only tests
+    replace `send`. `dropped` counts events that were never sent.
     """
 
     def __init__(self, user: str | None = None, send: Send | None = None, *, token: str | None = None) -> None:
@@ -75,7 +75,7 @@ class QueryReporter(StreamingQueryListener):
         self._thread.start()
 
     def follow(self, query: StreamingQuery, location: str) -> None:
-        """Reports of a query that was started with this `checkpointLocation`. Raises BadRequest."""
+        """Begin to report a query that was started with this `checkpointLocation`. Raises BadRequest."""
         address, path = split_uri(location)
         with CheckpointRuns(address, self._user, self._token) as runs:
             user = runs.user
@@ -88,23 +88,23 @@ class QueryReporter(StreamingQueryListener):
         self._put(report.query, {})
 
     def stop(self) -> None:
-        """Sends what is left, for `report_stop_s` at most."""
+        """Send the remaining reports, for at most `report_stop_s`."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
         self._thread.join(report_stop_s)
 
-    # -- what Spark says, on a thread of its own that must not wait ------------------------------------
+    # -- callbacks on a thread of Spark's, which must not wait ------------------------------------------
 
     def onQueryStarted(self, event: Any) -> None:
-        """Nothing is known yet of where it checkpoints."""
+        """Do nothing: the query's checkpoint is not known until `follow`."""
 
     def onQueryProgress(self, event: Any) -> None:
         progress = event.progress
         self._put(str(progress.id), {"progress": progress.json})
 
     def onQueryIdle(self, event: Any) -> None:
-        """Report that the query is alive although nothing has changed."""
+        """Do nothing: the reporter's thread repeats reports of running queries anyway."""
 
     def onQueryTerminated(self, event: Any) -> None:
         self._put(str(event.id), {"ended": True, "error": event.exception or ""})
@@ -153,7 +153,7 @@ class QueryReporter(StreamingQueryListener):
             log.exception("a report of %s failed", report.location)
 
     def _put_back(self, query: str, news: dict[str, Any]) -> None:
-        """To be tried again in a while, if nothing newer has filled the queue."""
+        """Put news back at the front of the queue and wait. Drop it if newer events have filled the queue."""
         with self._changed:
             if news and len(self._events) < report_queue_max:
                 self._events.appendleft((query, news))

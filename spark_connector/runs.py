@@ -1,10 +1,10 @@
-"""A run of a query takes its checkpoint over, so that an older one that still lives can do it no harm.
+"""Begin a run of a query, which takes over the checkpoint: older runs can no longer write to it.
 
     run = begin_run("webhdfs://coordinator:9870/checkpoints/orders")
     query = stream.writeStream.option("checkpointLocation", run.location).start()
 
-Each start of a query begins a run. Spark then reads and writes the checkpoint through a path that says which; once
-a younger run has begun, what an older one writes is refused, and its query stops with `RunSuperseded`'s words.
+Each start of a query begins a run. Spark reads and writes the checkpoint through a path that names the run. Once a
+newer run has begun, writes of an older run are refused, and its query stops with the message of `RunSuperseded`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from .supervised_run import await_run
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """`location` is the URI for Spark's `checkpointLocation`; `root` the checkpoint's own, the same for all runs.
+    """A run that has begun. Pass `location` to Spark as `checkpointLocation`.
 
-    `number` is the run's as people read it. `user` is who began it, None for the default.
+    `root` is the checkpoint's own URI, the same for all runs. `number` is the run's number in readable form.
+    `user` is the user who began the run, None for the default.
     """
 
     root: str
@@ -34,7 +35,10 @@ class QueryRun:
     token: TokenSource | None = field(default=None, repr=False, compare=False)
 
     def end(self) -> None:
-        """Says that the query is over, so that nobody waits for it. Raises RunSuperseded, PeerUnreachable, ..."""
+        """Tell the coordinator that the query is over, so that nothing waits for it.
+
+        Raises RunSuperseded, PeerUnreachable, ...
+        """
         address, path = split_uri(self.location)
         with CheckpointRuns(address, self.user, self.token) as runs:
             runs.end(path)
@@ -48,15 +52,15 @@ def begin_run(
     pid: int | None = None,
     token: str | None = None,
 ) -> QueryRun:
-    """Begins a run of the query whose checkpoint is at `root`, a `webhdfs://host:port/path`.
+    """Begin a run of the query whose checkpoint is at `root`, a `webhdfs://host:port/path`.
 
-    The directory is made if it is not there, for `user`: by default HADOOP_USER_NAME, else the operating system's,
-    as Spark has it, and in any case whose the `token` is (by default PEACEFS_TOKEN_FILE or PEACEFS_TOKEN, if the
-    cluster asks for one). `host` and `pid` say whose the run is, by default this process's. Raises
-    BadRequest, AccessDenied, PeerUnreachable, ...
+    Makes the directory if it does not exist. Its owner is `user`, by default HADOOP_USER_NAME or the operating
+    system's user, as in Spark. If the cluster wants a token (`token`, PEACEFS_TOKEN_FILE or PEACEFS_TOKEN), the
+    owner is the token's user. `host` and `pid` identify the run's process, by default this one. Raises BadRequest,
+    AccessDenied, PeerUnreachable, ...
 
-    Of a supervised query's own checkpoint (PEACEFS_CHECKPOINT or PEACEFS_CHECKPOINT_ROOT) it returns the run that
-    the coordinator has begun. The driver of a standby waits here until it is given one: make the session before.
+    In a supervised query, for its own checkpoint (PEACEFS_CHECKPOINT or PEACEFS_CHECKPOINT_ROOT), returns the run
+    that the coordinator has begun. In the driver of a standby it waits for that run: make the session first.
     """
     address, path = split_uri(root)
     name_cluster(address)

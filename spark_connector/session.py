@@ -1,11 +1,10 @@
-"""The settings with which Spark checkpoints on peacefs and rides out a restart of the coordinator.
+"""The settings with which Spark checkpoints on peacefs and survives a restart of the coordinator.
 
-Nothing is added to Spark: no jar, no class of ours. The format of state checkpoints is left to Spark, which takes
-1, and 2 in Real-time Mode (decision 64). Each setting is a row of one table with its reason and
-the Spark version that knows it, so that the table can be printed and argued about. A Spark that does not know a
-setting is not given it.
+Spark gets no jar and no class of ours. The format of state checkpoints stays Spark's default: 1, or 2 in Real-time
+Mode (decision 64). Each setting is a row of one table, with its reason and the Spark version that introduced it.
+An older Spark is not given the setting.
 
-Where the cluster asks who you are, a token is shown (PEACEFS_TOKEN_FILE), or Spark fetches its own (`client`).
+If the cluster requires authentication, Spark shows a token (PEACEFS_TOKEN_FILE) or fetches its own (`client`).
 
     spark = configure(SparkSession.builder.appName("orders"), "coordinator:9870").getOrCreate()
     stream.writeStream.option("checkpointLocation", "webhdfs://coordinator:9870/checkpoints/orders")
@@ -35,20 +34,20 @@ _HADOOP = "spark.hadoop."
 ANY_SPARK = "any"
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){1,2}")
 
-# Sleep in ms and number of tries, in pairs: 5 s in short steps for a connection that was cut, then 60 s for a
+# Pairs of a sleep in ms and a number of tries: 5 s in short steps for a lost connection, then 60 s for a
 # coordinator that starts and waits for its datanodes, then 60 s for a standby or an operator.
 _RETRY_STEPS = "250,20,1000,60,5000,12"
 _FAILOVER_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
-#: As many as tasks of one JVM may write at once; each keeps one connection to the coordinator. (Those to datanodes
-#: Hadoop's client closes after each file that it has read, with one that waited, whatever is set.)
+#: The number of tasks of one JVM that may write at once; each keeps a connection to the coordinator. (Hadoop's
+#: client closes connections to datanodes after each file, whatever is set.)
 _KEPT_CONNECTIONS = "-Dhttp.maxConnections=64"
-#: The oldest Spark that these settings are right for: before it there are no change logs.
+#: The oldest supported Spark: older versions write no change logs of state.
 OLDEST_SPARK = (3, 5)
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One configuration key. `since` is the Spark version that introduced it; Hadoop's own keys bear ANY_SPARK."""
+    """One configuration key. `since` is the Spark version that introduced it, ANY_SPARK for Hadoop's own keys."""
 
     key: str
     value: str
@@ -58,21 +57,21 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class OAuth2Client:
-    """A program as `peacefs token client create` made it."""
+    """The id and secret of a program, as `peacefs token client create` prints them."""
 
     id: str
     secret: str = field(repr=False)
 
 
-#: The credential of Hadoop's WebHDFS client: a bearer token, or a client that fetches some.
+#: What Hadoop's WebHDFS client authenticates with: a bearer token, or a client that fetches tokens.
 Credential = str | OAuth2Client
 
 
 def credential_settings(address: str, credential: Credential, truststore: str | None = None) -> list[Setting]:
-    """The settings with which Hadoop's own OAuth2 providers show a credential; they hold it. Raises BadRequest.
+    """Return the settings that make Hadoop's OAuth2 providers present the credential. Raises BadRequest.
 
-    Over TLS they fetch tokens with what the JVM trusts, whatever Hadoop is told: that is then the `truststore`, by
-    default what PEACEFS_TRUSTSTORE names.
+    The settings contain the credential. Over TLS the providers trust only what the JVM trusts, whatever Hadoop's
+    own settings say. So the JVM is given `truststore`, by default the file that PEACEFS_TRUSTSTORE names.
     """
     oauth2, provider = _HADOOP + "dfs.webhdfs.oauth2.", "org.apache.hadoop.hdfs.web.oauth2.Conf"
     if isinstance(credential, OAuth2Client):
@@ -88,7 +87,7 @@ def credential_settings(address: str, credential: Credential, truststore: str | 
             "refresh.token": credential,
             "refresh.token.expires.ms.since.epoch": "0",
         }
-    # Hadoop's providers know one address.
+    # Hadoop's providers accept one address only.
     where = parse_address(address).each[0].http + "/v1/oauth2/token"
     reason = "the cluster asks who reads and writes"
     return [
@@ -126,13 +125,12 @@ def settings(
     spark_version: str | None = None,
     truststore: str | None = None,
 ) -> list[Setting]:
-    """The table for the coordinator at `address` (`host:port` of its HTTP side, or a URI). Raises BadRequest.
+    """Return the settings for the coordinator at `address` (`host:port` of its HTTP side, or a URI).
 
-    For several coordinators, `a:9870,b:9870`, Spark's URIs name the cluster, `webhdfs://peacefs/path`, and
-    Hadoop's client finds the one that leads.
-
-    Without a version of Spark, what the newest knows. For `https://` or `swebhdfs://` with the `truststore` of the
-    cluster's CA, by default what PEACEFS_TRUSTSTORE names; without one Java trusts what it trusts otherwise.
+    For several coordinators (`a:9870,b:9870`) Spark's URIs name the cluster (`webhdfs://peacefs/path`), and
+    Hadoop's client finds the leader. Without `spark_version`, returns the settings of the newest Spark. For
+    `https://` or `swebhdfs://`, `truststore` holds the cluster's CA; it defaults to the file that
+    PEACEFS_TRUSTSTORE names, then to Java's own trust. Raises BadRequest.
     """
     table = _table(address, checkpoint_root)
     truststore = truststore or os.environ.get(TRUSTSTORE_VARIABLE)
@@ -169,7 +167,7 @@ def truststore_settings(location: str) -> list[Setting]:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """The numbers that a version begins with: of "4.0.0.dev1" the first three. Raises BadRequest."""
+    """Return the leading numbers of a version: "4.0.0.dev1" gives the first three. Raises BadRequest."""
     found = _VERSION.match(text)
     if found is None:
         raise BadRequest(f"{text!r} is no version of Spark: 4.1 or 4.1.2 is one")
@@ -194,7 +192,10 @@ def _retry_settings() -> list[Setting]:
 
 
 def _failover_settings(where: CoordinatorAddress) -> list[Setting]:
-    """Hadoop's logical URI: it asks each address until one leads, and passes over the settings of retries."""
+    """Return the settings of a logical URI, for several coordinators.
+
+    Hadoop's client asks each address until it finds the leader. It ignores the retry settings then.
+    """
     names = [f"c{number}" for number, _ in enumerate(where.each, 1)]
     of_cluster = "the coordinators of the cluster by name; Hadoop's client finds the one that leads"
     kind = "https" if where.tls else "http"
@@ -271,12 +272,12 @@ def _table(address: str, checkpoint_root: str) -> list[Setting]:
 
 
 def as_dict(table: Iterable[Setting]) -> dict[str, str]:
-    """Key and value of each setting."""
+    """Return the settings as a mapping of keys to values."""
     return {setting.key: setting.value for setting in table}
 
 
 def installed_spark() -> str | None:
-    """The version of the PySpark that is installed here, if one is."""
+    """Return the version of the installed PySpark, or None."""
     try:
         return version("pyspark")
     except PackageNotFoundError:
@@ -292,16 +293,16 @@ def configure(
     client: OAuth2Client | None = None,
     truststore: str | None = None,
 ) -> SparkSession.Builder:
-    """Apply what this Spark knows of the table to `builder` before `getOrCreate`; what is set afterwards wins.
+    """Apply the settings that this Spark knows to `builder`. Settings made after this call win.
 
-    With a `client` Spark fetches its tokens itself, for as long as it runs; with a `token` it goes on until that
-    ends. With neither, PEACEFS_TOKEN_FILE and PEACEFS_TOKEN say the token, if there is one.
+    With a `client` Spark fetches new tokens for as long as it runs; with a `token` it works until the token
+    expires. Without either, the token comes from PEACEFS_TOKEN_FILE or PEACEFS_TOKEN, if set.
     """
     table = settings(address, checkpoint_root, installed_spark(), truststore)
     credential: Credential = client or TokenSource.of(token).current()
     if credential:
         table += credential_settings(address, credential, truststore)
-    # Tools in this process are given Spark's URIs too.
+    # Tools in this process receive Spark's URIs too.
     name_cluster(parse_address(address))
     for setting in table:
         builder = builder.config(setting.key, setting.value)

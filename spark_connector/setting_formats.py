@@ -1,4 +1,4 @@
-"""The settings as text: for `spark-defaults.conf`, for `spark-submit`, and for machines."""
+"""Print the settings for `spark-defaults.conf`, for `spark-submit`, or as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .session import ANY_SPARK, Setting
 
 
 def _defaults(table: Sequence[Setting]) -> str:
-    """Lines of a spark-defaults.conf, each below its reason."""
+    """Return lines of a spark-defaults.conf, each with its reason as a comment above it."""
     return "\n".join(f"# {setting.reason}{_since(setting)}\n{setting.key} {setting.value}" for setting in table)
 
 
@@ -22,7 +22,7 @@ def _since(setting: Setting) -> str:
 
 
 def _submit(table: Sequence[Setting]) -> str:
-    """Arguments for a shell, one a line."""
+    """Return `--conf` arguments for a shell, one per line."""
     return " \\\n".join(f"--conf {shlex.quote(f'{setting.key}={setting.value}')}" for setting in table)
 
 

@@ -1,7 +1,7 @@
-"""Reduce Spark's failures to one line: its own words and the first cause, without Java's stack.
+"""Reduce Spark's failures to one line: its message and the first cause, without Java's stack.
 
-Pure. Py4J gives all of a Java exception as text: what was called, the exception, its stack, what was suppressed,
-and its causes from the outermost on, each at the beginning of a line.
+Pure. Py4J returns a Java exception as text: the call, the exception, its stack, suppressed exceptions, and its
+causes, outermost first, each at the beginning of a line.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 
 _CALLED = "An error occurred while calling "
 _CAUSE = "Caused by: "
-#: Exceptions of Spark say in their message what their class would; those of Java often do not.
+#: A Spark exception's message says what the class name would. A Java exception's message often does not.
 _SPARKS_CLASS = re.compile(r"^(?::\s*)?(?:org\.apache\.spark\.[\w.$]+:\s*)*")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+")
 _LENGTH_MAX = 300
 
 
 def in_one_line(said: str) -> str:
-    """The outermost message, and in brackets the innermost cause if it says something else."""
+    """Return the outermost message, followed by the innermost cause in brackets if it says something else."""
     lines = [line.rstrip() for line in said.splitlines()]
     head = next((_plain(line) for line in lines if line.strip() and not line.startswith(_CALLED)), "")
     causes = [_plain(line.removeprefix(_CAUSE)) for line in lines if line.startswith(_CAUSE)]

@@ -1,8 +1,9 @@
-"""Keep the driver of a standby warm while it waits, so that its first batch is not its JVM's first.
+"""Warm the driver of a standby while it waits, so that its first batch does not pay for a cold JVM.
 
-Spark compiles, loads classes and native libraries, and opens connections in the first batch of a session. A small
-query with state goes through all of that with made-up rows and a checkpoint in a local directory; the checkpoint
-of the query itself is listed, and its last files are read, as Spark will, through the session's own file system.
+In the first batch of a session Spark compiles code, loads classes and native libraries, and opens connections. A
+small stateful query does all of that ahead, with made-up rows and a checkpoint in a local directory. The
+directories of the query's own checkpoint are listed, and their last files are read, through the session's own file
+system.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _READ_AHEAD = ("metadata", "offsets", "commits", "state/0/0", "state/0/1")
 
 @contextlib.contextmanager
 def kept_warm(root: str) -> Iterator[None]:
-    """Warm the active session, if there is one, until the context is left, which waits for nothing."""
+    """Warm the active session, if there is one, in the background. Leaving the context does not wait."""
     session = _active_session()
     if session is None:
         yield
@@ -60,14 +61,14 @@ def _warm(session: SparkSession, root: str, over: threading.Event) -> None:
         _read_checkpoint(session, root, over)
         _run_batches(session, scratch, over)
     except Exception as fault:
-        # The standby is as good as before: it only begins colder.
+        # The standby still works; it only starts colder.
         log.warning("the standby could not warm itself: %s", str(fault).splitlines()[0] if str(fault) else fault)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _read_checkpoint(session: SparkSession, root: str, over: threading.Event) -> None:
-    """Through the JVM's file system: its classes, connections and rights are then in place."""
+    """List and read through the JVM's file system, which loads its classes and opens its connections."""
     jvm: Any = session.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path(root)
     files = path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())

@@ -1,4 +1,6 @@
-"""Columns of Spark and of stream logs: times are instants in both, which a log keeps without a zone, in UTC."""
+"""Convert between the columns of Spark and of stream logs. Both store instants; a log stores them in UTC, without
+a zone.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _ROWS = 10_000
 
 
 def spark_schema(schema: pa.Schema) -> Any:
-    """Return the columns of a log as Spark's StructType. Raises InvalidQuery for a type that Spark has not."""
+    """Return the columns of a log as Spark's StructType. Raises InvalidQuery for a type that Spark lacks."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -35,7 +37,7 @@ def arrow_schema(schema: Any) -> pa.Schema:
 
 
 def spark_rows(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """Return rows of a log with the columns that Spark wants. Raises InvalidQuery if one is not there."""
+    """Return rows of a log with the columns that Spark wants. Raises InvalidQuery if a column is missing."""
     missing = [name for name in wanted.names if name not in rows.schema.names]
     if missing:
         raise InvalidQuery(f"the stream log has no column {missing[0]!r}; it has {', '.join(rows.schema.names)}")
@@ -45,12 +47,12 @@ def spark_rows(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
 
 
 def log_rows(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """Return rows of Spark with the columns of a log: an instant in any zone is the same number in UTC."""
+    """Return Spark's rows with the columns of a log. Times in any zone become UTC; the instants stay the same."""
     columns = [column.cast(field.type) for column, field in zip(rows.columns, wanted, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
 def rows_from_python(rows: Iterator[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Return rows of Python, as Spark 4.0 gives them, as Arrow's."""
+    """Convert Python rows, which Spark 4.0 passes, to Arrow batches."""
     while some := list(itertools.islice(rows, _ROWS)):
         yield pa.RecordBatch.from_pylist([row.asDict(recursive=True) for row in some], schema=schema)

@@ -6,8 +6,8 @@
     attacks = spark.readStream.format("peacefs.stream").load("webhdfs://localhost:9870/streams/attacks")
     attacks.writeStream.format("peacefs.stream").option("checkpointLocation", ...).start("webhdfs://.../streams/out")
 
-Offsets are numbers of rows. A batch that Spark writes again, since the driver was killed before it had noted that
-the batch was done, is left out: the log remembers the last batch of each query. Executors give their rows to the
+Offsets are numbers of rows. The log remembers the last batch of each query. If the driver dies before it records a
+batch as done, Spark writes the batch again, and the log ignores the repetition. Executors send their rows to the
 driver, whose commit appends them as one epoch (decision 43).
 """
 
@@ -41,9 +41,9 @@ from peacefs.protocol.errors import BadRequest, FileNotFound, InvalidQuery, LogD
 
 from .stream_log_types import arrow_schema, log_rows, rows_from_python, spark_rows, spark_schema
 
-# From 4.1 on.
+# Spark 4.1 and newer.
 _ArrowStreamWriterBase: Any = getattr(datasource, "DataSourceStreamArrowWriter", None)
-try:  # from 4.2 on
+try:  # Spark 4.2 and newer
     from pyspark.sql.streaming import datasource as limits
 
     ReadAllAvailable: Any = limits.ReadAllAvailable
@@ -55,17 +55,20 @@ except ImportError:
 
 FORMAT = "peacefs.stream"
 _EARLIEST, _LATEST = "earliest", "latest"
-#: Spark's local property with the id of a query, which is that of its checkpoint.
+#: Spark's local property that holds a query's id, which is also the id of its checkpoint.
 _QUERY_ID = "sql.streaming.queryId"
 
 
 def register(spark: Any) -> None:
-    """Let a session know the format `peacefs.stream`."""
+    """Register the format `peacefs.stream` with a session."""
     spark.dataSource.register(StreamLogDataSource)
 
 
 class StreamLogDataSource(DataSource):
-    """Options: `path`; `coordinator` and `user` for a path without a host; those of reader and writer."""
+    """The data source `peacefs.stream`.
+
+    Options: `path`; `coordinator` and `user` for a path without a host; and the options of its reader or writer.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -125,7 +128,7 @@ def _opened(options: Mapping[str, str]) -> Any:
 
 @dataclass
 class RowRange(InputPartition):
-    """Rows of one segment: those behind a place, up to a number."""
+    """Rows of one segment: those after the place `after`, up to the number `upto`."""
 
     after: LogPlace
     upto: int
@@ -136,10 +139,10 @@ class RowRange(InputPartition):
 
 
 class _LogReading:
-    """The common part of batch and stream readers. It travels to executors, so that it holds no connection.
+    """The common part of batch and stream readers. Spark pickles it for executors, so it holds no connection.
 
-    Options: `startingOffsets` is earliest (the default), latest or the number of a row; `startingTimestamp`, in
-    its place, a time in UTC.
+    Options: `startingOffsets` is earliest (the default), latest, or the number of a row. `startingTimestamp`, a
+    time in UTC, replaces it.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -147,9 +150,9 @@ class _LogReading:
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a range on an executor. Raises FileNotFound if rows were trimmed, LogDamaged if one is rotten."""
+        """Read a range on an executor. Raises FileNotFound for trimmed rows, LogDamaged for damaged ones."""
         if not isinstance(partition, RowRange):
-            # Spark's own, where there are no ranges.
+            # Spark passes its own partition if there are no ranges.
             return
         wanted = arrow_schema(self._schema)
         last = partition.after.number
@@ -163,7 +166,7 @@ class _LogReading:
             )
 
     def _first(self, reader: LogReader) -> LogPlace:
-        """Return the place behind which reading begins."""
+        """Return the place after which reading begins."""
         end = reader.end()
         time = self._options.get("startingTimestamp")
         if time is not None:
@@ -175,7 +178,7 @@ class _LogReading:
         return LogPlace((end.first if wanted == _EARLIEST else _row(wanted, "startingOffsets")) - 1)
 
     def _ranges(self, start: LogPlace, upto: int) -> Sequence[RowRange]:
-        """Cut rows into ranges, one for each segment that they are in."""
+        """Cut the rows after `start`, up to `upto`, into ranges: one per segment."""
         with _opened(self._options) as (store, stream):
             segments = [segment for segment, _ in store.segments(stream)]
         if upto <= start.number:
@@ -186,7 +189,7 @@ class _LogReading:
         for segment, following in itertools.zip_longest(segments, segments[1:], fillvalue=None):
             assert segment is not None
             last = upto if following is None else min(upto, following - 1)
-            # Trimmed rows are asked for with the first segment, whose reader says that they are gone.
+            # Trimmed rows are requested from the first segment, whose reader reports that they are gone.
             begin = (
                 start if segment == segments[0] or segment <= start.number + 1 else LogPlace(segment - 1, segment)
             )
@@ -202,7 +205,9 @@ def _row(text: str, option: str) -> int:
 
 
 class _BatchReader(_LogReading, DataSourceReader):
-    """Option besides: `endingOffsets`, latest (the default) or the number of the last row."""
+    """A reader for `spark.read`. Further option: `endingOffsets`, latest (the default) or the number of the last
+    row.
+    """
 
     def partitions(self) -> Sequence[RowRange]:
         with _opened(self._options) as (store, stream):
@@ -213,9 +218,9 @@ class _BatchReader(_LogReading, DataSourceReader):
 
 
 class _StreamReader(_LogReading, DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
-    """Option besides: `maxRowsPerBatch` (Spark 4.2 and newer).
+    """A reader for `spark.readStream`. Further option: `maxRowsPerBatch` (Spark 4.2 and newer).
 
-    An offset is the number of the last row, and a place at or before it from which to read on.
+    An offset holds the number of the last row, and a place at or before that row where reading can continue.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -273,7 +278,7 @@ def _place(offset: Mapping[str, int]) -> LogPlace:
 
 @dataclass
 class WrittenRows(WriterCommitMessage):
-    """The rows of one task, as an Arrow stream, and the query that it is of."""
+    """The rows of one task as an Arrow stream, and the id of the query that wrote them."""
 
     query: str | None
     rows: bytes
@@ -282,8 +287,8 @@ class WrittenRows(WriterCommitMessage):
 class _Writing:
     """The common part of batch and stream writers.
 
-    Options: `time` is the column that holds the times, by default that of the log, or the only one of type
-    timestamp. `writer` stands for the id of the query: who has the same goes on with its batches.
+    Options: `time` names the column of times; the default is the log's own, or the only timestamp column. `writer`
+    replaces the query's id: a query with the same `writer` continues its batches.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -291,7 +296,7 @@ class _Writing:
         self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
-        """Gather the rows of a task, on its executor."""
+        """Collect the rows of a task, on its executor."""
         from pyspark import TaskContext
 
         wanted = log_rows_schema(self._schema)
@@ -316,7 +321,7 @@ class _Writing:
             for batch in rows:
                 if batch.column(kind.time).null_count:
                     raise InvalidQuery(f"the time column {kind.time!r} of a stream log takes no nulls")
-            # Earlier rows are not read through again for each batch; readers do that.
+            # Do not verify earlier rows again for each batch; readers verify them.
             logs = StreamLogs(store, verify=False)
             if logs.open(stream, kind).append_epoch(writer, epoch, rows):
                 logs.commit()
@@ -338,7 +343,7 @@ class _Writing:
 
 
 def log_rows_schema(schema: StructType) -> pa.Schema:
-    """Return the columns that a log has for those of Spark."""
+    """Return the columns of a log for Spark's columns."""
     return pa.schema([pa.field(field.name, _log_type(field.type)) for field in arrow_schema(schema)])
 
 
@@ -347,7 +352,7 @@ def _log_type(kind: pa.DataType) -> pa.DataType:
 
 
 class _BatchWriter(_Writing, DataSourceArrowWriter):
-    """All rows of a write appear together. One that is repeated by its user appears again."""
+    """A writer for `df.write`. All rows of one write appear together; repeating the write appends them again."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         super().__init__(options, schema)
@@ -362,7 +367,7 @@ class _StreamCommits(_Writing):
         self._commit(messages, batchId, None)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: rows of tasks are nowhere until the commit."""
+        """Do nothing: rows of tasks are stored nowhere before the commit."""
 
 
 if _ArrowStreamWriterBase is not None:
@@ -372,7 +377,7 @@ if _ArrowStreamWriterBase is not None:
 
 
 class _RowStreamWriter(_StreamCommits, DataSourceStreamWriter):
-    """For Spark 4.0, which gives rows of Python."""
+    """The stream writer for Spark 4.0, which passes Python rows."""
 
     def write(self, iterator: Iterator[Any]) -> WrittenRows:
         return super().write(rows_from_python(iterator, arrow_schema(self._schema)))

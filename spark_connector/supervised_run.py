@@ -1,7 +1,7 @@
-"""The run that a supervisor gives to a driver: known at its start, or, of a standby, waited for.
+"""Find the run that a supervisor gives to a driver. A standby's driver waits for its run.
 
-A standby has made its session by then. While it waits it does what a query's first batch would otherwise do alone:
-`standby_warmth` says what. The agent's word, a file that appears whole, ends the wait at once.
+A standby has already made its session. While it waits, it warms the session (see `standby_warmth`). The agent's
+answer is a file that appears whole; it ends the wait at once.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from peacefs.protocol.values.query_runs import GivenRun, without_run
 from .standby_warmth import kept_warm
 from .supervision.standby_letters import READY, STANDBY_VARIABLE, answer_to
 
-# The driver of a standby looks so often for its agent's letter; warms itself by so many batches, and by so many of
-# the last files of each of a checkpoint's directories.
+# How often a standby's driver looks for its agent's answer.
 standby_poll_s: Final = 0.02
 
 
 def await_run(root: str, environment: Mapping[str, str]) -> GivenRun | None:
-    """Return the run of a supervised driver for its own checkpoint; None for any other, and without a supervisor.
+    """Return the run of a supervised driver for its own checkpoint; None if unsupervised or for another
+    checkpoint.
 
-    Raises QueryFailed if the agent's letter cannot be read.
+    Raises QueryFailed if the agent's answer cannot be read.
     """
     location = environment.get("PEACEFS_CHECKPOINT", "")
     number = environment.get("PEACEFS_RUN", "")
@@ -42,7 +42,7 @@ def await_run(root: str, environment: Mapping[str, str]) -> GivenRun | None:
 
 
 def without_run_of(location: str) -> str:
-    """Return the URI of a checkpoint's root."""
+    """Return the URI of a checkpoint's root, without the run."""
     address, path = split_uri(location)
     return address.webhdfs + without_run(path)
 

@@ -1,5 +1,5 @@
-"""Spark's streaming checkpoints, read from their files: what is there, whether it is whole, what may be done.
+"""Read Spark's streaming checkpoints from their files: show, verify, repair, roll back, copy and prune them.
 
-Begin with `batches.py`; `formats/` reads the files, `commands/` are `peacefs checkpoint`. Nothing here needs
-Spark, except what says so. The layout and the formats are those that Spark 3.5 to 4.3 write.
+Begin with `batches.py`. `formats/` reads the files; `commands/` holds the commands of `peacefs checkpoint`.
+Modules that need Spark say so. The layout and the formats are those that Spark 3.5 to 4.3 write.
 """

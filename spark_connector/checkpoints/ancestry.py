@@ -1,9 +1,9 @@
-"""Record where a checkpoint came from: an extended attribute of its directory, with a line of JSON for each step.
+"""Record where a checkpoint came from, in an extended attribute of its directory: one line of JSON per step.
 
-A copy of a directory keeps its attributes. So a fork has the steps of its source, and adds its own, which names
-the directory that it made. A directory whose last step names another one was copied by other means (`peacefs cp`).
+A copy of a directory keeps its attributes. So a fork has its source's steps and adds its own step, which names the
+new directory. If the last step names another directory, the checkpoint was copied by other means (`peacefs cp`).
 
-Whoever may write to a checkpoint may set the attribute: what is read may be anything, and is shown as text.
+Everyone who may write to a checkpoint may set the attribute. So its content is not trusted, and is shown as text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from peacefs.protocol.limits import KIB
 
 from .tree import FileTree, Workspace
 
-# The steps that a checkpoint remembers of where it came from, in one extended attribute, and the paths in them.
+# Limits of the attribute: its steps, its bytes, and the characters of each path.
 checkpoint_ancestry_steps_max: Final = 32
 checkpoint_ancestry_bytes_max: Final = 12 * KIB
 checkpoint_ancestry_path_chars_max: Final = 1024
@@ -33,21 +33,21 @@ _log = logging.getLogger("peacefs.checkpoints")
 
 
 class StepKind(StrEnum):
-    """The way in which a checkpoint was made of another one."""
+    """How a checkpoint was made of another one."""
 
     FORK = "fork"
     ROLLBACK = "rollback"
     IMPORT = "import"
-    #: Seen and not recorded: the attribute is another directory's.
+    #: Never recorded, only inferred: the attribute names another directory.
     COPY = "copy"
 
 
 class AncestryStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A checkpoint was made of another one. Milliseconds since 1970.
+    """One step by which a checkpoint was made of another. Times are milliseconds since 1970.
 
-    `number` counts the steps since the first, `made` and `source_id` identify directories whatever their names are
-    (empty where that is not known); `source` is the path, or the archive, as it was called then. `batch` is the
-    latest one done in what was made, `before` the latest that there was.
+    `number` counts the steps from the first. `made` and `source_id` identify directories whatever their names are
+    (empty if unknown). `source` is the path or the archive at that time. `batch` is the latest committed batch of
+    the new checkpoint, `before` that of the old one.
     """
 
     kind: StepKind
@@ -63,19 +63,19 @@ class AncestryStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ancestry(msgspec.Struct, frozen=True):
-    """The steps to a checkpoint, the first one first. `damaged` if some of the attribute cannot be read."""
+    """The steps that led to a checkpoint, oldest first. `damaged` if a part of the attribute cannot be read."""
 
     steps: list[AncestryStep] = []
     damaged: bool = False
 
     @property
     def lacks_older(self) -> bool:
-        """Return whether steps were dropped to make room."""
+        """Whether steps were dropped to make room."""
         return bool(self.steps) and self.steps[0].number > 1
 
 
 def parse_ancestry(attribute: bytes | None) -> Ancestry:
-    """Read what can be read of an attribute."""
+    """Parse the readable lines of an attribute."""
     steps, damaged = list[AncestryStep](), False
     for line in (attribute or b"").splitlines():
         try:
@@ -90,7 +90,7 @@ def parse_ancestry(attribute: bytes | None) -> Ancestry:
 
 
 def with_step(ancestry: Ancestry, step: AncestryStep) -> bytes:
-    """Return the attribute with one step more; where there is no room, the oldest go."""
+    """Return the attribute with one more step. If there is no room, the oldest steps are dropped."""
     number = ancestry.steps[-1].number + 1 if ancestry.steps else 1
     last = msgspec.structs.replace(step, number=number, source=_shortened(step.source))
     lines = [msgspec.json.encode(each) for each in (*ancestry.steps, last)][-checkpoint_ancestry_steps_max:]
@@ -100,13 +100,13 @@ def with_step(ancestry: Ancestry, step: AncestryStep) -> bytes:
 
 
 def _shortened(path: str) -> str:
-    """Keep the end of a long path: it tells checkpoints apart."""
+    """Keep the end of a long path, since the end tells checkpoints apart."""
     kept = checkpoint_ancestry_path_chars_max
     return path if len(path) <= kept else f"…{path[1 - kept :]}"
 
 
 def ancestry_of(tree: FileTree, root: str) -> Ancestry:
-    """Raises FileNotFound, AccessDenied."""
+    """Read a checkpoint's ancestry. Raises FileNotFound, AccessDenied."""
     return parse_ancestry(tree.attribute(root, ANCESTRY_ATTRIBUTE))
 
 
@@ -121,7 +121,10 @@ def record_step(
     batch: int | None = None,
     before: int | None = None,
 ) -> None:
-    """Add a step to what was made, before it has its name. Where it cannot be, a line says so, and it is made."""
+    """Add a step to a new checkpoint before it gets its name. If that fails, log a warning and go on.
+
+    Raises FileNotFound if the new checkpoint is gone.
+    """
     try:
         step = AncestryStep(
             kind=kind,

@@ -1,7 +1,7 @@
 """A checkpoint as one file: a zip whose last member lists the SHA-256 of every other, as `sha256sum -c` reads it.
 
-Members are stored as they are, below `checkpoint/`: what is large in a checkpoint is compressed already. A zip's
-directory is at its end, so one that is cut short is none.
+Members are stored uncompressed below `checkpoint/`, since the large files of a checkpoint are compressed already.
+A zip's directory is at its end, so an archive that was cut short cannot be opened.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from peacefs.protocol.limits import packet_bytes
 
 _PREFIX = "checkpoint/"
 _SUMS = "SHA256SUMS"
-#: The comment of the whole. Without it an archive cut after a snapshot, a zip too, would end as one should.
+#: The comment of the zip. It detects an archive that was cut right after a snapshot, which is itself a zip.
 _MARK = b"peacefs checkpoint archive 1"
 _SUM_LINE = re.compile(r"([0-9a-f]{64})  checkpoint/(.+)")
 _FAULTS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
 
 
 class ArchiveWriter:
-    """Writes beside `target`, and gives it its name in `finish`, on the disk; without that nothing remains.
+    """Write an archive beside `target`; `finish` syncs it and renames it to `target`. Without `finish` nothing
+    remains.
 
-    Raises PeacefsError where it cannot be written.
+    Raises PeacefsError if the archive cannot be written.
     """
 
     def __init__(self, target: Path) -> None:
@@ -68,7 +69,7 @@ class ArchiveWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # On a full disk its end cannot be written either, and what is there is to go all the more.
+        # On a full disk closing fails too, and then the partial file must be removed all the more.
         with contextlib.suppress(OSError):
             self._zip.close()
         self._staged.unlink(missing_ok=True)
@@ -85,7 +86,10 @@ def _sync(path: Path) -> None:
 
 
 class ArchiveReader:
-    """Raises BadRequest for a file that is no such archive, CheckpointDamaged for one that is not whole."""
+    """An archive open for reading. `paths` lists its files, `bytes` is their total size.
+
+    Raises BadRequest if the file is no such archive, CheckpointDamaged if it is not whole.
+    """
 
     def __init__(self, source: Path) -> None:
         self._source = source
@@ -104,7 +108,7 @@ class ArchiveReader:
         self.bytes = sum(self._zip.getinfo(_PREFIX + path).file_size for path in self.paths)
 
     def read(self, path: str) -> Iterator[bytes]:
-        """A file's contents; the fault comes at its end at the latest."""
+        """Yield a file's contents. Raises CheckpointDamaged, at the latest at the end."""
         digest = hashlib.sha256()
         try:
             with self._zip.open(_PREFIX + path) as member:
@@ -144,6 +148,6 @@ class ArchiveReader:
 
 
 def _is_inside(path: str) -> bool:
-    """Return whether a path leads nowhere but down."""
+    """Return whether a path is relative, normal, and stays inside its directory."""
     parts = PurePosixPath(path).parts
     return bool(parts) and not path.startswith("/") and ".." not in parts and str(PurePosixPath(path)) == path

@@ -1,7 +1,7 @@
-"""A checkpoint directory of Spark's as peacefs shows it: which batches were begun, which were committed.
+"""Which batches of a Spark checkpoint were begun, and which were committed.
 
-Spark writes `offsets/N` before it runs batch N and `commits/N` when all of it is done. In between the batch is
-under way, and a query that starts again from here runs it once more.
+Spark writes `offsets/N` before it runs batch N, and `commits/N` when the whole batch is done. In between the batch
+is under way; a query that restarts from such a checkpoint runs it again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from peacefs.protocol.errors import FileNotFound
 
 
 class Directories(Protocol):
-    """The calls that are needed of a file system: `PeaceFileSystem` has them."""
+    """The calls needed of a file system. `PeaceFileSystem` has them."""
 
     def pages(self, path: str) -> Iterator[ListingPage]: ...
 
@@ -30,15 +30,15 @@ class Checkpoint:
         self.path = path
 
     def begun(self) -> int | None:
-        """The latest batch whose offsets are written."""
+        """Return the latest batch whose offsets are written."""
         return self._latest("offsets")
 
     def committed(self) -> int | None:
-        """The latest batch that is done."""
+        """Return the latest batch that is done."""
         return self._latest("commits")
 
     def size(self) -> ContentSummary:
-        """Files and bytes of it."""
+        """Return the number of files and bytes of the checkpoint."""
         return self._files.content_summary(self.path)
 
     def _latest(self, log: str) -> int | None:

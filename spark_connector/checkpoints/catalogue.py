@@ -1,4 +1,4 @@
-"""Summarise a checkpoint at a glance, and find the checkpoints in a tree."""
+"""Summarise checkpoints, and find the checkpoints in a tree."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .unit_checkpoints import has_units
 
 
 class StoreSummary(msgspec.Struct, frozen=True):
-    """One store of a partition: its versions, the newest last. Bytes of all its files."""
+    """One store of a partition, with its versions, newest last. `bytes` counts all its files."""
 
     operator: int
     partition: int
@@ -44,7 +44,7 @@ class StoreSummary(msgspec.Struct, frozen=True):
 
 
 class OperatorSummary(msgspec.Struct, frozen=True):
-    """A stateful operator. `name` None where its metadata is missing or damaged."""
+    """A stateful operator. `name` is None if its metadata is missing or damaged."""
 
     operator: int
     name: str | None
@@ -55,17 +55,18 @@ class OperatorSummary(msgspec.Struct, frozen=True):
 
 
 class SourceSummary(msgspec.Struct, frozen=True):
-    """A source and where the latest planned batch ends in it, as the source writes it."""
+    """A source, and the offset at which the latest planned batch ends, as the source writes it."""
 
     source: int
     offset: str | None
 
 
 class CheckpointSummary(msgspec.Struct, frozen=True):
-    """Milliseconds since 1970. `format` is 2 where state versions have unique ids, None without state.
+    """A summary of one checkpoint. Times are milliseconds since 1970.
 
-    `planned` and `committed` are the latest batches, `oldest` is the oldest that is retained, `durations_ms` how
-    long the last committed ones took, from the writing of their offsets to that of their commits.
+    `format` is 2 if state versions have unique ids, None without state. `planned` and `committed` are the latest
+    batches, `oldest` is the oldest retained batch. `durations_ms` is, for each of the last committed batches, the
+    time between writing its offsets and writing its commit.
     """
 
     root: str
@@ -84,7 +85,7 @@ class CheckpointSummary(msgspec.Struct, frozen=True):
     foreign_files: int
     created_ms: int
     modified_ms: int
-    #: The id of its directory, whatever its name is; empty if it is not known.
+    #: The id of its directory, which a rename keeps; empty if it is not known.
     identity: str
     ancestry: Ancestry
 
@@ -93,7 +94,7 @@ _DURATIONS = 10
 
 
 def read_layout(tree: FileTree, root: str) -> CheckpointLayout:
-    """Raises FileNotFound, and BadRequest for what is no checkpoint."""
+    """Return the layout of the checkpoint at `root`. Raises FileNotFound; BadRequest if it is no checkpoint."""
     layout = arrange(root, files_below(tree, root))
     if not layout.is_checkpoint:
         raise BadRequest(f"{root} is no checkpoint of Spark's: there are no offsets of batches in it")
@@ -101,17 +102,16 @@ def read_layout(tree: FileTree, root: str) -> CheckpointLayout:
 
 
 def find_roots(tree: FileTree, top: str, *, partial: bool = False) -> Iterator[str]:
-    """Yield the roots of Spark's checkpoints, as `find_all` does."""
+    """Yield the roots of Spark's checkpoints. Parameters and errors are those of `find_all`."""
     return (root for root, of_units in find_all(tree, top, partial=partial) if not of_units)
 
 
 def find_all(tree: FileTree, top: str, *, partial: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield each root, with True for one of units of a dataflow.
+    """Yield the root of each checkpoint at or below `top`, with True if it is a dataflow's (checkpoints of units).
 
-    Every checkpoint root at or below `top`. With `partial` directories below it that may not be listed are passed
-    over. Raises FileNotFound, AccessDenied, BadRequest for a tree that is too large.
-
-    What has the name of something that is being made, or whose maker was killed, is none.
+    With `partial`, skips directories below `top` that may not be listed. Skips directories whose name says that
+    they are still being made, or that their maker was killed. Raises FileNotFound, AccessDenied; BadRequest if the
+    tree is too large.
     """
     pending, seen = [top], 0
     while pending:
@@ -139,11 +139,11 @@ def find_all(tree: FileTree, top: str, *, partial: bool = False) -> Iterator[tup
 
 
 def summarise(inspection: Inspection) -> CheckpointSummary:
-    """Reads a handful of small files; what is damaged is left out."""
+    """Summarise a checkpoint from a few small files. Damaged parts are left out."""
     layout = inspection.layout
     planned, committed = max(layout.offsets, default=None), max(layout.commits, default=None)
     watermark, sources = None, list[SourceSummary]()
-    # `verify` says what is damaged.
+    # `verify` reports the damage.
     with contextlib.suppress(CheckpointDamaged):
         if planned is not None:
             offsets = inspection.offsets(layout.offsets[planned])
@@ -172,28 +172,28 @@ def summarise(inspection: Inspection) -> CheckpointSummary:
 
 
 def find_families(tree: FileTree, tops: Iterable[str]) -> list[CheckpointFamily]:
-    """Put the checkpoints at and below directories into trees, by where they came from.
+    """Group the checkpoints at and below directories into families, by their ancestry.
 
-    Of each few files are read, and no directories of state. Those that may not be read are as if they were gone.
-    Raises FileNotFound and AccessDenied for one of `tops`, BadRequest for a tree that is too large.
+    Reads a few files of each checkpoint, and no directories of state. Skips checkpoints that may not be read.
+    Raises FileNotFound and AccessDenied for one of `tops`, BadRequest if a tree is too large.
     """
     roots = dict.fromkeys(root for top in tops for root in find_roots(tree, top, partial=True))
     found = []
     for root in roots:
-        # A file that vanishes between two looks does not exist.
+        # A checkpoint may vanish between the listing and this look.
         with contextlib.suppress(FileNotFound, AccessDenied):
             found.append(_known(tree, root))
     return families(found)
 
 
 def latest_of(tree: FileTree, root: str) -> tuple[str | None, int | None]:
-    """Return the query of a checkpoint and the latest batch that it has done, as far as that can be read."""
+    """Return a checkpoint's query id and its latest committed batch, each None if it cannot be read."""
     layout = arrange(root, (*_files(tree, root), *_files(tree, posixpath.join(root, COMMITS))))
     return _query(Inspection(tree, layout)), max(layout.commits, default=None)
 
 
 def _known(tree: FileTree, root: str) -> KnownCheckpoint:
-    """Raises FileNotFound."""
+    """Read what a family needs to know of a checkpoint. Raises FileNotFound."""
     query, committed = latest_of(tree, root)
     return KnownCheckpoint(root, tree.identity(root), query, committed, ancestry_of(tree, root))
 
@@ -215,9 +215,9 @@ def _query(inspection: Inspection) -> str | None:
 
 
 def describe(tree: FileTree, root: str) -> dict[str, Any]:
-    """All there is to know of a checkpoint, for machines: its summary, and `state`, its stores by partition.
+    """Return a checkpoint's summary for machines, plus `state`: its stores by partition.
 
-    Raises FileNotFound, and BadRequest for what is no checkpoint.
+    Raises FileNotFound; BadRequest if it is no checkpoint.
     """
     layout = read_layout(tree, root)
     summary: dict[str, Any] = msgspec.to_builtins(summarise(Inspection(tree, layout)))
@@ -225,7 +225,7 @@ def describe(tree: FileTree, root: str) -> dict[str, Any]:
 
 
 def summarise_stores(layout: CheckpointLayout) -> list[StoreSummary]:
-    """Every store of every partition."""
+    """Summarise every store of every partition."""
     return [_store(key, layout.stores[key]) for key in sorted(layout.stores)]
 
 
@@ -247,7 +247,7 @@ def _shown(versions: Iterable[StateVersion]) -> list[str]:
 
 
 def state_format(layout: CheckpointLayout) -> int | None:
-    """2 where state versions have unique ids, None without state."""
+    """Return 2 if state versions have unique ids, else 1; None without state."""
     versions = [version for files in layout.stores.values() for version in (*files.changes, *files.snapshots)]
     if not versions:
         return None
@@ -263,7 +263,7 @@ def _operator(inspection: Inspection, number: int) -> OperatorSummary:
     layout = inspection.layout
     described: StatefulOperator | None = None
     metadata = layout.operators[number].metadata
-    with contextlib.suppress(CheckpointDamaged):  # `verify` says what is damaged
+    with contextlib.suppress(CheckpointDamaged):  # `verify` reports the damage
         described = inspection.operator(metadata[max(metadata)]) if metadata else None
     there = [key for key in layout.stores if key.operator == number]
     stores = [info.store_name for info in described.state_store_info] if described else []

@@ -1,10 +1,10 @@
-"""Plan a rollback: what goes, so that an earlier batch is the latest, and whether later ones come again the same.
+"""Plan a rollback: which files to remove so that an earlier batch is the latest, and which batches then differ.
 
-What goes is what later batches wrote: commits, versions of state, operator metadata, the entries of file sources'
-logs, and offsets but for those of the next batch. These stay as its plan, so that Spark repeats it with what it
-had, whatever its source is. The batches after that one are planned anew. A file source lists its files again, and
-gives each batch as many as its options say; what those are a checkpoint does not tell, nor what another source has
-now.
+The plan removes what later batches wrote: commits, versions of state, operator metadata, log entries of file
+sources, and offsets except those of the next batch. The next batch keeps its offsets, so Spark repeats it with the
+same rows from any source. Batches after that one are planned anew and may get other rows: a file source lists its
+files again and fills batches by its options, which the checkpoint does not record; nor does the checkpoint say
+what another source holds now.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .tree import TreeEntry
 
 @dataclass(slots=True)
 class Cut:
-    """The files to remove, with their checksum files, by their paths relative to the root.
+    """The files to remove, with their checksum files, as paths relative to the root.
 
-    `plan`: the batch that is repeated as it was planned. `anew`: those that were planned, or done, and are planned
-    anew; `reasons` says why each of them may come out with other rows.
+    `plan` is the batch that is repeated as planned. `anew` lists batches that were planned or done and will be
+    planned anew; `reasons` says why each of them may get other rows.
     """
 
     remove: list[str]
@@ -36,7 +36,9 @@ class Cut:
 
 
 def plan_cut(inspection: Inspection, batch: int) -> Cut:
-    """Raises CheckpointDamaged where the batch's own offsets cannot be read."""
+    """Plan the removal of everything after `batch`. Raises CheckpointDamaged if the batch's offsets cannot be
+    read.
+    """
     layout, sources = inspection.layout, SourceLogs(inspection)
     offsets = inspection.offsets(layout.offsets[batch])
     plan = _plan(inspection, sources, batch, offsets)
@@ -49,7 +51,7 @@ def plan_cut(inspection: Inspection, batch: int) -> Cut:
     cut.anew = sorted(made for made in layout.offsets if made > kept)
     repartitions = [made for made in cut.anew if repartition_of(inspection, made) is not None]
     if cut.anew == repartitions:
-        cut.anew = []  # They had no rows.
+        cut.anew = []  # These batches had no rows.
     elif repartitions:
         cut.reasons.append(f"batch {repartitions[0]} repartitioned the state, and is not repeated")
     if not sources.up_to(end).stops:
@@ -67,7 +69,10 @@ def plan_cut(inspection: Inspection, batch: int) -> Cut:
 
 
 def _plan(inspection: Inspection, sources: SourceLogs, batch: int, before: Offsets) -> Offsets | None:
-    """The offsets of the next batch, if they and what they name can be read, and it is no repartition."""
+    """Return the offsets of the next batch, or None.
+
+    None if they or what they refer to cannot be read, or if the batch is a repartition.
+    """
     entry = inspection.layout.offsets.get(batch + 1)
     if entry is None or repartition_of(inspection, batch + 1) is not None:
         return None

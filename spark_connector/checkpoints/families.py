@@ -1,14 +1,14 @@
-"""Put checkpoints that were made of each other into trees, from what each says of where it came from. Pure.
+"""Group checkpoints that were made of each other into trees, from the ancestry that each one records. Pure.
 
-what is there                              what is drawn
+situation                                  what the tree shows
 ---------------------------------------    ----------------------------------------------------------
-the directory that a step names            it, under the path that it has now
-none: it was deleted, or cannot be seen    the path that it had: gone; replaced if another one has it now
-one of another query: a number of a        as none
-  directory that was used again
-a checkpoint whose last step made          a copy of that directory
+the directory that a step names exists     that directory, under its present path
+it was deleted, or cannot be seen          its old path: gone; replaced if another checkpoint is there now
+that id belongs to another query now:      as if the directory were deleted
+  the file system reused the id
+a checkpoint whose last step made          a copy of that other directory
   another directory
-steps that lead in a circle                all but the one that closes it: somebody made them up
+steps that form a circle                   all but the step that closes it: the steps were forged
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .ancestry import Ancestry, AncestryStep, StepKind
 
 @dataclass(frozen=True, slots=True)
 class KnownCheckpoint:
-    """A checkpoint that is there, `identity` being that of its directory; empty if that is not known."""
+    """A checkpoint that exists. `identity` is the id of its directory, empty if unknown."""
 
     root: str
     identity: str
@@ -38,19 +38,19 @@ class KnownCheckpoint:
 
 
 class Presence(StrEnum):
-    """The state of a member of a family."""
+    """Whether a member of a family still exists."""
 
     HERE = "here"
     GONE = "gone"
-    #: Gone, and its path is another checkpoint's now.
+    #: Gone, and another checkpoint has its path.
     REPLACED = "replaced"
 
 
 class FamilyMember(msgspec.Struct, frozen=True):
-    """A checkpoint in its family, which is told from the top down: `depth` says how far below the first one.
+    """A checkpoint in its family; members are listed from the top down.
 
-    `path` is where it is, or was when something was made of it; empty if that is not known. `made` is how it was
-    made of the one above it, or of an archive.
+    `depth` is its distance from the top. `path` is its present path, or the path it had when something was made of
+    it; empty if unknown. `made` is the step that made it from its parent or from an archive.
     """
 
     depth: int
@@ -60,23 +60,23 @@ class FamilyMember(msgspec.Struct, frozen=True):
     committed: int | None = None
     made: AncestryStep | None = None
     damaged: bool = False
-    #: There were steps before the first that it remembers.
+    #: Whether older steps than those recorded existed.
     lacks_older: bool = False
 
 
 class CheckpointFamily(msgspec.Struct, frozen=True):
-    """Checkpoints that were made of each other."""
+    """A tree of checkpoints that were made of each other."""
 
     members: list[FamilyMember]
 
 
 def families(checkpoints: Iterable[KnownCheckpoint]) -> list[CheckpointFamily]:
-    """Return a tree for each checkpoint that others were made of, or that has something to tell of itself."""
+    """Return a tree for each top checkpoint that has descendants or an ancestry."""
     return _Pedigree(sorted(checkpoints, key=lambda each: each.root)).families()
 
 
 class _Pedigree:
-    """Directories by their identity, each with the step that made it and the one that it was made of."""
+    """Directories by identity, each with the step that made it and its parent."""
 
     def __init__(self, checkpoints: list[KnownCheckpoint]) -> None:
         self._known = {each.key: each for each in checkpoints}
@@ -84,7 +84,7 @@ class _Pedigree:
         self._steps: dict[str, AncestryStep] = {}
         self._parents: dict[str, str] = {}
         self._called: dict[str, str] = {}
-        # A checkpoint's own word goes before what others say of it.
+        # A checkpoint's own record takes precedence over what others record of it.
         for each in checkpoints:
             if each.ancestry.steps:
                 self._add(each.key, _own_step(each))
@@ -112,7 +112,7 @@ class _Pedigree:
             self._parents[key] = parent
 
     def _source(self, step: AncestryStep) -> str:
-        """Return the key of what something was made of; empty for an archive."""
+        """Return the key of the directory that a step started from; empty for an archive."""
         if step.kind is StepKind.IMPORT:
             return ""
         key = step.source_id or f"at {step.source}"
@@ -126,7 +126,7 @@ class _Pedigree:
         return at == key
 
     def _by_parent(self) -> dict[str, list[str]]:
-        """Return what was made of each, in the order of time."""
+        """Return the children of each directory, oldest first."""
         children: dict[str, list[str]] = {}
         for key, parent in sorted(self._parents.items(), key=lambda pair: (self._steps[pair[0]].at_ms, pair[0])):
             children.setdefault(parent, []).append(key)
@@ -164,7 +164,9 @@ class _Pedigree:
 
 
 def _own_step(known: KnownCheckpoint) -> AncestryStep:
-    """Return the step that made a checkpoint: its last one, unless that made the directory it was copied from."""
+    """Return the step that made a checkpoint: the last one recorded, or a copy if that step made another
+    directory.
+    """
     last = known.ancestry.steps[-1]
     if not known.identity or last.made in ("", known.identity):
         return last

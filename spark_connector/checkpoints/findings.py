@@ -1,4 +1,4 @@
-"""The faults that a verification finds: the values of `peacefs checkpoint verify --json`."""
+"""The results of a verification: the values of `peacefs checkpoint verify --json`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ _FILES_NAMED = 4
 
 
 class Fault(StrEnum):
-    """The kind of a fault."""
-
     MISSING = "missing"
     DAMAGED = "damaged"
-    #: Whole in itself, and at odds with the rest.
+    #: Whole in itself, but contradicts other files.
     INCONSISTENT = "inconsistent"
     #: A format that this program does not know.
     TOO_NEW = "too new"
 
 
 class CheckpointFinding(msgspec.Struct, frozen=True):
-    """Something wrong with a file, by its path relative to the root.
+    """A fault of a file. `path` is relative to the root.
 
-    `stops`: a start fails on it, or, where it is not `noticed`, reads something else than what was written.
+    `stops`: a start fails on the fault. If it is not `noticed`, the start reads something else than what was
+    written.
     """
 
     path: str
@@ -36,16 +35,16 @@ class CheckpointFinding(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """A file or directory that could not be verified, without being wrong, and why."""
+    """A file or directory that could not be verified, and why. It need not be wrong."""
 
     path: str
     reason: str
 
 
 class CheckpointRepair(msgspec.Struct, frozen=True):
-    """The files whose removal makes a query start, by their paths relative to the root, and what then happens.
+    """Files whose removal lets the query start, as paths relative to the root, and what happens then.
 
-    `repeats`: the batch that is given to the sink again, as it was. `plans_anew`: the batch whose plan goes.
+    `repeats` is the batch that the sink receives again unchanged. `plans_anew` is the batch whose plan is removed.
     """
 
     remove: list[str]
@@ -56,16 +55,17 @@ class CheckpointRepair(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> str:
-        """The last few files by name, which are those that matter most, and how many more there are."""
+        """The names of the last few files, which matter most, and the number of the others."""
         more = len(self.remove) - _FILES_NAMED
         return ", ".join(self.remove[-_FILES_NAMED:]) + (f" and {more} more" if more > 0 else "")
 
 
 class StartVerdict(msgspec.Struct, frozen=True):
-    """The verdict on one way to start the query: `mode` is one of `start_modes.StartMode`.
+    """The verdict on one way to start the query. `mode` is one of `start_modes.StartMode`.
 
-    `goes_on_with` is its first batch, None where it does not start, and `repeats` says that it is one that was
-    planned before. `against` is what is in the way, or what it would do with rows that were given out.
+    `goes_on_with` is the first batch, None if the query does not start; `repeats` says whether that batch was
+    planned before. `against` lists what prevents the start, or what the start would do with rows that were already
+    emitted.
     """
 
     mode: str
@@ -78,13 +78,13 @@ class StartVerdict(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True):
     """The result of a verification.
 
-    `batch` is the one judged: None where none was ever done. `last_good` is the latest batch, up to that one,
-    that a query could go on from after a rollback. `restarts`: it would start from the checkpoint as it is, as far
-    as `notes` let one know, and its first batch is `goes_on_with`. `repair` is what makes it start, where a file
-    or two are in the way.
+    `batch` is the batch that was judged, None if none was ever done. `last_good` is the latest batch, at most that
+    one, from which a query could continue after a rollback. `restarts` says whether a query would start from the
+    checkpoint as it is, as far as `notes` allow to know; `goes_on_with` is then its first batch. `repair` is set
+    if removing a few files makes it start.
 
-    All of that is for a start in `mode`, the way in which the query that wrote it was started, as far as the
-    checkpoint tells. `starts` has the verdict for each way.
+    These fields assume `mode`, the way in which the query was started before, as far as the checkpoint tells.
+    `starts` has a verdict for each mode.
     """
 
     root: str
@@ -105,6 +105,6 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def damage(path: str, error: CheckpointDamaged, *, stops: bool = True) -> CheckpointFinding:
-    """Make a finding of a parser's complaint about a file."""
+    """Make a finding of a parser's error."""
     kind = Fault.TOO_NEW if isinstance(error, CheckpointTooNew) else Fault.DAMAGED
     return CheckpointFinding(path, kind, error.message, stops, noticed=not isinstance(error, CheckpointAltered))

@@ -1,4 +1,4 @@
-"""Tell how the latest batches of a checkpoint went, from the times and sizes of its files; none is read."""
+"""Show the latest batches of a checkpoint from the times and sizes of its files, without reading the files."""
 
 from __future__ import annotations
 
@@ -9,35 +9,37 @@ import msgspec
 from .layout import CheckpointLayout
 from .tree import TreeEntry
 
-# So many of a checkpoint's latest batches are shown, with their times and files.
+# Number of latest batches that are shown, with their times and files.
 checkpoint_batches_shown_max: Final = 100
 
 
 class BatchFile(msgspec.Struct, frozen=True):
-    """A file that a batch wrote, by its path relative to the root."""
+    """A file that a batch wrote. `path` is relative to the root."""
 
     path: str
     bytes: int
 
 
 class BatchHistory(msgspec.Struct, frozen=True):
-    """A batch. Milliseconds since 1970; `committed_ms` is None for one that is under way, or was cut short."""
+    """One batch. Times are milliseconds since 1970; `committed_ms` is None if the batch is under way or was cut
+    short.
+    """
 
     batch: int
     planned_ms: int
     committed_ms: int | None
-    #: The bytes of changes and snapshots of state that it left, in all stores.
+    #: Bytes of the changes and snapshots of state that the batch wrote, in all stores.
     state_bytes: int
     files: list[BatchFile]
 
 
 def latest_batches(layout: CheckpointLayout, count_max: int = checkpoint_batches_shown_max) -> list[BatchHistory]:
-    """Return the latest batches, the earliest of them first."""
+    """Return the latest batches, earliest first."""
     shown = sorted(layout.offsets)[-count_max:]
     of_state: dict[int, list[TreeEntry]] = {batch: [] for batch in shown}
     for store in layout.stores.values():
         for version, entry in (*store.changes.items(), *store.snapshots.items()):
-            # A version is the state after the batch before it.
+            # Version N of the state is the state after batch N - 1.
             if version.number - 1 in of_state:
                 of_state[version.number - 1].append(entry)
     return [_history(layout, batch, of_state[batch]) for batch in shown]

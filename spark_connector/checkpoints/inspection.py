@@ -1,6 +1,6 @@
-"""Reads files of a checkpoint, each once, verifies all that can be verified of one alone, and keeps what they say.
+"""Read each file of a checkpoint once, verify it on its own, and cache what it says.
 
-A fault of a file is an answer here, not an error: Spark would meet it too.
+A faulty file gives a cached fault, not a failure: Spark would meet the same fault.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from .formats.sst import TableCheck, check_table
 from .layout import CheckpointLayout
 from .tree import FileTree, TreeEntry
 
-# A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.
+# Longer text files are not read. The largest are compacted logs of file sources.
 checkpoint_text_bytes_max: Final = 256 * MIB
-# Only the checksum of a longer changelog is verified, not its content.
+# Of a longer changelog only the checksum is verified, not its content.
 checkpoint_changelog_bytes_max: Final = 64 * MIB
 
 
@@ -42,25 +42,29 @@ _GONE = "it is gone: was it deleted just now?"
 
 
 class Inspection:
-    """The files of one checkpoint. Every method raises CheckpointDamaged for a file that is not whole."""
+    """The parsed files of one checkpoint, for `judge`, `catalogue`, `cut` and others; each file is read at most
+    once.
+
+    Every method that reads raises CheckpointDamaged if the file is not whole, at each call.
+    """
 
     def __init__(self, tree: FileTree, layout: CheckpointLayout) -> None:
         self.layout = layout
         self.tree = tree
         self._known: dict[str, tuple[Any, CheckpointDamaged | None]] = {}
-        #: The aspects of the files themselves that could not be verified.
+        #: What could not be verified, without being wrong.
         self.notes: set[Note] = set()
         self.files_read = 0
         self.bytes_read = 0
 
     def of(self, layout: CheckpointLayout) -> Inspection:
-        """An inspection of the same tree with another layout; what was read is not read again."""
+        """Return an inspection of the same tree with another layout. It shares what was already read."""
         other = Inspection(self.tree, layout)
         other._known = dict(self._known)
         return other
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file at a path of the tree, in this checkpoint or outside."""
+        """Return whether a file exists at a path of the tree, inside the checkpoint or outside."""
         try:
             self.tree.open(path).close()
         except (PeacefsError, OSError):
@@ -80,7 +84,7 @@ class Inspection:
         return self._once(entry, parse_file_log)
 
     def source_note(self, entry: TreeEntry) -> int:
-        """A file that a source keeps and understands alone."""
+        """Return the version of a file that only its source understands."""
         return self._once(entry, parse_version)
 
     def operator(self, entry: TreeEntry) -> StatefulOperator:
@@ -90,7 +94,7 @@ class Inspection:
         return self._once(entry, parse_schema)
 
     def changes(self, entry: TreeEntry) -> Changelog | UnreadableChangelog:
-        """Return whether it is sealed: then only checksums were verified."""
+        """Return the parsed changelog, or UnreadableChangelog if only its checksums could be verified."""
         if entry.length > checkpoint_changelog_bytes_max:
             self._remembered(entry, lambda: _compare(self._checkers(entry), self._pieces(entry)))
             return UnreadableChangelog(
@@ -102,7 +106,7 @@ class Inspection:
         return self._once(entry, parse_snapshot)
 
     def sst(self, entry: TreeEntry) -> TableCheck:
-        """Raises CheckpointDamaged where RocksDB would not open it, or Hadoop not copy it from where it is."""
+        """Check an SST. Raises CheckpointDamaged if RocksDB would not open it, or if Hadoop could not copy it."""
 
         def read() -> TableCheck:
             if checkers := self._checkers(entry):
@@ -126,7 +130,7 @@ class Inspection:
         return checked
 
     def _once(self, entry: TreeEntry, parse: Callable[[bytes], _Value]) -> _Value:
-        """Parse a file, then compare it with its checksums: that it cannot be read says more."""
+        """Parse a file, then compare its checksums: a parse error says more than a wrong checksum."""
 
         def read() -> _Value:
             if entry.length > checkpoint_text_bytes_max:
@@ -163,7 +167,9 @@ class Inspection:
             raise CheckpointDamaged(f"it cannot be read: {fault}") from None
 
     def _checkers(self, entry: TreeEntry) -> list[Checker]:
-        """The checksums beside a file. One of Hadoop's that is damaged itself is passed over, as Spark does."""
+        """Return the checksums beside a file. Skip a checksum file of Hadoop's that is damaged itself, as Spark
+        does.
+        """
         checkers = []
         for checksum in self.layout.checksum_files(self.layout.relative(entry)):
             data = b"".join(self._pieces(checksum))
@@ -178,7 +184,7 @@ class Inspection:
 
 
 def _compare(checkers: list[Checker], pieces: Iterable[bytes]) -> None:
-    """Raises CheckpointDamaged where a file is not what a checksum beside it says."""
+    """Raise CheckpointDamaged if the data does not match a checksum."""
     if not checkers:
         return
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""`peacefs demo`: a Spark query that is killed and comes back exact, and the means to judge it.
+"""`peacefs demo`: run a Spark query, kill it, restart it, and check that its output is exact.
 
-Begin with `app.py`. Uses the connector as a user would; nothing else imports it.
+Begin with `app.py`. It uses the connector as a user would; nothing else imports it.
 """

@@ -1,1 +1,1 @@
-"""Queries that are kept going: the agent on the nodes that may run them, and how one is registered."""
+"""Supervised queries: the agent that runs and restarts them on its node, and how a query is registered."""

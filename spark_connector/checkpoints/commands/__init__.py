@@ -1,4 +1,4 @@
-"""`peacefs checkpoint`: inspect, change, move, rehearse, runs.
+"""The commands of `peacefs checkpoint`: inspect, change, move, rehearse, runs.
 
-Begin with `inspect.py`. Arguments in, tables or JSON out; what is decided is in the modules above.
+Begin with `inspect.py`. Commands only parse arguments and print tables or JSON; the modules above decide.
 """

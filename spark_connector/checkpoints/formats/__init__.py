@@ -1,4 +1,4 @@
-"""Readers of the files in a checkpoint: logs, state-store snapshots and changelogs, codecs, checksums.
+"""Parsers for the files in a checkpoint: logs, state-store snapshots and changelogs, codecs, checksums.
 
-Begin with `logs.py`. Bytes in, values out; opens no connection.
+Begin with `logs.py`. Parsers take bytes and return values; they open no connection.
 """
