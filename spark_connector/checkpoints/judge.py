@@ -1,15 +1,12 @@
-"""Judge a checkpoint: whether a query would start from it as it is, and from which batches after a rollback.
+"""Judge whether a query would start from a checkpoint as it is, and to which batches it can be rolled back.
 
-A start looks at the latest batch that was planned, P, and the latest that was done, C. It reads `metadata`,
-`offsets/P` and `offsets/P-1`, `commits/C`, the logs of its sources (`source_logs`), what the stateful operators
-say of themselves, and one state version of every store: P+1 if P is C, else P, for then batch P is repeated.
-Commits before C it does not read; only unique ids, of format 2, make it need `commits/P-1`.
+Let P be the latest planned batch and C the latest committed one. An ordinary start reads `metadata`, `offsets/P`
+and `offsets/P-1`, `commits/C`, the logs of file sources (`source_logs`), the metadata of stateful operators, and
+one state version per store: P+1 if P is C, else P, because batch P is then repeated. It reads no commit before C,
+except `commits/P-1` in format 2, for the unique ids. `start_modes` describes the other ways to start a query.
 
-That is an ordinary start. `start_modes` says what the other ways to start a query go by.
-
-A rollback to batch N takes away what later batches wrote: it needs the same of a checkpoint that ends with N.
-
-What names cannot tell: whether a query of format 1 had state whose directory is gone altogether.
+A rollback to batch N removes what later batches wrote; a start then needs the same files of a checkpoint that ends
+with N. File names cannot tell whether a query of format 1 had state whose directory is gone altogether.
 """
 
 from __future__ import annotations
@@ -41,13 +38,16 @@ from .tree import TreeEntry
 
 T = TypeVar("T")
 
-#: So many missing batches are named one by one.
+#: At most this many missing batches are named one by one.
 _GAPS_MAX = 100
 _UNREAD = "no batch has read this entry of the source's log: the next one does, together with what is new"
 
 
 class BatchVerifier:
-    """Judges the starts that one checkpoint allows. Files are read once, however many batches are judged."""
+    """Judge the starts that one checkpoint allows, for `verify`, rollback, repair and pruning.
+
+    Each file is read once, however many batches and modes are judged; verdicts are cached.
+    """
 
     def __init__(self, inspection: Inspection) -> None:
         self._inspection = inspection
@@ -58,39 +58,39 @@ class BatchVerifier:
         self._restarts: dict[StartMode, Needs] = {}
 
     def query(self) -> str | None:
-        """The query's id, if it can be read."""
+        """Return the query's id, or None if it cannot be read."""
         try:
             return self._inspection.query_metadata(self.layout.metadata).id if self.layout.metadata else None
         except CheckpointDamaged:
             return None
 
     def goes_on_with(self, mode: StartMode = StartMode.ORDINARY) -> int:
-        """The first batch that a start runs: the one that is planned and not done, or the next."""
+        """Return the first batch that a start runs: the planned but unfinished one, or the next."""
         planned, committed = max(self.layout.offsets, default=-1), max(self.layout.commits, default=-1)
         if planned > committed:
             return committed + 1 if mode is StartMode.REAL_TIME else planned
         return planned + 1
 
     def own_mode(self, batch: int | None = None) -> StartMode:
-        """How the query was started that wrote a batch, by default the latest that was planned."""
+        """Return how the query was started that wrote `batch`, by default the latest planned batch."""
         return own_mode(self.layout, max(self.layout.offsets, default=0) if batch is None else batch)
 
     def restart(self, mode: StartMode | None = None) -> Needs:
-        """Check what a start needs from the checkpoint as it is, by default in its own mode."""
+        """Check what a start needs from the checkpoint as it is. `mode` defaults to the query's own."""
         mode = mode or self.own_mode()
         if mode not in self._restarts:
             self._restarts[mode] = self._judge_restart(mode)
         return self._restarts[mode]
 
     def batch(self, batch: int, mode: StartMode | None = None) -> Needs:
-        """Check what a start needs after a rollback to a completed batch, by default in its own mode."""
+        """Check what a start needs after a rollback to a committed batch. `mode` defaults to the batch's own."""
         mode = mode or self.own_mode(batch)
         if (batch, mode) not in self._batches:
             self._batches[batch, mode] = self._judge(batch, mode)
         return self._batches[batch, mode]
 
     def gaps(self) -> list[CheckpointFinding]:
-        """Every batch that is missing between others: no start looks at it, only a rollback to it would."""
+        """Find batches missing between others. A start does not read them; only a rollback to them would."""
         found = []
         for log, entries in ((OFFSETS, self.layout.offsets), (COMMITS, self.layout.commits)):
             for batch in _missing(entries):
@@ -133,7 +133,7 @@ class BatchVerifier:
         return needs
 
     def _with_commit(self, planned: int | None, committed: int | None, needs: Needs) -> int | None:
-        """Return the latest offsets that a start in Real-time Mode keeps. It reads the later ones, too."""
+        """Return the latest offsets that a start in Real-time Mode keeps. The start reads later offsets, too."""
         if planned is None or planned <= (-1 if committed is None else committed):
             return planned
         self._offsets(planned, needs)
@@ -146,7 +146,7 @@ class BatchVerifier:
         return max((batch for batch in self.layout.offsets if batch <= done), default=None)
 
     def _planned(self, batch: int, mode: StartMode, needs: Needs) -> Offsets | None:
-        """Check the offsets of a batch, those before it, and the entries of sources' logs between the two."""
+        """Check the offsets of a batch and of the batch before, and the entries of sources' logs between them."""
         offsets, before = self._offsets(batch, needs), None
         number_before = batch_before(self.layout, batch, mode)
         if number_before is not None:
@@ -158,7 +158,7 @@ class BatchVerifier:
         return offsets
 
     def _unfinished_repartition(self, planned: int, committed: int | None) -> list[CheckpointFinding]:
-        """Spark refuses to start from a repartition that was not finished, whatever it has written."""
+        """Find an unfinished repartition: Spark refuses to start, whatever the repartition has written."""
         partitions = repartition_of(self._inspection, planned)
         if partitions is None or planned == committed:
             return []
@@ -169,7 +169,7 @@ class BatchVerifier:
         return [CheckpointFinding(f"{OFFSETS}/{planned}", Fault.INCONSISTENT, reason)]
 
     def _commits_ahead(self, planned: int | None, committed: int | None) -> list[CheckpointFinding]:
-        """Commits without offsets stop a start, batches without commits before the planned one do not."""
+        """Find commits without offsets, which stop a start, and earlier batches without commits, which do not."""
         found = []
         first = -1 if planned is None else planned
         for batch in range(first + 1, min(committed or -1, first + _GAPS_MAX) + 1):
@@ -234,7 +234,9 @@ class BatchVerifier:
     def _read(
         path: str, entry: TreeEntry | None, read: Callable[[TreeEntry], T], absent: str, needs: Needs
     ) -> T | None:
-        """Read an entry that a start needs, and note it; None, with a finding, where that cannot be."""
+        """Read an entry and add it to the needed files. If it is missing or damaged, add a finding and return
+        None.
+        """
         if entry is None:
             needs.findings.append(CheckpointFinding(path, Fault.MISSING, absent))
             return None
@@ -247,7 +249,7 @@ class BatchVerifier:
 
 
 def _missing(entries: dict[int, TreeEntry]) -> list[int]:
-    """Return the numbers between the first and the last that are missing, as many as are worth naming."""
+    """Return the first `_GAPS_MAX` numbers that are missing between the lowest and the highest."""
     missing: list[int] = []
     numbers = sorted(entries)
     for before, after in pairwise(numbers):

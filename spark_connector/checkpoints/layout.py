@@ -30,9 +30,9 @@ METADATA, OFFSETS, COMMITS, SOURCES, STATE = "metadata", "offsets", "commits", "
 SINK_LOG = "_spark_metadata"
 #: Spark's default for the logs of file sources and sinks.
 COMPACT_INTERVAL = 10
-#: So many missing entries are named one by one.
+#: At most this many missing entries are named one by one.
 LOG_GAP_MAX = 100
-#: In place of a batch: operator metadata of version 1, of which there is one file.
+#: Stands for a batch number: operator metadata of version 1 exists once, without a batch.
 FIRST_FORM = -1
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -45,7 +45,7 @@ _CHANGES = ("changelog", "delta")
 
 
 class StoreKey(NamedTuple):
-    """A store of a partition of an operator: what has versions of its own."""
+    """A store in a partition of an operator. Each store has its own versions."""
 
     operator: int
     partition: int
@@ -53,13 +53,15 @@ class StoreKey(NamedTuple):
 
     @property
     def directory(self) -> str:
-        """Relative to the root."""
+        """The store's directory, relative to the root."""
         below = "" if self.store == DEFAULT_STORE else f"/{self.store}"
         return f"{STATE}/{self.operator}/{self.partition}{below}"
 
 
 class StateVersion(NamedTuple):
-    """The state after batch `number` - 1. `uid` only in format 2, where several attempts may lie side by side."""
+    """The state after batch `number` - 1. `uid` is set in format 2 only, where several attempts may lie side by
+    side.
+    """
 
     number: int
     uid: str | None
@@ -71,7 +73,7 @@ class StateVersion(NamedTuple):
 
 @dataclass(slots=True)
 class StoreFiles:
-    """The files of one store. `ssts` by their names."""
+    """The files of one store. `ssts` maps names to files."""
 
     changes: dict[StateVersion, TreeEntry] = field(default_factory=dict)
     snapshots: dict[StateVersion, TreeEntry] = field(default_factory=dict)
@@ -81,7 +83,7 @@ class StoreFiles:
 
 @dataclass(slots=True)
 class OperatorFiles:
-    """`metadata` by batch, or under FIRST_FORM."""
+    """The files that describe one operator. `metadata` maps batches, or FIRST_FORM, to files."""
 
     metadata: dict[int, TreeEntry] = field(default_factory=dict)
     schemas: dict[str, TreeEntry] = field(default_factory=dict)
@@ -89,7 +91,7 @@ class OperatorFiles:
 
 @dataclass(slots=True)
 class LogFiles:
-    """A compactible log, of a file source or sink. Some other sources keep a single file 0."""
+    """The files of a compactible log, of a file source or sink. Some other sources keep a single file 0."""
 
     deltas: dict[int, TreeEntry] = field(default_factory=dict)
     compacts: dict[int, TreeEntry] = field(default_factory=dict)
@@ -100,7 +102,7 @@ class LogFiles:
 
     @property
     def interval(self) -> int:
-        """Every how many entries Spark compacts the log, derived from the names as Spark does."""
+        """The number of entries between two compactions, derived from the file names as Spark does."""
         newest = sorted(self.compacts)[-2:]
         if not newest:
             return COMPACT_INTERVAL
@@ -111,30 +113,29 @@ class LogFiles:
         return count if count <= COMPACT_INTERVAL else next(divisors, count)
 
     def find(self, number: int) -> TreeEntry | None:
-        """The file in which Spark looks for an entry: the compacted one where it would have compacted."""
+        """Return the file in which Spark looks for an entry: the compacted file if that number is a compaction."""
         return (self.compacts if (number + 1) % self.interval == 0 else self.deltas).get(number)
 
     def name(self, number: int) -> str:
-        """The name under which Spark looks for an entry."""
+        """Return the file name under which Spark looks for an entry."""
         return f"{number}.compact" if (number + 1) % self.interval == 0 else str(number)
 
     @property
     def compacted(self) -> int | None:
-        """The entry from which on Spark reads the log when it starts, if there is any."""
+        """The number of the entry from which a start reads the log, or None for an empty log."""
         latest = self.latest
         return None if latest is None else max(0, (latest + 1) // self.interval * self.interval - 1)
 
     def up_to(self, number: int) -> LogFiles:
-        """The log without later entries."""
+        """Return the log without entries after `number`."""
         return LogFiles(
             {entry: file for entry, file in self.deltas.items() if entry <= number},
             {entry: file for entry, file in self.compacts.items() if entry <= number},
         )
 
     def needed(self) -> list[tuple[int, TreeEntry | None]]:
-        """The entries that Spark reads when it starts; None in place of one that is missing.
-
-        Of a gap that no query makes, only the beginning.
+        """Return the entries that Spark reads at a start, with None for a missing one. Stops after `LOG_GAP_MAX`
+        of those.
         """
         if self.compacted is None or self.latest is None:
             return []
@@ -151,7 +152,7 @@ class LogFiles:
 
 @dataclass(slots=True)
 class CheckpointLayout:
-    """All files below a checkpoint root. `by_path` are all, by their path relative to the root."""
+    """All files below a checkpoint root, by kind. `by_path` has all of them by path relative to the root."""
 
     root: str
     by_path: dict[str, TreeEntry] = field(default_factory=dict)
@@ -164,7 +165,7 @@ class CheckpointLayout:
     checksums: dict[str, TreeEntry] = field(default_factory=dict)
     temporary: list[TreeEntry] = field(default_factory=list)
     foreign: list[TreeEntry] = field(default_factory=list)
-    #: Its future place, if that is not where it is.
+    #: The path that the checkpoint will have, for a staged copy; else its present path.
     named: str = ""
 
     @property
@@ -180,7 +181,7 @@ class CheckpointLayout:
         return bool(self.offsets or (self.metadata is not None and not self.foreign))
 
     def checksum_files(self, path: str) -> list[TreeEntry]:
-        """The checksum files that lie beside a file, given by its path relative to the root."""
+        """Return the checksum files beside a file. `path` is relative to the root."""
         directory, name = posixpath.split(path)
         beside = (f"{path}.crc", posixpath.join(directory, f".{name}.crc"))
         return [self.checksums[candidate] for candidate in beside if candidate in self.checksums]
@@ -196,7 +197,7 @@ def is_root(names: Iterable[str]) -> bool:
 
 
 def arrange(root: str, entries: Iterable[TreeEntry]) -> CheckpointLayout:
-    """Sorts the files below `root` by what they are."""
+    """Classify the files below `root`."""
     layout = CheckpointLayout(root.rstrip("/"), named=root.rstrip("/"))
     for entry in entries:
         path = layout.relative(entry)
@@ -207,7 +208,7 @@ def arrange(root: str, entries: Iterable[TreeEntry]) -> CheckpointLayout:
 
 
 def _place(layout: CheckpointLayout, parts: list[str], path: str, entry: TreeEntry) -> bool:
-    """False for a file that has no place in a checkpoint."""
+    """Add a file to the layout. Return False if it has no place in a checkpoint."""
     name = parts[-1]
     if name.startswith(".") and name.endswith(".tmp"):
         layout.temporary.append(entry)
@@ -232,7 +233,7 @@ def _place(layout: CheckpointLayout, parts: list[str], path: str, entry: TreeEnt
 
 
 def place_in_log(log: LogFiles, entry: TreeEntry) -> bool:
-    """Adds a file of a compactible log; False for one whose name is none."""
+    """Add a file of a compactible log. Return False if its name is not one of a log file."""
     found = _LOG_FILE.fullmatch(entry.name)
     if found is None:
         return False

@@ -1,8 +1,8 @@
-"""Copies out of sight: made beside what they are to become, or come from, and deleted when that is done.
+"""Hidden working copies of checkpoints: made beside their source or target, and deleted afterwards.
 
-A command that is killed leaves its own behind. The next one with the same checkpoint finds it there by its name,
-and deletes it if nothing of it has changed for `checkpoint_left_over_age_s`. Should it belong to a command
-after all, that one fails, and publishes nothing.
+A killed command leaves its working copy behind. The next command on the same checkpoint finds the copy by its
+name, and deletes it if nothing in it has changed for `checkpoint_left_over_age_s`. If the copy does belong to a
+running command, that command fails and publishes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from peacefs.protocol.values.temporary_names import wanted_name
 
 from .tree import TreeEntry, Workspace
 
-# A copy out of sight in which nothing has changed for so long was left by a command that was killed.
+# A working copy that was not changed for this long was left by a killed command.
 checkpoint_left_over_age_s: Final = 24 * 3600.0
 
 
@@ -29,7 +29,7 @@ _log = logging.getLogger("peacefs.checkpoints")
 
 @contextlib.contextmanager
 def staged(tree: Workspace, path: str) -> Iterator[str]:
-    """A hidden place beside `path`, which is empty again afterwards."""
+    """Yield a hidden path beside `path`. Remove what is at the hidden path afterwards."""
     _collect(tree, path)
     staging = staging_name(path)
     try:
@@ -39,13 +39,13 @@ def staged(tree: Workspace, path: str) -> Iterator[str]:
 
 
 def staging_name(path: str) -> str:
-    """Name a hidden place beside `path`, where nothing is; `temporary_names` knows its form."""
+    """Return a new hidden name beside `path`, in the form that `temporary_names` knows."""
     directory, name = posixpath.split(path)
     return posixpath.join(directory, f".{name}.{uuid.uuid4()}.tmp")
 
 
 def _collect(tree: Workspace, path: str) -> None:
-    """Deletes what killed commands staged beside `path`, and says so. Raises nothing: it is no one's errand."""
+    """Delete what killed commands left beside `path`, and log it. Raises nothing."""
     directory, name = posixpath.split(path)
     before_ms = int((time.time() - checkpoint_left_over_age_s) * 1000)
     with contextlib.suppress(PeacefsError, OSError):
@@ -65,7 +65,7 @@ def _remove(tree: Workspace, staging: str) -> bool:
 
 
 def _last_change_ms(tree: Workspace, root: TreeEntry) -> int:
-    """The time of the latest change of anything in a tree, by the clock of its file system."""
+    """Return the latest change of anything in a tree, by the clock of its file system."""
     latest, pending = root.modified_ms, [root.path]
     while pending:
         with contextlib.suppress(FileNotFound):

@@ -1,10 +1,10 @@
-"""Roll a checkpoint back in a directory of this machine: a copy is cut back, and takes the name in one step.
+"""Roll back a checkpoint in a local directory: cut back a copy, then exchange it with the original in one step.
 
-The kernel exchanges the names of the two directories (renameat2 of Linux), so that whoever kills the command
-leaves under the root what was there before, or what was asked for, and nothing between. Before that step
-everything of the copy is on disk; after it what was there before is whole, and gets a name that says so.
+The kernel exchanges the names of the two directories (Linux's renameat2). So if the command is killed, the root
+holds either the old content or the new one, nothing in between. Everything in the copy is synced before the
+exchange. After it, the old content gets a name that says what it is.
 
-A local file system knows no runs: nothing keeps away a query that is still alive but that it is seen to write.
+A local file system knows no runs. A live query is noticed only by its writes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UNABLE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV)
 
 
 def roll_back_locally(request: RollbackRequest) -> Rollback:
-    """Raises BadRequest for a batch that is gone or not good, and for a checkpoint whose query is alive."""
+    """Roll back. Raises BadRequest if the batch is gone or not good, or if the checkpoint's query is alive."""
     if request.sink is not None:
         raise BadRequest(
             "the checkpoint and the log of a file sink are two directories, which cannot change in one step here"
@@ -82,7 +82,7 @@ def _prepare(tree: LocalTree, layout: CheckpointLayout, request: RollbackRequest
 
 
 def _settle(root: Path, staging: Path) -> None:
-    """Give everything in a copy the owner that it had, and bring it to disk. Raises OSError."""
+    """Give each file in a copy its original owner, and sync it to disk. Raises OSError."""
     for directory, _, names in os.walk(staging, topdown=False):
         for path in (*(Path(directory, name) for name in names), Path(directory)):
             before, now = (root / path.relative_to(staging)).lstat(), path.lstat()
@@ -102,7 +102,7 @@ def _sync(path: Path) -> None:
 
 
 def _exchange(root: Path, staging: Path) -> None:
-    """An interrupt after the step must not take away what was there before: only the step's own fault does."""
+    """Exchange the names. Discard `staging` only if the exchange fails: afterwards it holds the old content."""
     try:
         exchange_names(str(root), str(staging))
     except OSError as fault:

@@ -1,7 +1,7 @@
-"""The process that looks at checkpoints for the coordinator, which knows nothing of Spark and must not wait.
+"""The process that inspects checkpoints for the coordinator, which knows nothing of Spark and must not wait.
 
-A question as JSON comes in on stdin, `{"answer": ...}` or a refusal goes out on stdout. It is a client of the
-coordinator like any other, and sees what the user may see who asks.
+It reads a request as JSON from stdin, and writes `{"answer": ...}` or an error to stdout. It is an ordinary client
+of the coordinator, with the rights of the user who asked.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ checkpoint_look_bytes_max: Final = 64 * MIB
 
 
 class InspectionRequest(msgspec.Struct, frozen=True):
-    """`all_below` asks for a summary of every checkpoint at and below `path`, else for all of that one.
+    """A request to inspect `path`, or with `all_below` every checkpoint at or below it.
 
-    With `partial` what the user may not list below `path` is left out. With a `view` it is for something else of
-    `path`: its latest `batches`, the `verdict` on it, the `units` of all dataflows at and below it, or the
-    `families` of checkpoints there.
+    With `partial`, skips what the user may not list. `view` asks for something else than a summary: the latest
+    `batches` of the checkpoint, its `verdict`, the `units` of all dataflows at or below `path`, or the `families`
+    of checkpoints.
     """
 
     coordinator: str
@@ -41,14 +41,14 @@ class InspectionRequest(msgspec.Struct, frozen=True):
     all_below: bool
     view: str = ""
     partial: bool = False
-    #: The user's token; empty where names are believed.
+    #: The user's token; empty if the cluster does not authenticate.
     token: str = ""
     #: The CA to trust over TLS.
     ca_file: str = ""
 
 
 def carry_out(question: bytes) -> bytes:
-    """Answer the questions on standard input to standard output."""
+    """Answer one request. Return the answer, or the error, as JSON."""
     asked = msgspec.json.decode(question, type=InspectionRequest)
     try:
         with PeaceFileSystem(
@@ -78,7 +78,7 @@ def _answer(tree: PeaceTree, asked: InspectionRequest) -> Any:
 
 
 def _gone(partial: bool) -> contextlib.suppress:
-    """Pass over what vanishes between two looks, and with `partial` what may not be read."""
+    """Ignore what vanishes between two looks, and with `partial` what may not be read."""
     return contextlib.suppress(FileNotFound, CheckpointDamaged, *([AccessDenied] if partial else []))
 
 
@@ -100,7 +100,7 @@ def _all(tree: PeaceTree, top: str, *, partial: bool) -> list[Any]:
 
 
 def _main() -> None:
-    # Whoever asked may be gone, and kill nobody.
+    # The coordinator may be gone, and then no one would kill this process.
     seconds = int(2 * checkpoint_look_timeout_s)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     sys.stdout.buffer.write(carry_out(sys.stdin.buffer.read()))

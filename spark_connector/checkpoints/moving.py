@@ -1,9 +1,8 @@
-"""Find what in a checkpoint names its own place, and rewrite it when the checkpoint is moved.
+"""Find files of a checkpoint that contain the checkpoint's own path, and rewrite them when it is moved.
 
-Of all files of Spark 4.3 only operator metadata of version 2 (`state/O/_metadata/v2/N`, of `transformWithState`)
-does: it names the files of schemas by absolute URIs, and a restart, the reader of state and a repartition read
-them there. Snapshots name their SST files without a directory. Logs of file sources, and the log that a file sink
-keeps outside the root, name data, which does not move with the checkpoint: they stay.
+In Spark 4.3 only operator metadata of version 2 (`state/O/_metadata/v2/N`, of `transformWithState`) does: it names
+schema files by absolute URIs. A restart, the reader of state and a repartition read the schemas there. Snapshots
+name their SST files without a directory. Logs of file sources and of a file sink name data, which does not move.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _BELOW_ROOT = re.compile(r".*/(state/(?:0|[1-9][0-9]*)/_stateSchema/.+)", re.DOT
 
 
 def files_that_name_their_place(tree: FileTree, root: str) -> list[str]:
-    """Each must be rewritten when the checkpoint is moved. Looks where they are, and not at all the rest."""
+    """Return the files to rewrite when the checkpoint is moved. Lists only the directories where they can be."""
     found = []
     for operator in _entries(tree, f"{root}/{STATE}"):
         if operator.is_directory:
@@ -39,11 +38,11 @@ def _entries(tree: FileTree, directory: str) -> list[TreeEntry]:
 
 
 def moved(data: bytes, target: str, source: str | None = None) -> bytes:
-    """Return operator metadata that names its schemas below `target`. Raises CheckpointDamaged.
+    """Return operator metadata with its schema paths moved below `target`. Raises CheckpointDamaged.
 
-    `target` and `source`, the checkpoint that it was copied from, are URIs as the tree names them. Spark opens a
-    schema in the file system that its URI names. So a copy in the source's file system keeps the name by which
-    Spark reached that: this program may know it by another one.
+    `target` and `source` (the original checkpoint) are URIs as the tree names them. Spark opens a schema in the
+    file system that its URI names. So a copy in the same file system keeps the name that Spark used, which may
+    differ from the name that this program uses.
     """
     head, _, rest = data.partition(b"\n")
     try:

@@ -1,4 +1,4 @@
-"""The needs of a query's start: files of the checkpoint, and what is wrong with them."""
+"""What the start of a query needs: files of the checkpoint, and the faults in them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .tree import TreeEntry
 
 @dataclass(slots=True)
 class Needs:
-    """The files that a start needs, the faults in them, and those that could not be verified.
+    """The files that a start needs, their faults, and what could not be verified.
 
-    `partial`: there may be more that it takes.
+    `partial` means that the start may need more files.
     """
 
     files: list[TreeEntry] = field(default_factory=list)

@@ -16,12 +16,12 @@ from .tree import LocalTree, PeaceTree, Workspace
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlace:
-    """A directory of a tree. `text` is how the user wrote it."""
+    """A directory of a tree. `text` is the user's spelling."""
 
     tree: Workspace
     root: str
     text: str
-    #: The address of the coordinator whose file system it is, or None.
+    #: The address of the coordinator that owns the file system; empty for a local one.
     owner: str = ""
 
     def shares_tree_with(self, other: CheckpointPlace) -> bool:
@@ -30,7 +30,7 @@ class CheckpointPlace:
 
 
 def checkpoint_place(session: Session, text: str) -> CheckpointPlace:
-    """Raises BadRequest."""
+    """Resolve one argument. Raises BadRequest."""
     parts = urlsplit(text)
     if parts.scheme != "file":
         place = session.place(text)

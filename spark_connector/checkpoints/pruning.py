@@ -1,7 +1,7 @@
 """Find what may be pruned: files that no retained batch needs, and orphans, which no batch can reach.
 
-Never touched are the logs of sources, operator metadata and schemas, which are small, and whatever a batch after
-the latest may be writing.
+Never prunes logs of sources, operator metadata and schemas, which are small, nor anything that a batch after the
+latest may be writing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .tree import TreeEntry
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The bounds on what is kept: the latest batch always, and those before it until a bound is passed.
+    """Which batches to keep: always the latest, and earlier ones until a bound is exceeded.
 
-    `bytes` bounds what they need together. Files that nothing refers to are orphans when they are older than
-    `orphan_age_ms`: what is younger may be on its way.
+    `bytes` bounds the total size of what the batches need. Unreferenced files count as orphans once they are older
+    than `orphan_age_ms`: younger ones may belong to a write under way.
     """
 
     batches: int | None
@@ -37,7 +37,7 @@ class Retention:
 
 @dataclass(slots=True)
 class Pruning:
-    """The oldest batch that is kept; what goes with older ones; orphans."""
+    """The oldest batch that is kept, the files of older batches, and orphans."""
 
     oldest: int
     outdated: list[TreeEntry] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Pruning:
 
 
 def plan_pruning(inspection: Inspection, retention: Retention) -> Pruning:
-    """Raises BadRequest where a retained batch is not good: what it needs cannot be known."""
+    """Plan a pruning. Raises BadRequest if a retained batch is not good, since its needs are then unknown."""
     layout = inspection.layout
     judge = BatchVerifier(inspection)
     needed, oldest = _retained(judge, retention)
@@ -80,7 +80,7 @@ def plan_pruning(inspection: Inspection, retention: Retention) -> Pruning:
 
 
 def _retained(judge: BatchVerifier, retention: Retention) -> tuple[set[str], int]:
-    """The files that the retained batches need, and the oldest of the batches."""
+    """Return the files that the retained batches need, and the oldest of these batches."""
     layout = judge.layout
     if not layout.commits:
         raise BadRequest(f"{layout.root}: no batch was done yet")
@@ -106,16 +106,16 @@ def _retained(judge: BatchVerifier, retention: Retention) -> tuple[set[str], int
 
 
 def _floor(files: StoreFiles, needed: set[str]) -> int:
-    """The oldest version of a store that is needed. Later ones stay, for Spark to fall back on."""
+    """Return the oldest needed version of a store. Later versions stay, for Spark to fall back on."""
     versions = (*files.changes.items(), *files.snapshots.items())
     return min((version.number for version, entry in versions if entry.path in needed), default=0)
 
 
 @dataclass(slots=True)
 class _Named:
-    """Unique ids that commits name, or changelogs as what they descend from; others are failed attempts.
+    """The unique ids that commits name, or that changelogs name as ancestors. Other ids are of failed attempts.
 
-    All are, as long as one of the changelogs cannot be looked into.
+    `everything`: a changelog could not be parsed, so every id counts as named.
     """
 
     uids: set[str] = field(default_factory=set)
@@ -153,7 +153,7 @@ def _is_beyond(retention: Retention, commit: TreeEntry, count: int, size: int) -
 
 
 def _unreferenced(inspection: Inspection, files: StoreFiles, gone: set[str]) -> list[TreeEntry]:
-    """SST files that no remaining snapshot names. None, as long as one of the snapshots cannot be read."""
+    """Return SST files that no remaining snapshot names; none if a snapshot cannot be read."""
     named: set[str] = set()
     for entry in files.snapshots.values():
         if entry.path in gone or not entry.name.endswith(".zip"):
@@ -166,7 +166,7 @@ def _unreferenced(inspection: Inspection, files: StoreFiles, gone: set[str]) -> 
 
 
 def _lone_checksums(layout: CheckpointLayout, old: int) -> list[TreeEntry]:
-    """Checksums of files that are no more."""
+    """Return checksum files whose data file is gone."""
     lone = []
     for path, entry in layout.checksums.items():
         directory, name = posixpath.split(path)

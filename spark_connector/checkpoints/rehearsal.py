@@ -1,6 +1,6 @@
-"""Loads the state of a checkpoint's batch with Spark's own reader of state: proof that a restart can.
+"""Load the state of a batch with Spark's own state reader, to prove that a restart can load it.
 
-Every store of every stateful operator is read to its end; what is read is counted.
+Reads every store of every stateful operator to its end, and counts the rows.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TIMERS = "TimerState"
-# The reader does not find versions with unique ids unless the session is told.
+# The reader finds versions with unique ids only with this setting.
 _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 def require_batch(inspection: Inspection, batch: int | None) -> int:
-    """The batch that is meant, None for the last one done.
+    """Return the batch to rehearse: `batch`, or if None the latest committed one.
 
-    Raises BadRequest if it was not done, CheckpointDamaged if its commit or an operator's metadata cannot be read:
-    Spark could say neither in so few words.
+    Raises BadRequest if the batch was not done, CheckpointDamaged if its commit or an operator's metadata cannot
+    be read: Spark's own message would be far longer.
     """
     layout = inspection.layout
     if not layout.commits:
@@ -51,7 +51,7 @@ def _look(inspection: Inspection, parse: Callable[[TreeEntry], object], entry: T
     try:
         parse(entry)
     except CheckpointTooNew:
-        return  # The Spark that is here may know it.
+        return  # The installed Spark may know it.
     except CheckpointDamaged as fault:
         path = inspection.layout.relative(entry)
         raise CheckpointDamaged(f"{inspection.layout.root}: {path} is damaged: {fault.message}") from None
@@ -77,7 +77,9 @@ class _Properties(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def rehearse(spark: SparkSession, uri: str, inspection: Inspection, batch: int) -> list[Rehearsed]:
-    """`uri` is the checkpoint as Spark finds it. Raises QueryFailed, with what Spark said."""
+    """Load the state of `batch` from `uri`, the checkpoint's URI for Spark. Raises QueryFailed with Spark's
+    message.
+    """
     spark.conf.set(_FORMAT, str(state_format(inspection.layout) or 1))
     done = []
     for number, files in sorted(inspection.layout.operators.items()):
@@ -97,7 +99,7 @@ def rehearse(spark: SparkSession, uri: str, inspection: Inspection, batch: int) 
 
 
 def _parts(operator: StatefulOperator) -> list[tuple[str, str, dict[str, Any]]]:
-    """Store, variable, and how the reader is asked for them."""
+    """Return store, variable and reader options for each part of the operator's state."""
     properties = msgspec.json.decode(operator.operator_properties_json or "{}", type=_Properties)
     parts: list[tuple[str, str, dict[str, Any]]] = []
     for variable in properties.state_variables:

@@ -1,6 +1,6 @@
-"""Checkpoints copied to another root, to an archive, and from one: staged out of sight, there whole or not at all.
+"""Copy a checkpoint to another root, to an archive, or from one. The result appears whole or not at all.
 
-What names its own place is rewritten (`moving`), so that the copy needs nothing of the original.
+Files that contain the checkpoint's own path are rewritten (`moving`), so the copy does not depend on the original.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .left_over import staged
 from .moving import files_that_name_their_place, moved
 from .tree import Amount, Workspace
 
-# Files of an archive that are written at once.
+# Files that are unpacked in parallel.
 checkpoint_import_threads: Final = 16
 
 
 def fork(tree: Workspace, source: str, target: str) -> Amount:
-    """Copies a checkpoint to where nothing is, and not into a checkpoint.
+    """Copy a checkpoint to a new path outside any checkpoint.
 
-    Raises FileAlreadyExists, FileNotFound, BadRequest for what is no checkpoint.
+    Raises FileAlreadyExists, FileNotFound; BadRequest if `source` is no checkpoint.
     """
     if not is_root(entry.name for entry in tree.entries(source)):
         raise BadRequest(f"{source} is no checkpoint of Spark's")
@@ -49,10 +49,10 @@ def fork(tree: Workspace, source: str, target: str) -> Amount:
 def export(
     tree: Workspace, source: str, archive: Path, progress: TransferProgress, *, moment: bool, force: bool = False
 ) -> Amount:
-    """Writes a checkpoint into an archive, which appears when it is whole.
+    """Write a checkpoint to an archive, which appears once it is whole.
 
-    With `moment` from a copy of one moment, so that the query may go on meanwhile. Raises FileAlreadyExists,
-    FileNotFound, BadRequest for what is no checkpoint, CheckpointDamaged for what cannot be read.
+    With `moment`, archive a snapshot copy, so the query may run meanwhile. Raises FileAlreadyExists, FileNotFound;
+    BadRequest if `source` is no checkpoint, CheckpointDamaged if a file cannot be read.
     """
     if archive.is_dir():
         raise BadRequest(f"{archive} is a directory: name the archive itself")
@@ -79,10 +79,10 @@ def export(
 
 
 def restore(archive: Path, tree: Workspace, target: str, progress: TransferProgress) -> Amount:
-    """Makes a checkpoint of an archive, where nothing is.
+    """Restore a checkpoint from an archive to a new path.
 
-    Raises FileAlreadyExists, CheckpointDamaged for an archive that is cut short or damaged, BadRequest for what is
-    none.
+    Raises FileAlreadyExists; CheckpointDamaged if the archive is cut short or damaged, BadRequest if it is no
+    archive.
     """
     _refuse_target(tree, None, target)
     with ArchiveReader(archive) as reader, staged(tree, target) as staging:
@@ -96,7 +96,7 @@ def restore(archive: Path, tree: Workspace, target: str, progress: TransferProgr
 
 
 def _unpack(reader: ArchiveReader, tree: Workspace, staging: str, progress: TransferProgress) -> None:
-    """Several files at once: most of a checkpoint's are small, and each waits for its commit."""
+    """Unpack several files in parallel: most are small, and each waits for its own commit."""
 
     def unpack(path: str) -> None:
         progress.name(posixpath.basename(path))
@@ -115,7 +115,7 @@ def _unpack(reader: ArchiveReader, tree: Workspace, staging: str, progress: Tran
 
 @contextlib.contextmanager
 def _created(tree: Workspace, path: str) -> Iterator[BinaryIO]:
-    """A new file; of one that fails on the way nothing is published."""
+    """Yield a new file. If writing fails, nothing is published."""
     file = tree.create(path)
     try:
         yield file
@@ -140,7 +140,7 @@ def _refuse_target(tree: Workspace, source: str | None, target: str) -> None:
 
 
 def _settle(tree: Workspace, staging: str, target: str, source: str | None) -> None:
-    """Make a staged checkpoint name its future place. Both places are URIs."""
+    """Make a staged checkpoint name its future path. Both `target` and `source` are URIs."""
     for path in files_that_name_their_place(tree, staging):
         directory, name = posixpath.split(path)
         for checksum in (f"{path}.crc", f"{directory}/.{name}.crc"):

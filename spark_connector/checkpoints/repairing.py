@@ -1,6 +1,6 @@
-"""Repair a checkpoint in its place: what is in the way goes to a directory beside it.
+"""Repair a checkpoint in place: move the files that prevent a start to a directory beside it.
 
-A file is copied there before it is removed, so that a repair that is killed loses nothing and can be given again.
+Each file is copied before it is removed, so a killed repair loses nothing and can be repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .tree import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The repair that was made, and the directory with what was removed."""
+    """The repair that was made, and the directory that holds the removed files."""
 
     root: str
     repair: CheckpointRepair
@@ -31,9 +31,9 @@ class Repaired:
 
 
 def repair(tree: Workspace, root: str, *, may_differ: bool, write_root: str | None = None) -> Repaired:
-    """Raises BadRequest where there is nothing to repair, or nothing known that would.
+    """Repair a checkpoint. Raises BadRequest if nothing is wrong, or if no known repair helps.
 
-    `write_root` is the root for the run that this is. Without `may_differ` no plan of a batch is removed.
+    `write_root` is the root's path for the present run. Without `may_differ` no plan of a batch is removed.
     """
     layout = read_layout(tree, root)
     found = find_repair(Inspection(tree, layout))
@@ -54,12 +54,12 @@ def repair(tree: Workspace, root: str, *, may_differ: bool, write_root: str | No
 
 
 def _new_name(tree: Workspace, name: str) -> str:
-    """The name, with a number behind it where one is there from a repair of this second."""
+    """Return `name`, with a number appended if a repair in the same second has taken it."""
     candidates = (f"{name}.{number}" if number else name for number in itertools.count())
     return next(candidate for candidate in candidates if not tree.exists(candidate))
 
 
 def _with_checksums(layout: CheckpointLayout, paths: list[str]) -> list[str]:
-    """Checksums go first: a file without one is what it was, one that is not there is missed."""
+    """Put checksum files first: a file is readable without its checksum, not the other way round."""
     checksums = [layout.relative(entry) for path in paths for entry in layout.checksum_files(path)]
     return [*checksums, *paths]

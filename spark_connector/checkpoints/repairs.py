@@ -1,12 +1,12 @@
-"""Find the repair of a checkpoint that a query would not start from: files whose removal makes it start.
+"""Find files whose removal lets a query start again from a broken checkpoint.
 
-Each candidate is judged as the checkpoint would be without the files, so that no repair is named that does not
-help. The first that does is taken; the order is from what costs nothing to what undoes most.
+Each candidate is judged on the checkpoint without its files, so only repairs that help are reported. The first one
+that helps is returned. Candidates are tried in this order, from harmless to most destructive:
 
-    files that Spark writes anew, or does without: schemas, entries that no batch has read, snapshots; before 4.0
+    files that Spark writes anew or does without: schemas, unread entries of logs, snapshots, and before Spark 4.0
     the query's id
-    the plan of a repartition of the state that was not finished, and what it has written
-    the commit of the last batch, which is then given to the sink again, as it was
+    the plan of an unfinished repartition of the state, and what it has written
+    the commit of the last batch, which the sink then receives again unchanged
     the plan of a batch that was not done, and the state that it has written
     both
 """
@@ -35,7 +35,7 @@ _ANOTHER_ID = (
 
 
 def find_repair(inspection: Inspection) -> CheckpointRepair | None:
-    """None where a query would start, nothing that is known here helps, or a newer Spark may know better."""
+    """Return the repair. None if a query would start, no repair helps, or a file needs a newer Spark."""
     judge = BatchVerifier(inspection)
     stops = [finding for finding in judge.restart().findings if finding.stops]
     if not stops or any(finding.fault is Fault.TOO_NEW for finding in stops):
@@ -57,7 +57,7 @@ def find_repair(inspection: Inspection) -> CheckpointRepair | None:
 
 
 def without(layout: CheckpointLayout, paths: list[str]) -> CheckpointLayout:
-    """The layout as it is when files have gone, with the checksum files beside them."""
+    """Return the layout without some files and their checksum files."""
     gone = {*paths, *(layout.relative(entry) for path in paths for entry in layout.checksum_files(path))}
     reduced = arrange(layout.root, [entry for path, entry in layout.by_path.items() if path not in gone])
     reduced.named = layout.named
@@ -97,7 +97,7 @@ def _candidates(inspection: Inspection, findings: list[CheckpointFinding]) -> It
 
 
 def _free(inspection: Inspection, damaged: list[CheckpointFinding]) -> tuple[list[str], list[str]]:
-    """The damaged files whose absence costs nothing, and why."""
+    """Return the damaged files that can be removed without loss, and the reasons."""
     unread = {inspection.layout.relative(entry) for entry in _unread(inspection)}
     found: dict[str, str] = {}
     for finding in damaged:
@@ -116,13 +116,13 @@ def _free(inspection: Inspection, damaged: list[CheckpointFinding]) -> tuple[lis
 
 
 def _unread(inspection: Inspection) -> list[TreeEntry]:
-    """The entries of sources' logs that no batch which was planned has read."""
+    """Return entries of sources' logs that no planned batch has read."""
     planned = max(inspection.layout.offsets, default=None)
     return _beyond(inspection, planned) if planned is not None else []
 
 
 def _undone_repartition(inspection: Inspection, planned: int, free: list[str]) -> CheckpointRepair:
-    """Take back a repartition that was not finished. Its plan goes last, as that of `_plan` does."""
+    """Undo a repartition that was not finished. Its plan is removed last, as in `_plan`."""
     passed_over = is_passed_over(inspection, planned - 1)
     last = planned - 2 if passed_over else planned - 1
     remove = [inspection.layout.relative(entry) for entry in left_beyond(inspection, last)]
@@ -136,10 +136,10 @@ def _undone_repartition(inspection: Inspection, planned: int, free: list[str]) -
 
 
 def _plan(inspection: Inspection, planned: int, committed: int | None) -> list[str]:
-    """Return the plan of a batch that was not done, after all that was written for it.
+    """Return the files of an unfinished batch: first what was written for it, then its plan.
 
-    State that it has left would be taken for that of the batch that has its number next. The plan goes last: a
-    repair that is killed before can be given again.
+    State that it has left would be taken for the state of the next batch with its number. The plan goes last, so
+    that a killed repair can be repeated.
     """
     left = left_beyond(inspection, -1 if committed is None else committed)
     state = [inspection.layout.relative(entry) for entry in left]
@@ -147,7 +147,7 @@ def _plan(inspection: Inspection, planned: int, committed: int | None) -> list[s
 
 
 def _entries_beyond(inspection: Inspection, batch: int | None) -> list[str]:
-    """Return the entries of the sources' logs beyond a batch, all of them with None."""
+    """Return the entries of sources' logs after a batch; all entries if `batch` is None."""
     if batch is None:
         logs = inspection.layout.sources.values()
         entries = [entry for log in logs for files in (log.deltas, log.compacts) for entry in files.values()]
@@ -165,7 +165,7 @@ def _beyond(inspection: Inspection, batch: int) -> list[TreeEntry]:
 
 
 def _readable(inspection: Inspection, batch: int) -> bool:
-    """Return whether the offsets of a batch are what it is repeated with."""
+    """Return whether the offsets of a batch can be read, so that it can be repeated unchanged."""
     entry = inspection.layout.offsets.get(batch)
     try:
         return entry is not None and inspection.offsets(entry) is not None
@@ -174,7 +174,7 @@ def _readable(inspection: Inspection, batch: int) -> bool:
 
 
 def _snapshots_with(inspection: Inspection, path: str) -> Iterator[str]:
-    """The snapshots that name an SST file."""
+    """Yield the snapshots that name an SST file."""
     layout = inspection.layout
     name = path.rpartition("/")[2]
     for files in layout.stores.values():

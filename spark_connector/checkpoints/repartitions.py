@@ -1,9 +1,8 @@
-"""Recognise the batch by which Spark 4.2 and newer repartition the state of a query that is stopped.
+"""Recognise the batch by which Spark 4.2 and newer repartition the state of a stopped query.
 
-Such a batch reads nothing: its offsets are those of the last batch done, with another number of partitions. Spark
-knows it by that number alone. One that is planned and not done makes every start fail, until the repartition is
-given again or undone; and what it has written of state by then would be taken for that of the batch that has its
-number next.
+Such a batch reads nothing: it has the offsets of the last committed batch and another number of partitions, by
+which Spark recognises it. If it is planned but not done, every start fails until the repartition is repeated or
+undone. The state that it has written by then would be taken for the state of the next batch with its number.
 """
 
 from __future__ import annotations
@@ -24,9 +23,10 @@ def repartition_of(inspection: Inspection, batch: int) -> int | None:
 
 
 def is_passed_over(inspection: Inspection, batch: int) -> bool:
-    """Return whether a repartition says that a batch is done that had failed.
+    """Return whether `batch` failed but is recorded as done, because a repartition follows it.
 
-    It goes on from the batch before, whose offsets it has, and the rows of the failed one come again later.
+    The repartition continues from the batch before, whose offsets it copies. The failed batch's rows come again
+    later.
     """
     if repartition_of(inspection, batch + 1) is None:
         return False
@@ -35,7 +35,7 @@ def is_passed_over(inspection: Inspection, batch: int) -> bool:
 
 
 def left_beyond(inspection: Inspection, batch: int) -> list[TreeEntry]:
-    """Return the state, and the metadata of operators, that later batches have written, done or not."""
+    """Return the state and operator metadata that later batches have written, whether they are done or not."""
     layout, found = inspection.layout, list[TreeEntry]()
     for files in layout.stores.values():
         for versions in (files.changes, files.snapshots):

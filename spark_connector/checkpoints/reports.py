@@ -12,7 +12,9 @@ from peacefs.protocol.values.query_runs import without_run
 
 
 def last_report(owner: str, root: str) -> QueryReport | None:
-    """`owner` is the coordinator's address, empty for a directory of this machine. Raises PeacefsError."""
+    """Return the last report. `owner` is the coordinator's address, empty for a local directory. Raises
+    PeacefsError.
+    """
     if not owner:
         return None
     with CheckpointRuns(parse_address(owner)) as runs:
@@ -20,17 +22,17 @@ def last_report(owner: str, root: str) -> QueryReport | None:
 
 
 def report_of(runs: CheckpointRuns, root: str) -> QueryReport | None:
-    """Return the report on a root itself."""
+    """Return the report on exactly this root."""
     return next((said for said in runs.reports(root) if without_run(said.location) == root), None)
 
 
 def seconds_since(report: QueryReport) -> float:
-    """By this machine's clock."""
+    """Return the age of a report by this machine's clock."""
     return max(0.0, time.time() - report.reported_ms / 1000)
 
 
 def report_lines(report: QueryReport | None) -> Iterator[str]:
-    """For people."""
+    """Yield the report as readable lines."""
     if report is None:
         return
     state = report.state.value if report.state is not QueryState.FAILED else f"failed: {report.error}"

@@ -1,11 +1,11 @@
-"""Makes an earlier batch the latest: a copy of the checkpoint is cut back out of sight and takes its place.
+"""Make an earlier batch the latest: cut back a hidden copy of the checkpoint, then exchange it with the original.
 
-`cut` says what goes. The log of a file sink lies outside the root and makes Spark skip batches that it has, so it
-is cut back in the same commit. What other sinks know of batches stays with them: one that skips the numbers that
-it has seen loses rows where a batch comes again with others, so that this has to be allowed.
+`cut` decides what to remove. The log of a file sink lies outside the root and makes Spark skip batches that it
+lists, so it is cut back in the same commit. Other sinks keep what they recorded. A sink that skips known batch
+numbers loses rows if a repeated batch has other rows; the user must therefore allow that.
 
-It is a run of its own: an older one that was thought dead can neither write to what is copied nor, afterwards, to
-what has taken its place.
+A rollback is a run of its own. So an older run that was thought dead can write neither to the source of the copy
+nor, later, to the result.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ _log = logging.getLogger("peacefs.checkpoints")
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """The outcome: the latest batch before and after, the place of what was there before, the files gone."""
+    """The latest batch before and after, where the old content is kept, and the number of removed files."""
 
     root: str
     before: int
     batch: int
     kept: list[str]
     removed: int
-    #: The batch that is repeated with what it had; those that may come out with other rows.
+    #: The batch that is repeated unchanged, and batches that may get other rows.
     repeats: int | None
     may_differ: list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackRequest:
-    """`sink`: the directory of a file sink, None where there is none.
+    """What to roll back. `sink` is the directory of a file sink, or None.
 
-    A checkpoint whose run is not over and that was written to in the last `idle_s` seconds is in use. Without
-    `may_differ` it is refused where batches may come again with other rows, unless into a file sink.
+    A checkpoint is in use if its run is not over and it was written to in the last `idle_s` seconds. Unless
+    `may_differ` or there is a file sink, a rollback is refused if batches may get other rows.
     """
 
     root: str
@@ -67,7 +67,7 @@ class RollbackRequest:
 
 
 def beyond_in_sink(log: LogFiles, batch: int) -> list[TreeEntry]:
-    """The entries of a sink's log that later batches wrote. Raises BadRequest if the rest cannot stand alone."""
+    """Return log entries of a sink that later batches wrote. Raises BadRequest if the rest cannot stand alone."""
     kept = log.up_to(batch)
     if any(entry is None for _, entry in kept.needed()) or not kept.needed():
         raise BadRequest(
@@ -82,7 +82,7 @@ def beyond_in_sink(log: LogFiles, batch: int) -> list[TreeEntry]:
 
 
 def roll_back(files: PeaceFileSystem, request: RollbackRequest) -> Rollback:
-    """Raises BadRequest for a batch that is gone or not good, and for a checkpoint whose query is alive."""
+    """Roll back. Raises BadRequest if the batch is gone or not good, or if the checkpoint's query is alive."""
     tree = PeaceTree(files)
     layout = read_layout(tree, request.root)
     latest = max(layout.commits, default=-1)
@@ -106,14 +106,14 @@ def roll_back(files: PeaceFileSystem, request: RollbackRequest) -> Rollback:
 def _cut_back(
     files: PeaceFileSystem, layout: CheckpointLayout, request: RollbackRequest, cut: Cut, location: str
 ) -> tuple[list[str], int]:
-    """Return where what was there before is, and how many files went. `location` is the root for this run."""
+    """Return where the old content is kept, and how many files were removed. `location` names this run."""
     staged: list[tuple[str, str]] = []
     try:
         removed = _prepare(files, PeaceTree(files), layout, request, cut, staged)
         (_, staging), *sinks = staged
         _exchange(files, [(location, staging), *sinks])
     except _Unjudged as unknown:
-        # The staged tree may be what was there before: it stays.
+        # The exchange may have happened: then the staged tree holds the old content, and must stay.
         raise unknown.error from None
     except BaseException:
         for _, staging in staged:
@@ -126,7 +126,7 @@ def _cut_back(
 
 
 class _Unjudged(Exception):
-    """The exchange was asked for, and whether it was done is not known."""
+    """The exchange was requested, but its outcome is unknown."""
 
     def __init__(self, error: PeacefsError) -> None:
         super().__init__(error)
@@ -150,7 +150,7 @@ def _prepare(
     cut: Cut,
     staged: list[tuple[str, str]],
 ) -> int:
-    """Copies what is to change, and cuts the copies back; how many files that took away."""
+    """Copy what is to change, and cut the copies back. Return the number of removed files."""
     staging = _stage(files, request.root, request.batch, staged)
     if lengths(read_layout(tree, staging)) != lengths(layout):
         raise BadRequest(alive(request.root))
@@ -167,14 +167,14 @@ def _prepare(
 
 
 def lengths(layout: CheckpointLayout) -> dict[str, int]:
-    """Return the bytes of each file, by which a copy is known to be one."""
+    """Return the size of each file, to check that a copy is complete."""
     return {path: entry.length for path, entry in layout.by_path.items()}
 
 
 def refuse_live_run(runs: CheckpointRuns, layout: CheckpointLayout, idle_s: float) -> None:
-    """Raises BadRequest if a checkpoint was written to in the last `idle_s` seconds, unless by a run that is over.
+    """Raise BadRequest if a run may be alive: the checkpoint was written to in the last `idle_s` seconds.
 
-    A run that has just begun is alive, too.
+    A run that ended after the last write is over. A run that has just begun counts as alive.
     """
     latest = next((run for run in runs.latest(layout.root) if run.path == layout.root), None)
     written_ms = max(layout.modified_ms, latest.last_write_ms if latest else 0)
@@ -196,18 +196,18 @@ def refuse_live_run(runs: CheckpointRuns, layout: CheckpointLayout, idle_s: floa
 
 
 def refuse_live(layout: CheckpointLayout, idle_s: float) -> None:
-    """Raises BadRequest if a checkpoint was written to in the last `idle_s` seconds."""
+    """Raise BadRequest if a checkpoint was written to in the last `idle_s` seconds."""
     if time.time() - layout.modified_ms / 1000 < idle_s:
         raise BadRequest(f"{alive(layout.root)} in the last {idle_s:g} s (--idle)")
 
 
 def alive(root: str) -> str:
-    """Say what a checkpoint that changes meanwhile means."""
+    """Return the message for a checkpoint that changes during a rollback."""
     return f"a run of the query seems to be alive: {root} was written to"
 
 
 def check_batch(tree: FileTree, layout: CheckpointLayout, request: RollbackRequest, latest: int) -> Cut:
-    """Plan the cut. Raises BadRequest for a batch that is gone, not good, or the latest, or without leave."""
+    """Plan the cut. Raises BadRequest if the batch is gone, not good, the latest, or needs `may_differ`."""
     if request.batch not in layout.commits:
         kept = f"batches {min(layout.commits)} to {latest} are" if layout.commits else "no batch is"
         raise BadRequest(f"batch {request.batch} is not there to go back to: {kept}")
@@ -232,7 +232,7 @@ def _may_differ(batch: int, cut: Cut, planned: int) -> str:
 
 
 def record_rollback(tree: Workspace, staging: str, layout: CheckpointLayout, request: RollbackRequest) -> None:
-    """Have a copy that was cut back say of what it is one."""
+    """Record in a cut-back copy which checkpoint it was made from."""
     record_step(
         tree,
         staging,
@@ -261,7 +261,7 @@ def _refuse_bad(needs: Needs, request: RollbackRequest) -> None:
 
 
 def _stage(files: PeaceFileSystem, path: str, batch: int, staged: list[tuple[str, str]]) -> str:
-    # Not as others name theirs, which are deleted in time: after the exchange it is what was there before.
+    # A name that `left_over` does not delete in time: after the exchange this directory holds the old content.
     staging = staging_name(f"{path}.rollback-to-{batch}")
     files.copy(path, staging, preserve=True)
     staged.append((path, staging))
@@ -285,7 +285,7 @@ def _cut_sink(
 
 
 def _keep(files: PeaceFileSystem, pair: tuple[str, str], batch: int) -> str:
-    """Gives what was there before a name that says so."""
+    """Rename the old content so that its name says what it is."""
     path, staging = pair
     kept = f"{path}.before-rollback-to-{batch}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
     files.rename(staging, kept)

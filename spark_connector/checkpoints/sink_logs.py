@@ -1,8 +1,8 @@
-"""Judge the log of a file sink beside the checkpoint of the query that writes there.
+"""Judge the log of a file sink together with the checkpoint of the query that writes to the sink.
 
-The sink keeps an entry of each batch in `_spark_metadata`, outside the root. Spark skips a batch that the log has,
-or that is older than its last entry. It compacts the log from the last compaction on, as readers of the sink read
-it, and fails on an entry that is missing. A repartition of state is a batch of the checkpoint, and leaves none.
+The sink keeps an entry per batch in `_spark_metadata`, outside the root. Spark skips a batch that the log lists,
+or that is older than its last entry. Both compaction and readers of the sink read the log from its last compaction
+on, and fail if an entry is missing. A repartition of the state is a batch of the checkpoint, but leaves no entry.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEXT_COMPACTION = "once more batches are written, Spark fails when it next comp
 
 
 class SinkLog:
-    """The log of the file sink whose directory is `sink`. Raises BadRequest where there is none."""
+    """The log of the file sink whose directory is `sink`. Raises BadRequest if there is none."""
 
     def __init__(self, tree: FileTree, sink: str) -> None:
         self._directory = posixpath.join(sink, SINK_LOG)
@@ -36,7 +36,7 @@ class SinkLog:
             place_in_log(self._log, entry)
 
     def restart(self, checkpoint: Inspection, first: int) -> Needs:
-        """Check what a start does that begins with batch `first`."""
+        """Check the log for a start that begins with batch `first`."""
         needs = self._entries(self._log, first)
         latest = -1 if self._log.latest is None else self._log.latest
         planned, committed = (
@@ -59,7 +59,7 @@ class SinkLog:
         return needs
 
     def batch(self, batch: int) -> Needs:
-        """Check the log as a rollback to a batch leaves it."""
+        """Check the log as a rollback to `batch` would leave it."""
         needs = self._entries(self._log.up_to(batch))
         if self._log.up_to(batch).latest != batch:
             reason = f"the sink's log has no entry of batch {batch}, and would miss it when it is compacted"
@@ -67,7 +67,9 @@ class SinkLog:
         return needs
 
     def _entries(self, log: LogFiles, first: int | None = None) -> Needs:
-        """Check what is read of the log. Without an entry a start with batch `first` goes on to a compaction."""
+        """Check the entries that are read. With a missing entry, a start at `first` runs on until the next
+        compaction.
+        """
         needs = Needs()
         for number, entry in log.needed():
             if entry is None:

@@ -1,8 +1,8 @@
-"""Judge what sources keep: the logs of file sources, by the batches that need their entries.
+"""Judge the logs of file sources, by the batches that need their entries.
 
-When Spark starts it reads the log of a file source from the last compaction on, and once more the entries of the
-batch that it repeats, or of the last one done. A rollback takes away the entries that later batches made, so that
-an earlier batch needs only those up to its own.
+At a start Spark reads the log of a file source from its last compaction on, and again the entries of the repeated
+or last committed batch. A rollback removes the entries of later batches, so an earlier batch needs only entries up
+to its own.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class SourceLogs:
         self._layout = inspection.layout
 
     def whole(self) -> Needs:
-        """Check what a start reads of every source, whichever batch it goes on with."""
+        """Check what a start reads of every source, whichever batch comes next."""
         needs = Needs()
         for source, log in self._layout.sources.items():
             needs.add(self._log(source, log) if self.is_file_source(source) else self._note(source, log))
         return needs
 
     def entries(self, batch: int, offsets: Offsets, before: Offsets | None) -> Needs:
-        """Check the entries that a batch read, one after the other: it is repeated, or looked at once more."""
+        """Check the entries that a batch read: a start reads them again."""
         needs = Needs()
         for source in range(len(offsets.sources)):
             end = offsets.file_log_end(source)
@@ -63,7 +63,7 @@ class SourceLogs:
         return needs
 
     def up_to(self, offsets: Offsets) -> Needs:
-        """Check the logs as they are once the entries beyond the offsets were taken away."""
+        """Check the logs as they would be without the entries after `offsets`."""
         needs = Needs()
         for source in range(len(offsets.sources)):
             end = offsets.file_log_end(source)
@@ -77,7 +77,7 @@ class SourceLogs:
         return needs
 
     def beyond(self, offsets: Offsets) -> list[TreeEntry]:
-        """The entries of file sources that later batches made, or that no batch has read."""
+        """Return the entries of file sources that were made after `offsets`."""
         found: list[TreeEntry] = []
         for source, log in self._layout.sources.items():
             end = offsets.file_log_end(source)
@@ -87,7 +87,7 @@ class SourceLogs:
         return found
 
     def is_file_source(self, source: int) -> bool:
-        """Return whether the newest offsets that can be read say so."""
+        """Return whether the newest readable offsets show a file source; without any, judge by the log's files."""
         for batch in sorted(self._layout.offsets, reverse=True):
             try:
                 return self._inspection.offsets(self._layout.offsets[batch]).file_log_end(source) is not None
@@ -109,7 +109,7 @@ class SourceLogs:
         return needs
 
     def _note(self, source: int, log: LogFiles) -> Needs:
-        """Return what a start needs of the note that another kind of source keeps in its entry 0."""
+        """Check entry 0 of another kind of source, which keeps a note of its own there."""
         needs = Needs()
         for entry in [log.deltas[0]] if 0 in log.deltas else []:
             needs.files.append(entry)
@@ -120,7 +120,7 @@ class SourceLogs:
         return needs
 
     def _entry(self, source: int, log: LogFiles, number: int, batch: int) -> Needs:
-        """One entry, in its own file or else in the last compaction."""
+        """Check one entry, in its own file or else in the last compaction."""
         needs = Needs()
         entry = log.find(number)
         if entry is None:

@@ -1,8 +1,8 @@
-"""The ways to start a query, and which batches each of them goes by.
+"""The ways to start a query, and which batches each of them reads.
 
-An ordinary start goes on from the latest offsets and needs those of the batch before. With asynchronous progress
-tracking Spark writes offsets and commits of some batches only, so that a start takes whichever offsets are before.
-In Real-time Mode a batch is not planned: offsets are written at its end, and a start removes those without commit.
+An ordinary start continues from the latest offsets and needs the offsets of the batch before. Asynchronous
+progress tracking writes offsets and commits of some batches only, so a start uses the nearest earlier offsets.
+Real-time Mode does not plan a batch: offsets are written at its end, and a start removes offsets without a commit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .findings import CheckpointFinding, Fault
 from .formats.logs import BatchCommit, Offsets
 from .layout import COMMITS, OFFSETS, STATE, CheckpointLayout
 
-#: The oldest format of commits that Real-time Mode goes on from.
+#: The oldest format of commits that Real-time Mode accepts.
 _REAL_TIME_FORMAT = 2
 
 
@@ -30,12 +30,12 @@ def is_stateful(layout: CheckpointLayout) -> bool:
 
 
 def was_skipped(layout: CheckpointLayout, batch: int) -> bool:
-    """Return whether a batch has neither offsets nor commit, as asynchronous progress tracking leaves most."""
+    """Return whether a batch has neither offsets nor commit, as for most batches with async progress tracking."""
     return not is_stateful(layout) and batch not in layout.offsets and batch not in layout.commits
 
 
 def own_mode(layout: CheckpointLayout, batch: int) -> StartMode:
-    """Return how to start after a batch, or with it: as the query that wrote it, as far as the names tell."""
+    """Return the mode of the query that wrote `batch`, as far as file names tell."""
     before = max((planned for planned in layout.offsets if planned < batch), default=None)
     if before is None or before == batch - 1:
         return StartMode.ORDINARY
@@ -45,7 +45,7 @@ def own_mode(layout: CheckpointLayout, batch: int) -> StartMode:
 
 
 def batch_before(layout: CheckpointLayout, batch: int, mode: StartMode) -> int | None:
-    """Return the batch whose offsets are the beginning of another; None where a start needs none."""
+    """Return the batch whose offsets are the start of `batch`; None if a start needs none."""
     if mode is StartMode.ORDINARY or is_stateful(layout):
         return batch - 1 if batch > 0 else None
     return max((planned for planned in layout.offsets if planned < batch), default=None)
@@ -54,7 +54,7 @@ def batch_before(layout: CheckpointLayout, batch: int, mode: StartMode) -> int |
 def async_refusals(
     layout: CheckpointLayout, planned: int | None, committed: int | None
 ) -> list[CheckpointFinding]:
-    """Find what prevents a start with async progress tracking, or makes it repeat rows."""
+    """Find what prevents a start with async progress tracking, or makes the start repeat rows."""
     if is_stateful(layout):
         reason = "Spark refuses asynchronous progress tracking for a query with state"
         return [CheckpointFinding(STATE, Fault.INCONSISTENT, reason)]
@@ -72,7 +72,7 @@ def async_refusals(
 
 
 def real_time_refusals(commit: BatchCommit | None, committed: int | None) -> list[CheckpointFinding]:
-    """Find what in the latest commit keeps a query from a start in Real-time Mode."""
+    """Find what in the latest commit prevents a start in Real-time Mode."""
     if commit is None or commit.version >= _REAL_TIME_FORMAT:
         return []
     reason = "it is of format 1, with which Spark refuses Real-time Mode: that needs a new checkpoint"
@@ -80,7 +80,7 @@ def real_time_refusals(commit: BatchCommit | None, committed: int | None) -> lis
 
 
 def real_time_sources(batch: int, offsets: Offsets) -> list[CheckpointFinding]:
-    """Find sources that cannot be read in Real-time Mode: files, as far as offsets tell."""
+    """Find sources that Real-time Mode cannot read: files, as far as offsets tell."""
     return [
         CheckpointFinding(
             f"{OFFSETS}/{batch}",
