@@ -1,7 +1,7 @@
-"""Find the files that make up a version of a store's state: a snapshot, and each changelog since.
+"""Find the files that a version of a store's state is loaded from: a snapshot, and each changelog since.
 
-Spark loads the newest snapshot that the version descends from. If that one is damaged, 4.1 and newer fall back on
-the one before.
+Spark loads the newest snapshot from which the version descends. If it is damaged, Spark 4.1 and newer fall back on
+the snapshot before.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _RECORDS_SUFFIX = ".snapshot"
 
 @dataclass(slots=True)
 class StateChain:
-    """The files that a version is loaded from, the snapshot's SSTs too. `snapshot` None: from nothing on.
+    """The files that a version is loaded from, including the snapshot's SSTs. Without a `snapshot`: all
+    changelogs.
 
-    `partial`: a changelog whose lineage could not be read hides what lies before it.
+    `partial`: a changelog with an unreadable lineage hides earlier files.
     """
 
     snapshot: StateVersion | None
@@ -34,12 +35,12 @@ class StateChain:
     findings: list[CheckpointFinding] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     partial: bool = False
-    #: Spark loads it, and meets the damage when it reads: it does not fall back on another snapshot.
+    #: Spark loads the chain and meets the damage only when it reads; it does not fall back on another snapshot.
     loads: bool = False
 
 
 class ChainFinder:
-    """The chains of one store."""
+    """Find the chains of one store."""
 
     def __init__(
         self, inspection: Inspection, key: StoreKey, files: StoreFiles, *, falls_back: bool = True
@@ -50,7 +51,7 @@ class ChainFinder:
         self._falls_back = falls_back
 
     def find(self, version: StateVersion) -> StateChain:
-        """The chain that Spark would load, with what is wrong with it and with those that it would try before."""
+        """Return the chain that Spark would load, with its faults and those of chains that it tries first."""
         failed: list[StateChain] = []
         for snapshot, ancestry in self._candidates(version):
             chain = self._examine(snapshot, ancestry)
@@ -61,16 +62,16 @@ class ChainFinder:
             failed.append(chain)
         first = failed[0]
         seen = dict.fromkeys(finding for chain in failed for finding in chain.findings)
-        # Changelogs before the snapshot that Spark takes may be long gone: their absence explains nothing.
+        # Changelogs before the snapshot that Spark takes may be deleted already: their absence explains nothing.
         first.findings = [
             finding for finding in seen if finding in first.findings or finding.fault is Fault.DAMAGED
         ]
         return first
 
     def _candidates(self, version: StateVersion) -> Iterator[tuple[StateVersion | None, list[StateVersion]]]:
-        """Snapshots from the newest on, each with the versions that lead from it to `version`.
+        """Yield snapshots, newest first, each with the versions that lead from it to `version`.
 
-        Last, where there is no snapshot or changelogs go back to the beginning, no snapshot at all.
+        Yields no snapshot (None) last, if there is none or if changelogs go back to the beginning.
         """
         found = False
         changes: list[StateVersion] = []
@@ -91,7 +92,7 @@ class ChainFinder:
             yield None, changes
 
     def _lineage(self, version: StateVersion) -> dict[int, str] | None:
-        """The unique ids of earlier versions, as its changelog names them; None where that cannot be known."""
+        """Return the unique ids of earlier versions, from the changelog; None if they cannot be known."""
         entry = self._files.changes.get(version)
         if version.uid is None or entry is None:
             return None if entry is None else {}

@@ -1,4 +1,4 @@
-"""Judge the state that a start needs: operators, their schemas, a version of every store of every partition."""
+"""Judge the state that a start needs: operators, their schemas, and one version of each store per partition."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ _NOT_DESCRIBED = (
 _FORK = "`peacefs checkpoint fork` makes a copy that names its own"
 _ON_DEFAULT = f"Spark looks on its default one, and compares no schema if there is none there; {_FORK}"
 _ANOTHER_NAME = "the operator's metadata names it in {named}: another name of {here}, or another file system"
-#: Operators that bring all rows into one partition, by the names in their metadata.
+#: Operators that bring all rows into one partition, by their names in the metadata.
 _OF_ONE_PARTITION = ("globalLimit",)
 
 
 class StateNeeds:
-    """The state of one checkpoint's operators."""
+    """Judge the state of one checkpoint's operators, for `BatchVerifier`.
+
+    Each version of state is judged as Spark would load it: through the chain that `ChainFinder` returns.
+    """
 
     def __init__(self, inspection: Inspection) -> None:
         self._inspection = inspection
         self.layout = inspection.layout
 
     def after(self, batch: int, commit: BatchCommit) -> Needs:
-        """Check the state that a batch left. `commit` is the one that names its unique ids, if it has any."""
+        """Check the state after `batch`. `commit` names its unique ids, if it has any."""
         needs = Needs()
         if not self.layout.operators and not self.layout.stores and commit.state_unique_ids is None:
             needs.notes.append(Note(STATE, _NO_STATE))
@@ -47,7 +50,7 @@ class StateNeeds:
         return needs
 
     def _operators(self, commit: BatchCommit) -> list[int]:
-        """Those that there are, those that the commit names, and the first that is skipped."""
+        """Return the operators with files, those that the commit names, and the first gap in their numbers."""
         known = {*self.layout.operators, *(commit.state_unique_ids or ())}
         skipped = next((number for number in range(len(known)) if number not in known), None)
         return sorted(known if skipped is None else {*known, skipped})
@@ -80,12 +83,12 @@ class StateNeeds:
         try:
             return self._inspection.operator(entry)
         except CheckpointDamaged as error:
-            # In version 1 only readers of state need it, not a restart.
+            # Metadata of version 1 is needed by readers of state only, not by a restart.
             needs.findings.append(damage(self.layout.relative(entry), error, stops=of_batch != FIRST_FORM))
             return None
 
     def _describes_none(self, batch: int) -> bool:
-        """Return whether the batch was planned by a Spark that knows no metadata of operators."""
+        """Return whether the Spark that planned the batch knew no operator metadata."""
         offsets = self._readable_offsets(batch)
         return offsets is not None and offsets.before_operator_metadata
 
@@ -103,11 +106,11 @@ class StateNeeds:
             if not store.state_schema_file_paths:
                 key = StoreKey(number, 0, store.store_name)
                 entry = self.layout.stores.get(key, StoreFiles()).schema
-                # Spark rewrites these versions, and then no longer notices a query that does not fit.
+                # Spark rewrites such schemas, and then no longer notices a query that does not fit.
                 self._schema(f"{key.directory}/_metadata/schema", entry, needs, stops=False)
 
     def _named_schema(self, number: int, store: StoreInfo, uri: str, needs: Needs) -> None:
-        """Check a schema that the operator's metadata names by a URI: Spark opens it there, wherever that is."""
+        """Check a schema that operator metadata names by a URI. Spark opens exactly that URI."""
         named, tree = location_of(uri), self._inspection.tree
         here = location_of(tree.uri("/"))
         path = f"{STATE}/{number}/_stateSchema/{store.store_name}/{named.path.rpartition('/')[2]}"
@@ -138,7 +141,7 @@ class StateNeeds:
             self._check_schema(entry, needs)
 
     def _schemas_there(self, number: int, needs: Needs) -> None:
-        """Check the schemas that there are, where no metadata of the operator names them: Spark reads them."""
+        """Check existing schemas of an operator without metadata. Spark reads them."""
         for key, files in self.layout.stores.items():
             if key.operator == number and key.partition == 0 and files.schema is not None:
                 self._check_schema(files.schema, needs)
@@ -151,10 +154,10 @@ class StateNeeds:
             needs.findings.append(damage(self.layout.relative(entry), error))
 
     def _stores(self, number: int, operator: StatefulOperator | None, batch: int) -> list[StoreKey]:
-        """The operator's stores in every partition.
+        """Return the operator's stores in every partition.
 
-        Where no metadata of the operator can be read, the stores that there are, in as many partitions as the
-        batch was shuffled into; an operator that has state in partition 0 alone may have no other.
+        Without readable metadata, returns the existing stores, in as many partitions as the batch was shuffled
+        into. An operator with state in partition 0 only may have no other partition.
         """
         there = [key for key in self.layout.stores if key.operator == number]
         if operator is None:
@@ -173,8 +176,8 @@ class StateNeeds:
     def _partitions(self, number: int, operator: StatefulOperator, store: StoreInfo, batch: int) -> int:
         """Return how many partitions of a store a batch has written.
 
-        Metadata of version 1 is written once, and says how many a query began with. A repartition changes it
-        in the offsets alone. Nor does the metadata say that all rows are in one partition.
+        Metadata of version 1 is written once, with the query's first number of partitions. A repartition changes
+        the number only in the offsets. Nor does this metadata say whether all rows are in one partition.
         """
         if FIRST_FORM not in self.layout.operators[number].metadata:
             return store.num_partitions
@@ -185,7 +188,7 @@ class StateNeeds:
         return shuffled if 0 < shuffled <= checkpoint_partitions_max else store.num_partitions
 
     def _is_keyless(self, number: int, store: StoreInfo) -> bool:
-        """Return whether the state has no key: that of an aggregation of all rows."""
+        """Return whether the state has no key, as in an aggregation of all rows."""
         entry = self.layout.stores.get(StoreKey(number, 0, store.store_name), StoreFiles()).schema
         try:
             return entry is not None and self._inspection.schema(entry).keyless
@@ -194,7 +197,7 @@ class StateNeeds:
 
     @staticmethod
     def _unique_ids(commit: BatchCommit, key: StoreKey) -> list[str] | None:
-        """The ids of the operator's stores in this partition; None in format 1."""
+        """Return the unique ids of the operator's stores in this partition; None in format 1."""
         of_operator = (commit.state_unique_ids or {}).get(key.operator)
         if not of_operator:
             return None

@@ -1,4 +1,4 @@
-"""A tree of files: as little of a file system as checkpoints need, on peacefs or on this machine."""
+"""The file operations that checkpoints need, on peacefs or on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from peacefs.protocol.limits import checkpoint_entries_max
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """A file or directory. Bytes; milliseconds since 1970."""
+    """A file or directory. `length` is in bytes, `modified_ms` in milliseconds since 1970."""
 
     path: str
     is_directory: bool
@@ -34,28 +34,23 @@ class TreeEntry:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """The number of files and of their bytes."""
-
     files: int
     bytes: int
 
 
 class FileTree(Protocol):
-    """Paths are absolute, with slashes."""
+    """Files to read. Paths are absolute, with slashes."""
 
     def entries(self, directory: str) -> list[TreeEntry]:
-        """List a directory. Raises FileNotFound, also for a file."""
+        """List a directory. Raises FileNotFound, also if it is a file."""
         ...
 
     def open(self, path: str) -> BinaryIO:
-        """Raises FileNotFound; reading may raise any PeacefsError or OSError."""
+        """Open a file. Raises FileNotFound; reading may raise any PeacefsError or OSError."""
         ...
 
     def identity(self, path: str) -> str:
-        """Return what stays when a file or directory is renamed, and differs in a copy; empty if it is not known.
-
-        Raises FileNotFound.
-        """
+        """Return an id that a rename keeps and a copy changes; empty if unknown. Raises FileNotFound."""
         ...
 
     def attribute(self, path: str, name: str) -> bytes | None:
@@ -63,45 +58,45 @@ class FileTree(Protocol):
         ...
 
     def uri(self, path: str) -> str:
-        """Name a path as Spark does: with its file system."""
+        """Return the URI by which Spark names a path."""
         ...
 
 
 class Workspace(FileTree, Protocol):
-    """A tree that can be changed. `user` is who changes it."""
+    """A tree that can be changed. `user` makes the changes."""
 
     @property
     def user(self) -> str: ...
 
     def set_attribute(self, path: str, name: str, value: bytes) -> None:
-        """May raise any PeacefsError or OSError: not every file system keeps extended attributes."""
+        """Set an extended attribute. Not every file system can: may raise any PeacefsError or OSError."""
         ...
 
     def exists(self, path: str) -> bool: ...
 
     def create(self, path: str) -> BinaryIO:
-        """Begins a file, with its directories; it is there, whole, when it was closed."""
+        """Create a file and its directories. The file appears whole when it is closed."""
         ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Gives a small file other contents."""
+        """Replace a small file's contents."""
         ...
 
     def copy(self, source: str, target: str) -> Amount:
-        """A tree to where nothing is."""
+        """Copy a tree to a new path."""
         ...
 
     def move(self, source: str, target: str) -> None:
-        """A tree, atomically. Raises FileAlreadyExists."""
+        """Rename a tree atomically. Raises FileAlreadyExists."""
         ...
 
     def remove(self, path: str) -> None:
-        """A file or tree; that it is not there is fine."""
+        """Remove a file or tree. Succeeds if there is none."""
         ...
 
 
 class LocalTree:
-    """Directories of this machine. A copy is of data, and of no one moment."""
+    """A tree of this machine. A copy copies data, and is no snapshot: files may change meanwhile."""
 
     def entries(self, directory: str) -> list[TreeEntry]:
         try:
@@ -116,7 +111,7 @@ class LocalTree:
             raise FileNotFound(f"there is no file {path}") from None
 
     def identity(self, path: str) -> str:
-        """A number that the file system may give anew once the directory is gone."""
+        """Return device and inode; the file system may reuse the inode of a deleted directory."""
         try:
             found = Path(path).stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -159,7 +154,7 @@ class LocalTree:
         staged.replace(path)
 
     def copy(self, source: str, target: str) -> Amount:
-        # Each file is of now, as in a cluster: its age says whether it is still being made.
+        # New modification times, as in a cluster: the age of a copy tells whether it is still being made.
         shutil.copytree(source, target, symlinks=True, copy_function=shutil.copy)
         copied = list(files_below(self, target))
         return Amount(len(copied), sum(entry.length for entry in copied))
@@ -182,7 +177,7 @@ class LocalTree:
 
 
 class PeaceTree:
-    """Directories of a cluster. A copy is of names alone, and of one moment. Does not own `files`."""
+    """A tree of a cluster. A copy copies names only, as a snapshot. Does not own `files`."""
 
     def __init__(self, files: PeaceFileSystem) -> None:
         self._files = files
@@ -235,9 +230,9 @@ class PeaceTree:
 
 
 def files_below(tree: FileTree, root: str) -> Iterator[TreeEntry]:
-    """Every file of a tree; directories that vanish meanwhile are passed over.
+    """Yield every file of a tree. Skips directories that vanish meanwhile.
 
-    Raises FileNotFound when `root` is not there, BadRequest above `checkpoint_entries_max`.
+    Raises FileNotFound if `root` does not exist, BadRequest above `checkpoint_entries_max`.
     """
     pending, seen = [root], 0
     while pending:

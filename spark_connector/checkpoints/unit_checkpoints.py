@@ -1,8 +1,8 @@
-"""Checkpoints of a dataflow's units, and of programs that keep paged state: found, summarised and verified.
+"""Find, summarise and verify checkpoints of a dataflow's units, and of programs that keep paged state.
 
-A dataflow keeps them below one directory, with `query.json`, which names the one that each unit would begin with;
-each lies in `<unit>-<sequence>`, with an index. A program with `peacefs.state` has no `query.json`: it begins with
-the latest that is sound.
+A dataflow keeps them below one directory. Its `query.json` names the checkpoint that each unit would start from.
+Each checkpoint is a directory `<unit>-<sequence>` with an index. A program that uses `peacefs.state` has no
+`query.json`: it starts from the latest sound checkpoint.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DIRECTORY = re.compile(r"([^.].*)-(0|[1-9]\d*)")
 
 
 class RecordedUnit(msgspec.Struct, frozen=True):
-    """The checkpoint that a unit would begin with, as the controller recorded it."""
+    """The checkpoint that a unit would start from, as the controller recorded it."""
 
     incarnation: int
     sequence: int
@@ -42,7 +42,7 @@ class RecordedUnit(msgspec.Struct, frozen=True):
 
 
 class RecordedQuery(msgspec.Struct, frozen=True):
-    """`query.json`."""
+    """The contents of `query.json`."""
 
     format: int
     query: str
@@ -51,10 +51,9 @@ class RecordedQuery(msgspec.Struct, frozen=True):
 
 
 class UnitSummary(msgspec.Struct, frozen=True):
-    """A unit: the checkpoint that it would begin with, and all that are there.
+    """A unit: the checkpoint that it would start from, and all existing ones. Times are milliseconds since 1970.
 
-    `generations` are the checkpoints in whose files its pages are. `recorded` is None without a `query.json`.
-    Milliseconds since 1970.
+    `generations` are the checkpoints whose files hold its pages. `recorded` is None without a `query.json`.
     """
 
     root: str
@@ -74,17 +73,17 @@ class UnitSummary(msgspec.Struct, frozen=True):
 
     @property
     def state_bytes(self) -> int:
-        """The bytes of all pages."""
+        """The size of all pages in bytes."""
         return self.pages * self.page_bytes
 
 
 class UnitVerdict(msgspec.Struct, frozen=True):
-    """The verdict on the checkpoint that a unit would begin with; good if `reason` is None."""
+    """The verdict on the checkpoint that a unit would start from; sound if `reason` is None."""
 
     unit: str
     sequence: int | None
     reason: str | None
-    #: The latest that is sound, if it is another.
+    #: If that checkpoint is damaged, the latest sound one.
     last_sound: int | None
     pages_read: int
 
@@ -98,7 +97,7 @@ def is_unit_root(tree: FileTree, root: str) -> bool:
 
 
 def has_units(tree: FileTree, entries: list[TreeEntry]) -> bool:
-    """Return whether a directory with these entries does."""
+    """Return whether a directory with these entries holds checkpoints of units."""
     if any(entry.name == RECORD and not entry.is_directory for entry in entries):
         return True
     named = next((entry for entry in entries if entry.is_directory and _DIRECTORY.fullmatch(entry.name)), None)
@@ -106,18 +105,18 @@ def has_units(tree: FileTree, entries: list[TreeEntry]) -> bool:
 
 
 def summarise_units(tree: FileTree, root: str) -> list[UnitSummary]:
-    """Describe every unit below a root. A damaged index is left out: `verify_units` says what is wrong."""
+    """Summarise every unit below a root. Damaged indexes are left out; `verify_units` reports them."""
     record = _record(tree, root)
     return [_summary(tree, root, unit, sequences, record) for unit, sequences in _stored(tree, root, record)]
 
 
 def verify_units(tree: FileTree, root: str) -> list[UnitVerdict]:
-    """Read every page that each unit would begin with, and compare it with its checksum."""
+    """Read every page that each unit would start from, and compare its checksum."""
     record = _record(tree, root)
     return [_verdict(tree, root, unit, sequences, record) for unit, sequences in _stored(tree, root, record)]
 
 
-# -- what is there ------------------------------------------------------------------------------------
+# -- finding and summarising --------------------------------------------------------------------------
 
 
 def _record(tree: FileTree, root: str) -> RecordedQuery | None:
@@ -135,7 +134,7 @@ def _record(tree: FileTree, root: str) -> RecordedQuery | None:
 
 
 def _stored(tree: FileTree, root: str, record: RecordedQuery | None) -> Iterator[tuple[str, list[int]]]:
-    """Yield units with the numbers of the checkpoints that are there, ascending."""
+    """Yield units with the numbers of their existing checkpoints, ascending."""
     found: dict[str, list[int]] = {unit: [] for unit in record.units} if record else {}
     for entry in tree.entries(root):
         named = _DIRECTORY.fullmatch(entry.name)
@@ -146,14 +145,14 @@ def _stored(tree: FileTree, root: str, record: RecordedQuery | None) -> Iterator
 
 
 def _begins_with(unit: str, sequences: list[int], record: RecordedQuery | None) -> int | None:
-    """Return the checkpoint that a unit would begin with; None if that is with nothing."""
+    """Return the checkpoint that a unit would start from; None if it would start empty."""
     if record is not None:
         return record.units[unit].sequence if unit in record.units else None
     return sequences[-1] if sequences else None
 
 
 def _directory(tree: FileTree, root: str, unit: str, sequence: int) -> str:
-    """Return the directory of a checkpoint: names of units are percent-encoded in it."""
+    """Return the directory of a checkpoint. It contains the unit's name percent-encoded."""
     for entry in tree.entries(root):
         named = _DIRECTORY.fullmatch(entry.name)
         if named is not None and (unquote(named[1]), int(named[2])) == (unit, sequence):
@@ -192,7 +191,7 @@ def _summary(
     )
 
 
-# -- whether it is whole --------------------------------------------------------------------------------
+# -- verifying ------------------------------------------------------------------------------------------
 
 
 def _verdict(
@@ -214,7 +213,7 @@ def _verdict(
 
 
 def _verify(tree: FileTree, root: str, unit: str, sequence: int) -> int:
-    """Return how many pages were read. Raises CheckpointDamaged."""
+    """Verify one checkpoint and return the number of pages. Raises CheckpointDamaged."""
     directory = _directory(tree, root, unit, sequence)
     index = _index(tree, directory)
     size = index.head.page_bytes
@@ -235,7 +234,7 @@ def _verify(tree: FileTree, root: str, unit: str, sequence: int) -> int:
 
 
 def _pages(tree: FileTree, directory: str, sequence: int, stored_in: int, size: int) -> Iterator[bytes]:
-    """Yield the pages that a checkpoint has of another, or its own, in the order of their places."""
+    """Yield the pages of checkpoint `stored_in` that this checkpoint uses, ordered by their positions."""
     own = r"part-\d+|" if sequence == stored_in else ""
     wanted = re.compile(rf"{own}pages-{stored_in}(\.part-\d+)?")
     left = b""
@@ -253,7 +252,7 @@ def _pages(tree: FileTree, directory: str, sequence: int, stored_in: int, size: 
 
 
 def _index(tree: FileTree, directory: str) -> Index:
-    """Read an index. NumPy is of the extra `state`, and is imported late."""
+    """Read an index. Imported late, because NumPy belongs to the extra `state`."""
     try:
         from peacefs.state.checkpoints import index as indexes
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Verify a checkpoint: what is wrong with it, whether a query would start, what would make it start."""
+"""Verify a checkpoint: its faults, whether a query would start from it, and what would repair it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .start_modes import StartMode
 
 
 def verify(inspection: Inspection, batch: int | None = None, sink: SinkLog | None = None) -> Verdict:
-    """Judge the checkpoint as it is, or a rollback to `batch`, with the log of the file `sink` that it writes to.
+    """Judge the checkpoint as it is, or a rollback to `batch`, together with the log of its file sink.
 
-    Raises BadRequest for what is no checkpoint.
+    Raises BadRequest if it is no checkpoint.
     """
     layout = inspection.layout
     if not layout.is_checkpoint:
@@ -62,7 +62,7 @@ def verify(inspection: Inspection, batch: int | None = None, sink: SinkLog | Non
 def _start(
     judge: BatchVerifier, mode: StartMode, findings: list[CheckpointFinding], first_after: int | None
 ) -> StartVerdict:
-    """Judge a start in one mode: of the checkpoint as it is, or of batch `first_after` after a rollback."""
+    """Judge a start in one mode: from the checkpoint as it is, or after a rollback, with batch `first_after`."""
     first = judge.goes_on_with(mode) if first_after is None else first_after
     against = [finding for finding in _distinct(findings) if finding.stops]
     return StartVerdict(
@@ -75,7 +75,7 @@ def _start(
 
 
 def _distinct(findings: list[CheckpointFinding]) -> list[CheckpointFinding]:
-    """Without what is said of a file twice, in one place more gravely than in the other."""
+    """Drop repeated findings of a file. Of two that differ only in `stops`, keep the one that stops."""
     by_file: dict[tuple[str, Fault], CheckpointFinding] = {}
     for finding in sorted(findings, key=lambda each: not each.stops):
         by_file.setdefault((finding.path, finding.fault), finding)

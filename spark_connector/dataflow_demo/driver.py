@@ -1,7 +1,6 @@
 """The driver of the demo: `python -m peacefs.spark_connector.dataflow_demo.driver plan.json`.
 
-It runs the query on Spark's executors and says on standard output what happens. It ends when its standard input
-does.
+Runs the query on Spark's executors and reports events on standard output. Ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from . import news
 from .load import Feed, make_load
 from .query import SINK, SOURCE, WINDOWS, Row, batch_rows, network, rows_of
 
-# For the demo's nodes, whose machine starts JVMs meanwhile.
+# Longer than usual, because JVMs start on the same machine meanwhile.
 dataflow_demo_node_timeout_s: Final = 3.0
 
 
@@ -44,6 +43,8 @@ def say(what: news.News) -> None:
 
 
 class Driver:
+    """Run the plan's query once, and report its events and rows; then compute the same rows as a batch."""
+
     def __init__(self, plan: news.Plan, session: Any) -> None:
         self._plan = plan
         self._session = session
@@ -101,7 +102,7 @@ class Driver:
         feed = self._feed
         ends = batch.column("window_end").cast(pa.int64()).to_pylist()
         for end_us in sorted(set(ends)):
-            # The line that is as late as the window's end with what may be late completes it.
+            # A window is complete at the first line that is `lateness_s` later than the window's end.
             at = bisect_left(feed.latest_us, end_us + self._plan.lateness_s * 1_000_000)
             if at < len(feed.latest_us):
                 offered_s = feed.offered_s[at]
@@ -137,7 +138,7 @@ def _after(begun: threading.Event, feed: Feed) -> Any:
 
 
 def start_session(plan: news.Plan) -> Any:
-    """A driver with its executors in processes of their own, one core each."""
+    """Start a session with one-core executors in processes of their own."""
     partitions = {"spark.sql.shuffle.partitions": "4"}
     return session_of_executors(Path(plan.directory), plan.nodes, "failed log-ins", settings=partitions)
 

@@ -1,4 +1,4 @@
-"""The demo's load: a log as often as it takes, each time later, so that it is one long log of its own."""
+"""The demo's load: a log repeated as often as needed, each time shifted later, so that it forms one long log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILE_LINES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Lines in order of arrival, and for each the latest instant up to it, in microseconds since 1970."""
+    """Lines in order of arrival; for each, the latest instant so far, in microseconds since 1970."""
 
     lines: Sequence[str]
     latest_us: Sequence[int]
@@ -41,7 +41,7 @@ class Load:
 
 
 def make_load(log: Sequence[str], years: YearAssumption, lines: int, gap_s: int) -> Load:
-    """Repeat a log until there are so many lines; a repetition begins `gap_s` after the one before has ended."""
+    """Repeat a log until it has `lines` lines. Each repetition begins `gap_s` after the previous one has ended."""
     read: list[tuple[datetime | None, str]] = []
     for line in log:
         at = parse_line(line, years).at
@@ -65,13 +65,13 @@ def make_load(log: Sequence[str], years: YearAssumption, lines: int, gap_s: int)
 
 
 class Feed:
-    """Batches of a load at a rate, for a source; and when each line was offered."""
+    """A source that yields batches of a load at a given rate, and records when each batch was offered."""
 
     def __init__(self, load: Load, lines_per_s: int, batch_lines: int) -> None:
         self._load = load
         self._lines_per_s = lines_per_s
         self._batch_lines = batch_lines
-        #: For each batch the latest instant in the load so far, and when it was offered.
+        #: For each batch, the latest instant so far, and the time at which the batch was offered.
         self.latest_us: list[int] = []
         self.offered_s: list[float] = []
         self.offered = 0

@@ -14,7 +14,7 @@ Row = tuple[int, str, int]
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """The latency of windows, from the line that completes one to its rows at the sink; milliseconds."""
+    """The latency of windows in ms: from the line that completes a window to the window's rows at the sink."""
 
     windows: int
     p50_ms: float
@@ -56,9 +56,9 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def latencies(delivered: Sequence[news.Delivered], killed_s: float, again_s: float) -> dict[str, Latency | None]:
-    """Divide windows by when they were completed: before the failure, until output came again, and after.
+    """Group windows by phase: before the failure, during it (until output came again), and after.
 
-    Those that were completed before it and came after it belong to it.
+    A window that was completed before the failure and delivered after it counts as during.
     """
     phases: dict[str, list[float]] = {"before": [], "during": [], "after": []}
     for each in delivered:
@@ -79,7 +79,7 @@ def latency(found: Sequence[float]) -> Latency | None:
 
 
 def share(ordered: Sequence[float], part: float) -> float:
-    """Return the value that this part of all do not exceed."""
+    """Return the smallest value that at least this share of the values does not exceed."""
     return ordered[min(int(part * len(ordered)), len(ordered) - 1)]
 
 
@@ -101,7 +101,9 @@ def checkpoints(taken: Sequence[news.Checkpointed]) -> Checkpoints | None:
 
 
 def differences(streamed: Sequence[Row], batch: Sequence[Row]) -> list[str]:
-    """Return the rows that one side has more often, a line each: `-` if the stream lacks it, `+` if it has it."""
+    """Return the rows that one side has more often, one per line: `-` if the stream lacks it, `+` if the batch
+    does.
+    """
     one, other = Counter(streamed), Counter(batch)
     marked = [(row, "+") for row in (one - other).elements()] + [(row, "-") for row in (other - one).elements()]
     return [

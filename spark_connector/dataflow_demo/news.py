@@ -1,4 +1,4 @@
-"""The driver's news while the query runs: lines of JSON on its standard output. Times are `time.monotonic`."""
+"""The driver's reports while the query runs: lines of JSON on standard output. Times are `time.monotonic`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class RunBegun(msgspec.Struct, frozen=True, tag="begun"):
-    """All units run; `executors` are the processes of the executors by unit."""
+    """All units run. `executors` maps each unit to its executor's pid."""
 
     at_s: float
     executors: dict[str, int]
@@ -40,7 +40,9 @@ class RecoverySeen(msgspec.Struct, frozen=True, tag="recovered"):
 
 
 class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
-    """Rows of a window came `latency_ms` after the line that completed it had been offered, at `offered_s`."""
+    """A window's rows arrived. The line that completed the window was offered `latency_ms` earlier, at
+    `offered_s`.
+    """
 
     at_s: float
     offered_s: float
@@ -64,7 +66,7 @@ decode = msgspec.json.Decoder(News).decode
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """All that the driver needs to know."""
+    """The driver's parameters."""
 
     coordinator: str
     checkpoints: str

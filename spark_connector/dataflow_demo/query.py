@@ -1,4 +1,4 @@
-"""The demo's query: failed log-ins per source address in sliding windows, as a dataflow and as Spark's batch."""
+"""The demo's query, as a dataflow and as a Spark batch: failed log-ins per source address in sliding windows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
 from peacefs.spark_connector.demo.auth_log import YearAssumption, parse_line
 
-#: Rows of the source: a line, and the number that it has, as a time, since streams have one.
+#: Rows of the source: a line, and its number in the type of a time, since a stream needs a time column.
 LINES = pa.schema([("line", pa.string()), ("arrived", TIME)])
 _NEWS = pa.schema([("at", TIME), ("source", pa.string()), ("failures", pa.int64())])
 SOURCE, SINK = "lines", "failed log-ins"
-#: The unit with the state, whose node is killed.
+#: The stateful unit, whose node is killed.
 WINDOWS = "windows"
 
 #: (start of the window in microseconds, source, failures)
@@ -24,7 +24,7 @@ Row = tuple[int, str, int]
 
 
 def network(years: YearAssumption, size_s: int, every_s: int, lateness_s: int) -> Network:
-    """Return three units: lines are read, counted in windows, and those without failures left out."""
+    """Return three units: parse lines, count failures per window, and drop windows without failures."""
 
     def read(rows: pa.RecordBatch) -> pa.RecordBatch:
         found = [parse_line(line, years) for line in rows.column("line").to_pylist()]
@@ -51,13 +51,13 @@ def network(years: YearAssumption, size_s: int, every_s: int, lateness_s: int) -
 
 
 def rows_of(batch: pa.RecordBatch) -> list[Row]:
-    """Return rows of the sink as they are compared."""
+    """Return the sink's rows in the form in which they are compared."""
     starts = batch.column("window_start").cast(pa.int64()).to_pylist()
     return list(zip(starts, batch.column("source").to_pylist(), batch.column("failures").to_pylist(), strict=True))
 
 
 def batch_rows(session: Any, directory: str, years: YearAssumption, size_s: int, every_s: int) -> list[Row]:
-    """Return the same rows as Spark computes them from all lines at once."""
+    """Return the same rows, computed by Spark from all lines at once."""
     from pyspark.sql import functions as S
 
     from peacefs.spark_connector.demo import auth_log_columns

@@ -1,4 +1,4 @@
-"""Print what the demo found: a table, and the verdict under it."""
+"""Print the demo's results: a table, and the verdict under it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from .measures import Latency, Report
 
 
 def print_report(console: Console, report: Report) -> None:
-    """The table, and the verdict under it."""
     print_table(console, _lines(report))
     print_verdict(console, "The dataflow's", report.rows, report.differences)
 

@@ -1,12 +1,12 @@
-"""The demo: a streaming query checkpoints on a peacefs of its own, is killed, and its result is proven.
+"""The demo: a streaming query checkpoints on its own peacefs, is killed, and its result is checked.
 
-    a cluster is started; the log is cut into parts; a Spark query counts failed log-ins, a part a batch
-    the query is killed in the middle of a batch: offsets/N is there, commits/N is not
+    a cluster starts; the log is cut into parts; a Spark query counts failed log-ins, one part per batch
+    the query is killed in the middle of a batch: offsets/N exists, commits/N does not
     a datanode is killed
-    the query goes on from its checkpoint, as often as it takes
-    its output is compared with the same count over the whole log at once, row for row
+    the query restarts from its checkpoint, repeatedly if needed
+    its output is compared, row for row, with one batch over the whole log
 
-Everything runs on this machine, in one directory, and nothing of it is left running.
+Everything runs on this machine in one directory. Afterwards no process is left.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _CHECKPOINT = "/demo/checkpoint"
 _OUTPUT = "/demo/output"
 _DATANODES = 4
 _WINDOW_S = 600
-# The batches before this one are left alone, so that there is state to lose.
+# Earlier batches are not killed, so that there is state to lose.
 _KILL_FROM_BATCH = 3
-#: After the one that is killed there is more to come.
+#: Leaves at least one batch after the one that is killed.
 BATCHES_MIN = _KILL_FROM_BATCH + 2
-# The kill falls this far into a batch, as a share of the shortest batch before it.
+# How far into a batch it is killed, as a share of the shortest batch before.
 _KILL_AFTER = 0.3
 _REPAIR_POLL_S = 0.25
 _LOG_LINES_SHOWN = 15
@@ -58,9 +58,9 @@ _LOG_LINES_SHOWN = 15
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """`input` None: the demo's own choice. `directory` None: a temporary one. `keep` leaves everything there.
+    """Options. Without `input` the demo chooses a log; without `directory` it uses a temporary one.
 
-    The log is cut into so many `batches`, if it has as many lines.
+    `keep` leaves all files there. The log is cut into `batches` parts, if it has that many lines.
     """
 
     input: Path | None = None
@@ -71,13 +71,13 @@ class DemoOptions:
 
 
 def run_demo(options: DemoOptions) -> int:
-    """The exit status: 0 if the stream's rows equal the batch's, 1 if not.
+    """Run the demo and return its exit status: 0 if the stream's rows equal the batch's, else 1.
 
-    Raises StartupError if something is missing, QueryFailed if the query comes to no end.
+    Raises StartupError if something is missing, QueryFailed if the query does not finish.
     """
     if options.batches < BATCHES_MIN:
         raise StartupError(f"the demo needs {BATCHES_MIN} batches or more: it is killed in the middle of them")
-    # With --json standard output is for the report alone.
+    # With --json, standard output carries only the report.
     console = new_console(stderr=options.json)
     if importlib.util.find_spec("pyspark") is None:
         raise StartupError("the demo needs Spark: pip install 'peacefs[spark]'")
@@ -97,7 +97,7 @@ def run_demo(options: DemoOptions) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Ordeal:
-    """The faults that the query went through."""
+    """The faults that were injected into the query's run."""
 
     killed_in_batch: int
     killed_datanode: str
@@ -105,7 +105,7 @@ class _Ordeal:
 
 
 class _Demo:
-    """One demo in an empty directory."""
+    """One run of the demo, for `run_demo`: start a cluster and the query, kill, restart, compare."""
 
     def __init__(
         self, options: DemoOptions, directory: Path, log: DemoInput, java: JavaRuntime, screen: DemoScreen
@@ -119,7 +119,7 @@ class _Demo:
         self._result = directory / "result.json"
 
     def run(self) -> DemoReport:
-        """Raises QueryFailed, having shown the query's last words."""
+        """Run the demo. If the query fails, show the end of its log and raise QueryFailed."""
         began = time.monotonic()
         self._show_input()
         with LocalCluster(self._directory / "cluster", _DATANODES, port=0) as cluster:
@@ -143,7 +143,7 @@ class _Demo:
         )
 
     def _run_query(self, cluster: LocalCluster, coordinator: PeaceFileSystem, checkpoint: Checkpoint) -> _Ordeal:
-        """From the query's first start to its result."""
+        """Run the query from its first start to its result, with the kills in between."""
         step = self._screen.step
         plan, batches = self._prepare(cluster)
         step("query", f"{batches} batches, checkpoint and output on peacefs, Java {self._java.version}")
@@ -194,13 +194,13 @@ class _Demo:
         )
 
     def _prepare(self, cluster: LocalCluster) -> tuple[Path, int]:
-        """Stages the input; the plan's file, and how many batches there will be at least."""
+        """Stage the input. Return the plan's file and the minimum number of batches."""
         measured = self._log.measured
         directory = self._directory / "input"
         parts = stage(read_lines(self._log.logs), measured, directory, self._batches, _WINDOW_S)
         plan = QueryPlan(
             coordinator=cluster.address.netloc,
-            input_uri=f"file://{directory}",  # as it is: Hadoop decodes no percent signs
+            input_uri=f"file://{directory}",  # unescaped: Hadoop decodes no percent signs
             output_uri=cluster.webhdfs_uri + _OUTPUT,
             checkpoint_uri=cluster.webhdfs_uri + _CHECKPOINT,
             years=measured.years,
@@ -218,7 +218,7 @@ class _Demo:
             **java_environment(self._java, self._directory / "java"),
             **scratch_environment(self._directory / "scratch"),
         }
-        # The name of this machine need not resolve for Spark to find itself.
+        # Spark must find itself even if this machine's name does not resolve.
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
         return QueryProcess(_QUERY_MODULE, plan, self._directory / "query.log", variables)
 
@@ -227,7 +227,7 @@ class _Demo:
         return _KILL_AFTER * shortest_ms / 1000
 
     def _kill_datanode(self, cluster: LocalCluster, coordinator: PeaceFileSystem) -> tuple[str, int]:
-        """SIGKILLs the datanode with most replicas: its id, and how many it held."""
+        """Kill the datanode with the most replicas. Return its id and how many it held."""
         fullest = max(coordinator.cluster_status()["datanodes"], key=lambda datanode: datanode["replicas"])
         victim = next(member for member in cluster.datanodes if member.node == fullest["node"])
         victim.kill()
@@ -235,7 +235,9 @@ class _Demo:
 
 
 def _await_repair(coordinator: PeaceFileSystem, victim: str) -> dict[str, Any]:
-    """The cluster's status once the victim is given up and all is repaired, or when there is no more news."""
+    """Wait until the victim is dead and everything is repaired, or until nothing changes any more; return the
+    status.
+    """
     began_s = news_s = time.monotonic()
     seen: object = None
     while True:

@@ -1,14 +1,14 @@
-"""The grammar of sshd's auth log, and its parser for one line at a time.
+"""The grammar of sshd's auth log, and a parser for single lines.
 
-A line is read as far as its instant and, if it reports failed log-ins, their source address and number:
+The parser reads a line's instant and, if it reports failed log-ins, their source address and number:
 
     Dec 10 07:13:56 gate sshd[2]: message repeated 5 times: [ Failed password for root from 192.0.2.7 port 22 ssh2]
     2025-03-01T23:59:59.123+01:00 db sshd-session[7]: Failed none for invalid user x from 2001:db8::7 port 9 ssh2
 
-The regular expressions are written in what Python and Java understand alike, because `auth_log_columns` builds
-Spark's expressions from the same ones: no `\\d`, `.`, `$` or named group, whose meanings differ.
+`auth_log_columns` builds Spark's expressions from the same regular expressions. So these use only what Python and
+Java understand alike: no `\\d`, `.`, `$` or named group, whose meanings differ.
 
-A user name is the attacker's to choose and may hold ` from 192.0.2.9 port 5`: the last address of the line counts.
+An attacker chooses the user name, which may contain ` from 192.0.2.9 port 5`: only the last address counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from datetime import UTC, date, datetime, time
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
-# The very end of the text: `$` may stop before a line break, and before other ones in Java than in Python.
+# The very end of the text. `$` also matches before a final line break, and before other ones in Java.
 _END = r"(?![\s\S])"
 
 #: Month, day and time of a traditional syslog stamp, which has no year.
@@ -31,7 +31,7 @@ RFC3339_STAMP = (
     r"(Z|[+-](?:0[0-9]|1[0-4]):[0-5][0-9]) "
 )
 
-#: A line that reports failed log-ins, however many it says they were, and from where (groups REPEATS and SOURCE).
+#: A line that reports failed log-ins: how many (group REPEATS) and from where (group SOURCE).
 FAILED_LOGIN = (
     rf"(?:{TRADITIONAL_STAMP}|{RFC3339_STAMP})[^ ]+ sshd(?:-session)?(?:\[[0-9]+\])?: "
     r"(?:message repeated ([1-9][0-9]{0,5}) times: \[ )?"
@@ -46,10 +46,10 @@ _failed_login = re.compile(FAILED_LOGIN)
 
 @dataclass(frozen=True, slots=True)
 class YearAssumption:
-    """The assumed year of a log whose stamps name none.
+    """The year of a log whose stamps have none.
 
-    The log begins on `month`/`day` of `year` and covers less than a year: earlier days of the calendar belong
-    to the year after. So each line can be judged alone, whichever side of New Year's Eve it is on.
+    The log begins on `month`/`day` of `year` and covers less than a year. Earlier calendar days belong to the next
+    year, so each line's year follows from its own stamp, on either side of New Year's Eve.
     """
 
     year: int
@@ -62,7 +62,7 @@ class YearAssumption:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """The content of a line: `at` is None unless its stamp names an instant, `failures` is 0 for other news."""
+    """A parsed line. `at` is None if its stamp names no instant; `failures` is 0 for other messages."""
 
     at: datetime | None
     source: str | None
@@ -70,7 +70,7 @@ class LogLine:
 
 
 def traditional_day(line: str) -> tuple[int, int] | None:
-    """Month and day of a stamp without year; None for any other line, and for days and times that no year has."""
+    """Return month and day of a stamp without year; None for other lines and for impossible days or times."""
     found = _traditional_stamp.match(line)
     if found is None:
         return None
@@ -83,7 +83,7 @@ def traditional_day(line: str) -> tuple[int, int] | None:
 
 
 def named_day(line: str) -> date | None:
-    """The day of a stamp that names its year, as written; None for any other line."""
+    """Return the date of a stamp that includes its year, as written; None for any other line."""
     found = _rfc3339_stamp.match(line)
     try:
         return date.fromisoformat(found[1]) if found is not None else None
@@ -92,7 +92,7 @@ def named_day(line: str) -> date | None:
 
 
 def parse_line(line: str, years: YearAssumption) -> LogLine:
-    """Read one line, without its line feed."""
+    """Parse one line, without its line feed."""
     found = _failed_login.match(line)
     if found is None:
         return LogLine(_instant(line, years), None, 0)

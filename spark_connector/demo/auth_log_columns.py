@@ -1,6 +1,6 @@
 """The parser of `auth_log` as Spark SQL expressions, built from the same regular expressions.
 
-A test holds the two to the same answers. No Python runs in Spark's executors.
+A test checks that both give the same results. No Python runs in Spark's executors.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .auth_log import (
 
 
 def instant(line: Column, years: YearAssumption) -> Column:
-    """The TIMESTAMP of a line, null where the parser says None. The session's time zone plays no part."""
+    """Return a line's TIMESTAMP, or null if it has none. The session's time zone has no effect."""
     return F.coalesce(_traditional_instant(line, years), _rfc3339_instant(line))
 
 
 def source(line: Column) -> Column:
-    """The address that failed to log in, null for all other news."""
+    """Return the address that failed to log in; null for other messages."""
     return F.nullif(_group(line, FAILED_LOGIN, SOURCE), F.lit(""))
 
 
 def failures(line: Column) -> Column:
-    """Return the number of failed log-ins that the line reports, as a BIGINT; 0 for all other news."""
+    """Return the number of failed log-ins that the line reports, as a BIGINT; 0 for other messages."""
     repeats = _group(line, FAILED_LOGIN, REPEATS)
     return (
         F.when(source(line).isNull(), F.lit(0))
@@ -41,7 +41,7 @@ def failures(line: Column) -> Column:
 
 
 def _group(line: Column, pattern: str, group: int) -> Column:
-    """A group of a pattern that begins where the line begins; empty if the line does not match."""
+    """Return a group of a pattern that matches at the line's start; empty if the line does not match."""
     return F.regexp_extract(line, f"^{pattern}", group)
 
 

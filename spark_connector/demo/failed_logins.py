@@ -1,14 +1,14 @@
 """The demo's streaming query: failed log-ins per source address and window of event time.
 
-Runs as a process of its own, so that it can be killed like one:
+Runs as its own process, so that the demo can kill it:
 
     python -m peacefs.spark_connector.demo.failed_logins plan.json
 
-The file sink's log makes it exactly-once across restarts. Event time passes with every line, not only with those
-that count, so all lines are aggregated and the groups without failures dropped afterwards: Spark's optimizer would
-push a filter on what a line says below the watermark, and the sentinel line would never be seen by it.
+The file sink's log makes the query exactly-once across restarts. Every line must advance event time, including
+lines without failures. So all lines are aggregated, and groups without failures are dropped afterwards: Spark
+would push an earlier filter below the watermark, which would then never see the sentinel line.
 
-The process ends by itself when its standard input does: when whoever started it is gone.
+The process ends when its standard input ends, that is, when its starter is gone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ _PROGRESS_POLL_S = 1
 
 
 def start_session(plan: QueryPlan) -> SparkSession:
-    """A local Spark set up for peacefs."""
     builder = configure(SparkSession.builder, plan.coordinator)
     session = (
         builder.master(plan.master)
@@ -52,7 +51,7 @@ def start_session(plan: QueryPlan) -> SparkSession:
 
 
 def failed_logins(lines: DataFrame, plan: QueryPlan) -> DataFrame:
-    """The aggregation over a table with a column `value`, for streams and batches alike."""
+    """Aggregate a streaming or batch table with a column `value`."""
     line = F.col("value")
     news = lines.select(
         auth_log_columns.instant(line, plan.years).alias("at"),
@@ -69,7 +68,7 @@ def failed_logins(lines: DataFrame, plan: QueryPlan) -> DataFrame:
 
 
 def start_query(session: SparkSession, plan: QueryPlan) -> StreamingQuery:
-    """Start, or go on from the checkpoint; stops by itself when all input is read."""
+    """Start the query, or continue from the checkpoint. It stops when all input is read."""
     lines = (
         session.readStream.format("text")
         .option("maxFilesPerTrigger", 1)
@@ -88,13 +87,12 @@ def start_query(session: SparkSession, plan: QueryPlan) -> StreamingQuery:
 
 
 def batch_rows(session: SparkSession, plan: QueryPlan) -> list[FailureCount]:
-    """The same aggregation over the whole input at once."""
+    """Return the same aggregation over the whole input at once."""
     lines = session.read.option("lineSep", "\n").text(plan.input_uri)
     return _rows(failed_logins(lines, plan))
 
 
 def streamed_rows(session: SparkSession, plan: QueryPlan) -> list[FailureCount]:
-    """Return the stream's output so far."""
     return _rows(session.read.schema("start BIGINT, source STRING, failures BIGINT").parquet(plan.output_uri))
 
 
@@ -103,7 +101,7 @@ def _rows(table: DataFrame) -> list[FailureCount]:
 
 
 class ProgressFile:
-    """Appends each batch's StreamingQueryProgress to a file, one JSON line a batch, as it comes."""
+    """A file with each batch's StreamingQueryProgress, one JSON line per batch, appended as batches end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -121,7 +119,7 @@ class ProgressFile:
 
 
 def run(plan: QueryPlan) -> None:
-    """Run the query to its end and write the result; raises what stopped the query."""
+    """Run the query to its end and write the result. Raises the exception that stopped the query."""
     session = start_session(plan)
     progress = ProgressFile(Path(plan.progress))
     query = start_query(session, plan)
@@ -138,11 +136,11 @@ def run(plan: QueryPlan) -> None:
 
 
 def root_cause(thrown: JavaObject) -> str:
-    """The innermost cause of a Java exception, in one line."""
+    """Return the innermost cause of a Java exception, in one line."""
     while (cause := thrown.getCause()) is not None:
         thrown = cause
     first_line = str(thrown.toString()).split("\n", 1)[0]
-    # Spark keeps only the text of a failed task, after the place where it ran.
+    # Of a failed task Spark keeps only the text, after the place where it ran.
     return first_line.rpartition(" executor driver): ")[2]
 
 

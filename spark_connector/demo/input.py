@@ -1,4 +1,4 @@
-"""Choose the demo's log: the one named, else a real one that lies beside the project, else a generated one."""
+"""Choose the demo's log: the named one, else a real one beside the project, else a generated one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .log_generator import generate_log
 from .log_measure import LogMeasure, assume_years, measure
 from .staging import read_lines
 
-#: A part of loghub (https://github.com/logpai/loghub), which may be had beside a checkout of the project.
+#: A part of loghub (https://github.com/logpai/loghub), if it was downloaded beside the checkout.
 REAL_LOG = Path(__file__).resolve().parents[2] / "../shared/data/loghub/OpenSSH_2k.log"
 _GENERATED_LINES = 2000
 _GENERATED_SEED = 1
@@ -21,7 +21,7 @@ _GENERATED_SEED = 1
 
 @dataclass(frozen=True, slots=True)
 class DemoInput:
-    """Logs in order of arrival, their measures as one, and how they are called in the report."""
+    """Logs in order of arrival, measured as one log. `description` names them in the report."""
 
     logs: tuple[Path, ...]
     measured: LogMeasure
@@ -29,7 +29,7 @@ class DemoInput:
 
 
 def choose_input(named: Path | None, directory: Path) -> DemoInput:
-    """A made-up log goes into `directory`. Raises StartupError for a log that the demo can do nothing with."""
+    """Choose the log. A generated one goes into `directory`. Raises StartupError if the log is unusable."""
     if named is not None:
         return _examined(named, str(named))
     if REAL_LOG.is_file():
@@ -54,7 +54,7 @@ def _examined(path: Path, description: str) -> DemoInput:
 
 
 def _logs(path: Path) -> tuple[Path, ...]:
-    """The file, or the files of the directory, the one written last coming last as rotation leaves them."""
+    """Return the file, or the files of a directory, last written last, as log rotation leaves them."""
     if not path.is_dir():
         return (path,)
     files = [entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith(".")]

@@ -1,7 +1,7 @@
-"""A made-up auth log under a seed, for where no real one is at hand and for tests.
+"""Generate an auth log from a seed, for tests and if no real log is at hand.
 
-It holds what makes real ones hard: two styles of stamp, lines that arrive late, IPv6, host names instead of
-addresses, repeated messages, user names made to deceive, other programs' lines, and lines that are none at all.
+It contains what makes real logs hard: two styles of stamp, late lines, IPv6, host names instead of addresses,
+repeated messages, deceptive user names, lines of other programs, and garbage.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEFAULT_START = datetime(2024, 12, 31, 21, 0, 0, tzinfo=UTC)
 
 
 def generate_log(seed: int, lines: int, start: datetime = DEFAULT_START) -> list[str]:
-    """`lines` lines in order of arrival, from `start` on; the default runs over New Year's Eve.
+    """Return `lines` lines in order of arrival, from `start`; the default start is shortly before New Year.
 
     No line arrives more than LATE_SECONDS_MAX after its instant.
     """
@@ -46,7 +46,7 @@ def generate_log(seed: int, lines: int, start: datetime = DEFAULT_START) -> list
     for number in range(lines):
         at += timedelta(seconds=rng.expovariate(_LINES_PER_SECOND))
         late = rng.uniform(1, LATE_SECONDS_MAX) if rng.random() < _LATE_FRACTION else 0.0
-        # Few attackers make most of the noise.
+        # A few attackers make most of the attempts.
         attacker = attackers[min(int(rng.expovariate(0.25)), len(attackers) - 1)]
         arrivals.append((at + timedelta(seconds=late), number, _line(rng, at, attacker)))
     return [line for _, _, line in sorted(arrivals)]

@@ -1,7 +1,7 @@
 """Measure a log before a stream reads it: its years, its extent, its disorder.
 
-The disorder is what a watermark has to tolerate: by how much a line's instant lies behind the latest instant
-before it in order of arrival, at most.
+The disorder is what a watermark has to tolerate: the longest time by which a line's instant lies behind the latest
+instant of earlier lines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEAP_YEAR_DISTANCE = 8
 
 @dataclass(frozen=True, slots=True)
 class LogMeasure:
-    """The measures of one log. `first` and `last` are the earliest and latest instant, None if no line has one."""
+    """Measures of one log. `first` and `last` are the earliest and latest instants, None if no line has one."""
 
     years: YearAssumption
     lines: int = 0
@@ -34,7 +34,6 @@ class LogMeasure:
 
 
 def measure(lines: Iterable[str], years: YearAssumption) -> LogMeasure:
-    """Read a log once, in order of arrival."""
     total = stamped = failures = 0
     first: datetime | None = None
     last: datetime | None = None
@@ -53,13 +52,14 @@ def measure(lines: Iterable[str], years: YearAssumption) -> LogMeasure:
 
 
 def assume_years(lines: Iterable[str], not_after: date) -> YearAssumption:
-    """The years of the log's stamps without year.
+    """Return the year in which a log with year-less stamps begins.
 
-    Stamps that name their year decide: a stamp without year lies as near to its neighbour as it can. If no stamp
-    names a year, they are the latest years in which all stamps exist and none lies after `not_after`.
+    Stamps with a year decide: a stamp without year gets the year nearest to its neighbour. Without any, the latest
+    possible year is taken: all days must exist (29 February), and none may lie after `not_after`.
 
-    A step of more than half a year back is taken for New Year's Eve, one forward for a late line of the old
-    year. BadRequest if the stamps then cover a year or more: which year a line belongs to could not be told.
+    A step back of more than half a year is taken for New Year's Eve, a step forward of that size for a late line
+    of the old year. Raises BadRequest if the stamps then cover a year or more, since the year of a line would be
+    ambiguous.
     """
     days = _Days()
     for line in lines:
@@ -78,7 +78,7 @@ def assume_years(lines: Iterable[str], not_after: date) -> YearAssumption:
 
 
 def _latest_year(days: set[tuple[int, int, int]], not_after: date) -> int:
-    """The latest year of turn 0 in which all these days exist and none lies after `not_after`."""
+    """Return the latest year for turn 0 in which all days exist and none lies after `not_after`."""
     closing = max(days)
     leap_turns = {turn for turn, month, day in days if (month, day) == (2, 29)}
     year = not_after.year - min(days)[0]
@@ -92,12 +92,12 @@ def _latest_year(days: set[tuple[int, int, int]], not_after: date) -> int:
 
 
 class _Days:
-    """The days on which stamps without year fall, read line by line."""
+    """Collect the days of stamps without year, line by line."""
 
     def __init__(self) -> None:
-        #: Turn of the year since the first line, month, day.
+        #: (turn of the year since the first line, month, day)
         self.seen: set[tuple[int, int, int]] = set()
-        #: The year of turn 0, as soon as a stamp with a year stands beside one without.
+        #: The year of turn 0, known once a stamp with a year stands next to one without.
         self.first_year: int | None = None
         self._last: tuple[int, int, int] | None = None
         self._last_named: date | None = None
@@ -123,10 +123,10 @@ class _Days:
 
 
 def _nearest_year(month: int, day: int, near: date) -> int:
-    """The year in which a day of the calendar lies nearest to `near`."""
+    """Return the year in which a calendar day lies nearest to `near`."""
 
     def distance(year: int) -> int:
-        # The day before stands for 29 February in the years without.
+        # 28 February replaces 29 February in other years.
         exists = (month, day) != (2, 29) or calendar.isleap(year)
         return abs((date(year, month, day if exists else 28) - near).days)
 

@@ -1,4 +1,4 @@
-"""The input and output of the process of the demo's query. Knows no Spark."""
+"""The input and output of the process that runs the demo's query. Does not import Spark."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import msgspec
 
 from .auth_log import YearAssumption
 
-#: Begins the last line that a run prints when Spark stopped it; the reason follows.
+#: Begins the last line of output if Spark stopped the query; the reason follows.
 STOPPED = "the query stopped: "
 
 
 class QueryPlan(msgspec.Struct, frozen=True):
-    """All that a run of the query needs. `coordinator` is host:port, URIs are Spark's, the rest are local paths.
+    """Parameters of a run. `coordinator` is host:port, URIs are Spark's, the others are local paths.
 
-    A run appends to the file `progress` and, when all input is read, makes the file `result`.
+    A run appends to the file `progress`. When all input is read, it writes the file `result`.
     """
 
     coordinator: str
@@ -38,7 +38,7 @@ class FailureCount(msgspec.Struct, frozen=True, order=True):
 
 
 class QueryResult(msgspec.Struct, frozen=True):
-    """The rows that the stream put out, read back from its output, and those of the batch; both sorted."""
+    """The rows read back from the stream's output, and the rows of the batch; both sorted."""
 
     streamed: list[FailureCount]
     batch: list[FailureCount]

@@ -1,7 +1,7 @@
-"""The process of a streaming query as its starter sees it: started, watched, killed, started again.
+"""The process of a streaming query, which its starter can watch, kill and start again.
 
-Python and its JVM form one process group, so that one SIGKILL ends both at once, as a machine's failure would.
-The process also ends when its standard input does: it does not outlive its starter, however that one dies.
+Python and its JVM form one process group, so one SIGKILL ends both at once, as a machine's failure would. The
+process also ends when its standard input ends, so it never outlives its starter.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _POLL_S = 0.02
 
 
 class QueryProcess:
-    """`python -m module plan`, its output appended to `log`. `variables` go on top of our environment."""
+    """A process `python -m module plan`. Its output is appended to `log`; `variables` extend our environment."""
 
     def __init__(self, module: str, plan: Path, log: Path, variables: Mapping[str, str]) -> None:
         self.log = log
         self._gone = False
         with log.open("ab") as output:
             self._log_begins = output.tell()
-            # -P keeps the working directory of whoever called us off the import path.
+            # -P keeps our working directory off the import path.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, str(plan)],
                 stdin=subprocess.PIPE,
@@ -47,26 +47,26 @@ class QueryProcess:
 
     @property
     def status(self) -> int | None:
-        """The exit status, negative for a signal; None while it runs."""
+        """The exit status, negative for a signal; None while the process runs."""
         return self._process.poll()
 
     @property
     def processor_s(self) -> float:
-        """The processor time that Python and its JVM have used."""
+        """The processor time used by Python and its JVM."""
         return session_processor_s(self._process.pid)
 
     @property
     def said_bytes(self) -> int:
-        """Return the length of its log."""
+        """The length of its log."""
         return self.log.stat().st_size
 
     def kill(self) -> None:
-        """SIGKILL to the whole group; returns when nothing of it is left. That it has ended already is fine.
+        """Kill the whole group and wait until it is gone. Does nothing if the process has ended.
 
-        Orphans whose new parent never reaps them look as if they were left: hence the bound.
+        The wait is bounded, because orphans that their new parent never reaps seem to exist for ever.
         """
         if self._gone:
-            return  # its process group id may be another's by now
+            return  # another process group may have its id by now
         deadline = time.monotonic() + query_kill_timeout_s
         while self._signal_group() and time.monotonic() < deadline:
             self._process.poll()
@@ -77,14 +77,14 @@ class QueryProcess:
             self._process.stdin.close()
 
     def last_words(self, lines: int) -> list[str]:
-        """The last lines of what this run wrote to the log, without Java's stack frames."""
+        """Return the last lines that this run wrote to the log, without Java's stack frames."""
         with self.log.open("rb") as log:
             log.seek(max(self._log_begins, self.log.stat().st_size - _LOG_TAIL_BYTES))
             written = log.read().decode(errors="replace").splitlines()
         return [line for line in written if line.strip() and not line.startswith("\tat ")][-lines:]
 
     def _signal_group(self) -> bool:
-        """Signal the process group and return whether there was anything left to kill."""
+        """Signal the process group. Return whether it still existed."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:

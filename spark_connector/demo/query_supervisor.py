@@ -1,6 +1,6 @@
-"""Keeps a query going: starts it again from its checkpoint when it stops, and gives up in the end.
+"""Keep a query running: restart it from its checkpoint when it stops, up to a limit.
 
-Also kills it, on purpose, in the middle of a batch. It judges by the checkpoint alone, as it stands on peacefs.
+It can also kill the query in the middle of a batch. It judges progress only by the checkpoint on peacefs.
 """
 
 from __future__ import annotations
@@ -17,29 +17,27 @@ from peacefs.spark_connector.checkpoints.batches import Checkpoint
 from .query_plan import STOPPED
 from .query_process import QueryProcess
 
-# A query that does nothing at all for so long is given up, and one that finishes no batch in the longer time.
+# A query without any activity for `query_silence_s`, or without a finished batch for `query_stall_s`, is given up.
 query_silence_s: Final = 90.0
 query_stall_s: Final = 1800.0
 query_restarts_max: Final = 4
-# The number of times that the demo tries to hit a batch in the middle; how long it waits for repairs of which
-# there is no news, and for all of them.
+# Attempts to kill the query in the middle of a batch.
 demo_kills_max: Final = 3
 
 
 _POLL_S = 0.05
 _LIFE_POLL_S = 1.0
-# A rename that the coordinator had in hand when its client was killed is done by then.
+# By then the coordinator has finished a rename that the killed client had requested.
 _SETTLE_S = 0.5
 _REASON_CHARACTERS_MAX = 160
 
 
 class QuerySupervisor:
-    """A context manager: on leaving it nothing of the query runs.
+    """Start a query, watch it, and restart it; used by the demo. Leaving the context kills the query.
 
-    `start` starts a process of the query, `observe` is told the number of committed batches whenever it changes,
-    `said` what happens to the query. All methods raise QueryFailed when the query stops more than
-    `query_restarts_max` times, or gives no sign of life: see `SignsOfLife`. On a busy machine a batch may
-    take minutes.
+    `start` starts a process of the query. `observe` receives the number of committed batches at each change,
+    `said` a text about each event. Methods raise QueryFailed if the query stops more than `query_restarts_max`
+    times or shows no activity (see `SignsOfLife`). On a busy machine a batch may take minutes.
     """
 
     def __init__(
@@ -58,9 +56,9 @@ class QuerySupervisor:
         self._life = self._new_life()
         self._looked_s = 0.0
         self._last_seen: tuple[int | None, int | None] = (None, None)
-        #: A batch that a process before this one began, and this one will run again.
+        #: A batch that the previous process began, and that this one will run again.
         self._inherited_batch: int | None = None
-        #: Why the query was started again, each time.
+        #: The reason for each restart.
         self.restarts: list[str] = []
 
     def __enter__(self) -> Self:
@@ -72,10 +70,10 @@ class QuerySupervisor:
         self._process.kill()
 
     def kill_in_batch(self, first: int, after_s: Callable[[], float]) -> int:
-        """SIGKILL in the middle of a batch, `first` or later, `after_s()` after its offsets appeared: which batch.
+        """Kill the query `after_s()` after a batch, `first` or later, has written its offsets. Return that batch.
 
-        The query does not run afterwards: see `start_again`. A batch that got committed all the same does not
-        count: the query goes on and the next one is tried, a bounded number of times.
+        The query does not run afterwards: call `start_again`. If the batch was committed before the kill, restarts
+        the query and tries the next batch, up to `demo_kills_max` times.
         """
         for _ in range(demo_kills_max):
             batch = self._await_begun(first)
@@ -89,7 +87,7 @@ class QuerySupervisor:
         raise QueryFailed(f"no batch could be hit in the middle in {demo_kills_max} attempts")
 
     def start_again(self, reason: str) -> None:
-        """Start from the checkpoint."""
+        """Start from the checkpoint. Raises QueryFailed after too many restarts."""
         if len(self.restarts) == query_restarts_max:
             raise QueryFailed(
                 f"the query stopped more than {query_restarts_max} times, in the end because of {reason}"
@@ -100,19 +98,18 @@ class QuerySupervisor:
         self._life = self._new_life()
 
     def run_to_end(self) -> None:
-        """Returns when the query has read all its input and said its result."""
+        """Return when the query has read all its input and written its result."""
         while not self._ended:
             self._look()
 
     def last_words(self, lines: int) -> list[str]:
-        """The last lines that the query wrote to its log."""
         return self._process.last_words(lines)
 
     def _new_life(self) -> SignsOfLife:
         return SignsOfLife(time.monotonic(), silence_s=query_silence_s, longest_s=query_stall_s)
 
     def _await_begun(self, first: int) -> int:
-        """Waits until the running process has begun a batch from `first` on and not committed it."""
+        """Wait until the running process has begun a batch, `first` or later, and not committed it."""
         while not self._ended:
             begun, committed = self._look()
             if begun is not None and begun >= first and begun not in (committed, self._inherited_batch):
@@ -124,7 +121,7 @@ class QuerySupervisor:
         return committed is not None and committed >= batch
 
     def _look(self) -> tuple[int | None, int | None]:
-        """One turn of watching: the latest batches begun and committed. Starts the query again if it stopped."""
+        """Watch once: return the latest batches begun and committed. Restart the query if it stopped."""
         time.sleep(_POLL_S)
         status = self._process.status
         seen = (self._checkpoint.begun(), self._checkpoint.committed())
@@ -152,7 +149,7 @@ class QuerySupervisor:
 
 
 def why_stopped(last_words: list[str]) -> str | None:
-    """The reason that a run gave at its end, if it still could."""
+    """Return the reason that a run printed at its end, or None."""
     if not last_words or not last_words[-1].startswith(STOPPED):
         return None
     return last_words[-1].removeprefix(STOPPED)[:_REASON_CHARACTERS_MAX]

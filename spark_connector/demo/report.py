@@ -1,4 +1,4 @@
-"""Show the demo: its steps while it works, and one table at the end."""
+"""The demo's result, printed as one table at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .verdict import print_table, print_verdict
 
 
 class DemoReport(msgspec.Struct, frozen=True):
-    """The outcome. Times are ms where the name says so, `seconds` is the whole demo."""
+    """The outcome of the demo. Durations are in ms if the name says so; `seconds` is the whole demo's."""
 
     input: str
     lines: int
@@ -43,9 +43,10 @@ class DemoReport(msgspec.Struct, frozen=True):
 
 
 def differences(result: QueryResult) -> list[str]:
-    """The rows that only one side has, a line each: `-` what the stream lacks, `+` what it has too much.
+    """Return the rows that one side has more often, one per line: `-` if the stream lacks it, `+` if the batch
+    does.
 
-    Rows are counted: one that the stream put out twice is a difference.
+    A row that the stream emitted twice counts as a difference.
     """
     streamed, batch = Counter(result.streamed), Counter(result.batch)
     marked = [(row, "+") for row in (streamed - batch).elements()]
@@ -58,12 +59,11 @@ def _row(row: FailureCount) -> str:
 
 
 def new_console(*, stderr: bool) -> Console:
-    """A console that prints text as it is: file names and messages may look like markup."""
+    """Return a console without markup, since file names and messages may look like markup."""
     return Console(stderr=stderr, markup=False, highlight=False)
 
 
 def print_report(console: Console, report: DemoReport) -> None:
-    """The table, and the verdict under it."""
     print_table(console, _lines(report))
     print_verdict(console, "The stream's", report.rows, report.differences)
 

@@ -1,7 +1,7 @@
-"""Keep a driver's temporary files where they can be removed after it was killed.
+"""Keep a driver's temporary files in one directory, which can be removed after the driver was killed.
 
-Spark, RocksDB's loader and Python each choose a place of their own, and remove what they put there only when they
-end in good order: `spark-*`, `blockmgr-*`, `artifacts-*`, `librocksdbjni*.so`.
+Spark, RocksDB's loader and Python each choose their own place, and clean up only at an orderly exit: `spark-*`,
+`blockmgr-*`, `artifacts-*`, `librocksdbjni*.so`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from pathlib import Path
 
 
 def scratch_environment(directory: Path) -> dict[str, str]:
-    """The variables under which a driver keeps them in `directory`, which this makes; its owner removes it."""
+    """Create `directory`, and return variables that make a driver keep temporary files there. The caller removes
+    it.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     given = os.environ.get("SPARK_SUBMIT_OPTS", "")
     return {
         "TMPDIR": str(directory),
         "SPARK_LOCAL_DIRS": str(directory),
-        # Read by Spark's launcher for the driver's JVM; what the user gives it stays. Java's own counters go to
-        # /tmp whatever it is told.
+        # Spark's launcher passes this to the driver's JVM, after the user's own options. Java's performance
+        # counters would go to /tmp regardless, so they are off.
         "SPARK_SUBMIT_OPTS": f'{given} "-Djava.io.tmpdir={directory}" -XX:-UsePerfData'.strip(),
     }

@@ -1,4 +1,4 @@
-"""Show a demo while it works: steps as lines, and beneath them a bar of what is done."""
+"""Show a demo's progress: steps as lines, and a progress bar beneath them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class DemoScreen:
-    """`unit` names what the bar counts; `total` None: not known yet.
+    """The screen of a demo. `unit` names what the bar counts; `total` is None until known.
 
-    Subjects of steps fill `subject_width` columns.
+    The subjects of steps are padded to `subject_width` columns.
     """
 
     def __init__(self, console: Console, unit: str, *, total: int | None = None, subject_width: int) -> None:
@@ -34,7 +34,7 @@ class DemoScreen:
             yield
 
     def step(self, subject: str, what: str) -> None:
-        """Print one line; an empty subject goes on with the one before."""
+        """Print one line. An empty subject continues the previous step."""
         self._console.print(f"{subject:{self._subject_width}} {what}", soft_wrap=True)
 
     def detail(self, lines: Iterable[str]) -> None:
@@ -42,5 +42,5 @@ class DemoScreen:
             self._console.print(f"    {line}", style="dim", no_wrap=True, overflow="ellipsis")
 
     def done(self, count: int, total: int | None = None) -> None:
-        """Move the bar to `count`; a `total` below it is too small."""
+        """Move the bar to `count`, and raise a `total` that is below it."""
         self._bar.update(self._counted, completed=count, total=None if total is None else max(count, total))
