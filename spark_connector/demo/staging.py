@@ -1,11 +1,10 @@
-"""Cuts a log into the parts that the stream reads one by one, and ends it with a sentinel.
+"""Cut a log into the parts that the stream reads one by one, and add a sentinel part at the end.
 
-A streaming aggregation in append mode gives a window out when the watermark has passed its end, so the last
-windows of any input would never come. The sentinel part holds one line, of nobody's log-in, whose instant is
-far enough after all others.
+In append mode a streaming aggregation emits a window once the watermark has passed its end. So the last windows
+would never be emitted. The sentinel part holds one line, without a log-in, that is late enough to complete them.
 
-Parts hold clean UTF-8 and line feeds only, and their modification times rise, which is the order in which
-Spark's file source takes them.
+Parts contain only valid UTF-8 with line feeds. Their modification times ascend, because Spark's file source takes
+files in that order.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ _SENTINEL_MARGIN = timedelta(seconds=60)
 
 
 def read_lines(logs: Iterable[Path]) -> Iterator[str]:
-    """The lines of logs one after the other, whatever their line ends; bytes that are no UTF-8 become U+FFFD.
+    """Yield the lines of all logs, whatever their line ends. Invalid UTF-8 becomes U+FFFD.
 
-    A name that ends in `.gz` means a compressed log.
+    A file whose name ends in `.gz` is decompressed.
     """
     for path in logs:
         opened = gzip.open if path.suffix == ".gz" else open
@@ -38,14 +37,14 @@ def read_lines(logs: Iterable[Path]) -> Iterator[str]:
 
 
 def watermark_delay_s(measured: LogMeasure) -> int:
-    """A delay that drops no line of the log, in whole seconds."""
+    """Return the shortest delay, in whole seconds, with which no line of the log is dropped as late."""
     return math.ceil(measured.disorder_s) + 1
 
 
 def stage(lines: Iterator[str], measured: LogMeasure, directory: Path, parts: int, window_s: int) -> list[Path]:
-    """Write at most `parts` parts of about the same number of lines, then the sentinel part. Makes `directory`.
+    """Write up to `parts` parts of equal numbers of lines, then the sentinel part. Makes `directory`.
 
-    `measured` are the measures of these lines.
+    `measured` must be the measures of `lines`.
     """
     if measured.last is None:
         raise BadRequest("the log holds no line with a time stamp")

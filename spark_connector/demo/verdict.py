@@ -1,4 +1,4 @@
-"""Print how a demo ended: a table of what happened, and whether its rows equal the batch's."""
+"""Print a demo's table of results, and whether its rows equal the batch's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def print_table(console: Console, lines: Iterable[tuple[str, str]]) -> None:
 
 
 def print_verdict(console: Console, whose: str, rows: int, differences: Sequence[str]) -> None:
-    """Print that the rows of `whose` equal the batch's, or the first of the differences."""
+    """Print that the rows equal the batch's, or else the first differences."""
     if not differences:
         console.print(f"{whose} {rows:,} rows equal the batch's, row for row.", style="bold green")
         return

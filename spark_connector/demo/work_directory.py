@@ -1,4 +1,4 @@
-"""Make the directory that a demo works in, and remove it in the end."""
+"""Make a demo's working directory, and remove it at the end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from peacefs.runtime.private_files import DIRECTORY_MODE
 
 @contextlib.contextmanager
 def work_directory(wanted: Path | None, *, keep: bool, prefix: str) -> Iterator[Path]:
-    """Yield an empty directory, gone afterwards unless it is to be kept; without `wanted` a temporary one.
+    """Yield an empty directory, by default a temporary one. Remove it afterwards unless `keep`.
 
-    Raises StartupError when it cannot be made or has something in it.
+    Raises StartupError if it cannot be made or is not empty.
     """
     if wanted is None:
         directory = Path(tempfile.mkdtemp(prefix=prefix))

@@ -1,21 +1,21 @@
-"""The commands that an agent may start: a list with names, written by its operator in TOML.
+"""The commands that an agent may start: a list in TOML, written by the agent's operator.
 
-    runs_max = 4                                        # queries at once
+    runs_max = 4                                        # concurrent queries
 
     [commands.failed-logins]
     program = "/opt/spark/bin/spark-submit"             # an absolute path
     arguments = ["--master", "local[2]", "/srv/failed_logins.py", "{checkpoint}"]
-    extra_arguments = false                             # may whoever registers a query add arguments?
-    users = ["alice"]                                   # for whom, besides superusers
-    directory = "/srv"                                  # where it runs; default: the agent's directory
+    extra_arguments = false                             # may the user who registers a query add arguments?
+    users = ["alice"]                                   # who may use it, besides superusers
+    directory = "/srv"                                  # working directory; default: the account's own
     environment = { JAVA_HOME = "/opt/java" }
 
-    [accounts]                                          # of an agent that runs as root: whose uid runs have
-    alice = "alice-jobs"                                # default: the account of the same name
+    [accounts]                                          # only for an agent that runs as root
+    alice = "alice-jobs"                                # account for alice's runs; default: the same name
 
-`{checkpoint}`, `{coordinator}`, `{query}` and `{run}` in arguments stand for what the environment variables
-PEACEFS_CHECKPOINT, PEACEFS_COORDINATOR, PEACEFS_QUERY and PEACEFS_RUN say; see `placeholders` for what is refused.
-PEACEFS_CHECKPOINT_ROOT is the checkpoint without the run that it is given to.
+In arguments, `{checkpoint}`, `{coordinator}`, `{query}` and `{run}` are replaced by the values of the variables
+PEACEFS_CHECKPOINT, PEACEFS_COORDINATOR, PEACEFS_QUERY and PEACEFS_RUN; `placeholders` says what is refused.
+PEACEFS_CHECKPOINT_ROOT is the checkpoint's path without the run.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ agent_list_bytes_max: Final = 1 * MIB
 
 
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One command of the list."""
-
     program: str
     arguments: list[str] = []
     extra_arguments: bool = False
@@ -55,21 +53,19 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CommandList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file."""
-
     commands: dict[str, Command]
     runs_max: int = agent_runs_max_default
     accounts: dict[str, str] = {}
 
     def told(self) -> list[AgentCommand]:
-        """Return the agent's list as the coordinator receives it."""
+        """Return the list as the agent reports it to the coordinator."""
         return [
             AgentCommand(name, command.users, command.extra_arguments) for name, command in self.commands.items()
         ]
 
 
 class Start(msgspec.Struct, frozen=True):
-    """The exact command to start."""
+    """A command to start, with all values filled in."""
 
     arguments: list[str]
     directory: str
@@ -78,16 +74,16 @@ class Start(msgspec.Struct, frozen=True):
 
 
 def given_run(order: RunOrder, coordinator: str, *, tls: bool) -> GivenRun:
-    """Return the run of an order as its program is told of it."""
+    """Return the run of an order in the form that its program receives."""
     if not order.location:
         return GivenRun(order.run, "", "")
-    # Spark's URIs name a cluster of several coordinators; our clients name each of them.
+    # Spark's URIs name the cluster; our clients name each of its coordinators.
     webhdfs = parse_address(f"{'https' if tls else 'http'}://{coordinator}").webhdfs
     return GivenRun(order.run, webhdfs + without_run(order.location), webhdfs + order.location)
 
 
 def read_command_list(path: Path) -> CommandList:
-    """Raises StartupError with what is wrong with the file."""
+    """Read the list. Raises StartupError if the file is missing or wrong."""
     try:
         if path.stat().st_size > agent_list_bytes_max:
             raise StartupError(f"{path} has more than {agent_list_bytes_max} bytes")
@@ -125,11 +121,11 @@ def start_of(
     credentials: Mapping[str, str] = MappingProxyType({}),
     ca_file: Path | None = None,
 ) -> Start:
-    """Return how to carry out an order. Raise QueryFailed if the list does not allow it.
+    """Return how to carry out an order. Raises QueryFailed if the list does not allow it.
 
-    `environment` is the agent's own, of which little goes on; `home` is the account's. To the cluster it is the
-    user who has registered the query: by name, and where it asks by what `credentials` say. With the cluster's
-    `ca_file` it speaks TLS.
+    `environment` is the agent's own; little of it is passed on. `home` belongs to the account. Toward the cluster
+    the program acts as the user who registered the query, by name and with `credentials`. With `ca_file` it uses
+    TLS.
     """
     command = listed.commands.get(order.command)
     if command is None or (order.arguments and not command.extra_arguments):

@@ -1,10 +1,8 @@
-"""Replace placeholders for a run's own facts in the arguments of a command: `{checkpoint}`, `{query}` and their
-like.
+"""Replace placeholders such as `{checkpoint}` and `{query}` in the arguments of a command.
 
-Names come from users, and a word of a command line may be read by a shell, at once or by what is started. So no
-list may have a placeholder in what looks like a script, and nothing that any shell takes for more than itself is
-ever put into a word: a run with such a name is not started. A list without placeholders takes every name, from the
-environment variables.
+Values come from users, and a shell may read a word of the command line, at once or later. So a list may not have a
+placeholder in anything that looks like a script, and a run is not started if a value contains a character that is
+special to a shell. Without placeholders, any value works: the command reads it from an environment variable.
 """
 
 from __future__ import annotations
@@ -17,15 +15,14 @@ from peacefs.protocol.errors import QueryFailed, StartupError
 
 NAMES: Final = ("checkpoint", "coordinator", "query", "run")
 _PLACEHOLDER = re.compile("{(" + "|".join(NAMES) + ")}")
-#: A shell leaves words of these characters as they are, however often it reads them: see `shlex.quote`.
+#: Words of these characters mean the same to a shell however often it parses them (see `shlex.quote`).
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]*", re.ASCII)
-#: An argument after which the next is read as a script: `sh -c`, `bash -lc`, `perl -e`, `python -c`, `su
-#: --command`, ...
+#: Options whose next argument is a script: `sh -c`, `bash -lc`, `perl -e`, `python -c`, `su --command`, ...
 _SCRIPT_FOLLOWS = re.compile(r"-[A-Za-z]{0,4}[ceE]|--(command|eval|execute|session-command)")
 
 
 def check_words(command: str, words: Sequence[str]) -> None:
-    """Raise StartupError for a placeholder within a script: a name could become a part of it."""
+    """Raise StartupError if a placeholder is inside a script, since a value could become code."""
     for word, is_script in _with_place(words):
         if not _PLACEHOLDER.search(word):
             continue
@@ -38,7 +35,7 @@ def check_words(command: str, words: Sequence[str]) -> None:
 
 
 def check_extra(command: str, words: Sequence[str]) -> None:
-    """Raise StartupError where the first argument that somebody adds would be read as a script."""
+    """Raise StartupError if an added argument would be read as a script."""
     if words and _SCRIPT_FOLLOWS.fullmatch(words[-1]):
         raise StartupError(
             f"the command {command} takes extra arguments after {words[-1]!r}: who registers a query could have "
@@ -47,7 +44,7 @@ def check_extra(command: str, words: Sequence[str]) -> None:
 
 
 def fill(words: Sequence[str], facts: Mapping[str, str]) -> list[str]:
-    """Put the facts where the placeholders are. Raise QueryFailed for one that is not safe in a word."""
+    """Replace the placeholders. Raises QueryFailed if a value is not safe in a word."""
     return [_PLACEHOLDER.sub(lambda found: _plain(found[1], facts[found[1]]), word) for word in words]
 
 
@@ -61,7 +58,7 @@ def _plain(name: str, value: str) -> str:
 
 
 def _with_place(words: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """The words, each with whether the one before it says that a script follows."""
+    """Yield each word, and whether the word before says that it is a script."""
     before = ""
     for word in words:
         yield word, _SCRIPT_FOLLOWS.fullmatch(before) is not None

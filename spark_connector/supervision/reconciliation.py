@@ -1,4 +1,4 @@
-"""Compare the runs that an agent should have with those that it has, and derive what to do. Pure."""
+"""Compare the runs that an agent should have with those that it has, and derive the steps. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Key = tuple[str, str]
 
 
 class Steps(NamedTuple):
-    """Runs to be started, to be ended, and, because they have ended and the coordinator knows, to be forgotten.
+    """The runs to start, to stop, and to forget (ended, and the coordinator knows).
 
-    `take_over` are the runs that the process of a standby is given.
+    `take_over` are runs that are given to the processes of standbys.
     """
 
     start: list[RunOrder]
@@ -24,22 +24,22 @@ class Steps(NamedTuple):
 
 
 def key_of(order: RunOrder) -> Key:
-    """Return the key of a run: a query may have one that is to end while the next is to begin."""
+    """Return the key of a run. A query may have two runs, when one is ending and the next is ordered."""
     return order.query, order.run
 
 
 def standby_of(order: RunOrder) -> Key:
-    """Return the key of the standby whose process an order gives its run."""
+    """Return the key of the standby whose process takes over the ordered run."""
     return order.query, order.takes_over_from
 
 
 def reconcile(
     running: Collection[Key], ended: Collection[Key], orders: Iterable[RunOrder], standing_by: Collection[Key] = ()
 ) -> Steps:
-    """A run that has ended is not started again: the coordinator decides on another.
+    """Return the steps. A run that has ended is not restarted: the coordinator decides about a new run.
 
-    A query's next run waits until nothing is left of the one before, but for those of `running` that are
-    `standing_by`: they have no run.
+    A query's next run waits until its previous run is gone. Standbys (`standing_by`) do not count, as they have no
+    run.
     """
     ordered = {key_of(order): order for order in orders}
     take_over = [

@@ -1,4 +1,4 @@
-"""Handing a query over to the coordinator, which keeps it going: from Python, and for `peacefs supervise`."""
+"""Register a query with the coordinator, which keeps it running: from Python, and for `peacefs supervise`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def supervise(
     standby: bool = False,
     user: str | None = None,
 ) -> QueryStatus:
-    """Has a query started on a node that may run it, and started again where its checkpoint is when it fails.
+    """Register a query: agents start it on an allowed node and, if it fails, restart it from its checkpoint.
 
-    `command` begins with a name from the lists of the agents; `checkpoint` is a path of the cluster, or its URI.
-    Each start is a run of its own, given to the command as PEACEFS_CHECKPOINT and `{checkpoint}`; what earlier
-    runs write is refused. Ended with exit status 0 it is not started again. With `standby` a second driver is kept
-    ready, on another node if there is one: it waits in `begin_run`, which the command has to call.
-    Raises BadRequest, FileAlreadyExists, PeerError.
+    `command` begins with a name from the agents' lists; `checkpoint` is a path of the cluster, or its URI. Each
+    start is a new run, passed to the command as PEACEFS_CHECKPOINT and `{checkpoint}`; writes of older runs are
+    refused. A query that ends with status 0 is not restarted. With `standby` a second driver is kept ready, if
+    possible on another node: it waits in `begin_run`, which the command must call. Raises BadRequest,
+    FileAlreadyExists, PeerError.
     """
     if not command:
         raise BadRequest("say which command is to be supervised")

@@ -1,8 +1,8 @@
-"""Under which account of this machine a run works, and what it gets to see of it.
+"""The account of this machine under which a run works, and what the run can see.
 
-An agent that runs as root gives each user's runs an account of their own: its uid and groups, a directory that is
-that account's alone, and nothing of the agent's but standard output. Any other agent can only run all under its
-own uid; then what one of them reads the others can read, and the cluster's secret with it.
+An agent that runs as root gives each user's runs their own uid, groups and private directory, and nothing of its
+own but standard output. Any other agent runs everything under its own uid: then each run can read what the others
+can, including the cluster's secret.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from peacefs.protocol.errors import QueryFailed, StartupError
 
-#: The variables that a run inherits from the agent's environment; besides, all that begin with LC_.
+#: The variables that a run inherits from the agent's environment, besides those that begin with LC_.
 _INHERITED = frozenset(
     (
         *("PATH", "LANG", "LANGUAGE", "TZ", "JAVA_HOME", "SPARK_HOME", "SPARK_LOCAL_IP"),
@@ -28,7 +28,7 @@ _PR_SET_DUMPABLE = 4
 
 @dataclass(frozen=True)
 class Account:
-    """`groups` None means that nothing is changed: what runs is what the agent is."""
+    """An account. `groups` is None if runs keep the agent's own uid."""
 
     name: str
     uid: int
@@ -37,12 +37,12 @@ class Account:
 
 
 class Accounts:
-    """The accounts that an agent may run as. `mapped` are accounts by the cluster's users, from the operator's
-    list.
+    """The accounts that an agent may use. `mapped` maps users of the cluster to accounts, as the operator's list
+    says.
     """
 
     def __init__(self, mapped: Mapping[str, str], uid: int) -> None:
-        """Raise StartupError for accounts that this agent cannot use, or that are not there."""
+        """Raise StartupError if an account does not exist, or if the agent cannot use it."""
         self._mapped = mapped
         self._uid = uid
         if mapped and uid != 0:
@@ -52,7 +52,7 @@ class Accounts:
                 raise StartupError(f"the account {name} of user {user} is not on this machine")
 
     def warning(self) -> str | None:
-        """Return what an operator should know at the start, in one line; None for nothing."""
+        """Return a one-line warning for the operator, or None."""
         if self._uid != 0:
             return (
                 f"all queries run under this agent's own uid {self._uid}: each can read what the others and the "
@@ -64,7 +64,7 @@ class Accounts:
         return None
 
     def of(self, user: str) -> Account:
-        """The account of a user of the cluster. Raise QueryFailed where there is none but root."""
+        """Return the account of a user. Raises QueryFailed if the user has none, or only root by default."""
         if self._uid != 0:
             mine = _found_by_uid(self._uid)
             return Account(mine.pw_name if mine else str(self._uid), self._uid, os.getgid(), None)
@@ -80,7 +80,7 @@ class Accounts:
 
 
 def home_of(account: Account, directory: Path) -> Path:
-    """The account's own directory below the agent's, made if it is not there. Raise QueryFailed."""
+    """Return the account's own directory below the agent's, made if needed. Raises QueryFailed."""
     homes = directory / "work"
     home = homes / account.name
     try:
@@ -95,7 +95,7 @@ def home_of(account: Account, directory: Path) -> Path:
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of the agent's environment that a run inherits: where programs are, and their language."""
+    """Return the part of the agent's environment that a run inherits: paths of programs, and language."""
     return {name: value for name, value in environment.items() if name in _INHERITED or name.startswith("LC_")}
 
 

@@ -1,15 +1,13 @@
-"""The process between an agent and what it runs: nothing of that outlives the agent's word.
+"""The process between an agent and a run: kills the run when the agent is gone or silent.
 
-`python -m peacefs.spark_connector.supervision.run_guard LIFELINE LOG`, in a process group of its own, which the
-command and whatever it starts belong to. What is to be started comes as JSON on standard input. The guard keeps
-the agent's uid; the command has that of its account, none of their descriptors, and its own variables alone.
+Start it as `python -m peacefs.spark_connector.supervision.run_guard LIFELINE LOG`, in its own process group, to
+which the command and all its children belong. It reads what to start as JSON from standard input. The guard keeps
+the agent's uid; the command gets its account's uid, only its own variables, and none of their descriptors.
 
-The agent writes a byte to the pipe LIFELINE whenever the coordinator has answered it. When the pipe ends, because
-the agent has, or brings nothing for `run_guard_timeout_s`, all of the group is killed, the guard included:
-by then the coordinator has not yet taken the agent for dead. What the command says goes to LOG, of which at most
-twice `run_log_bytes_max` is kept.
-
-Its exit status is the command's, or 128 and the number of the signal that ended that.
+The agent writes a byte to the pipe LIFELINE at each answer of the coordinator. If the pipe ends, because the agent
+has, or stays silent for `run_guard_timeout_s`, the guard kills the whole group, itself included. By then the
+coordinator does not yet consider the agent dead. The command's output goes to LOG, of which at most twice
+`run_log_bytes_max` is kept. The exit status is the command's, or 128 plus the signal that ended the command.
 """
 
 from __future__ import annotations
@@ -32,9 +30,9 @@ from peacefs.runtime.private_files import opener
 from .command_list import Start
 from .run_account import hide_memory
 
-# An agent's run ends when it has had no answer for so long, whatever has become of the agent.
+# A run is killed this long after the coordinator's last answer, whatever happened to the agent.
 run_guard_timeout_s: Final = 10.0
-# A run's output is kept up to this size, and as much of the output before; for so many runs.
+# The size of a run's log; the log before it is kept as well.
 run_log_bytes_max: Final = 16 * MIB
 
 
@@ -44,11 +42,12 @@ _LAST_WORDS_S = 1.0
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the command to its end, and gives the exit status."""
+    """Run the command to its end, and return the exit status."""
     lifeline, log = int(arguments[0]), Path(arguments[1])
     start = msgspec.json.decode(sys.stdin.buffer.read(), type=Start)
     hide_memory()
-    # The whole group is asked to end: the guard stays to see it. A handler, unlike SIG_IGN, is not inherited.
+    # SIGTERM goes to the whole group; the guard stays to collect the status. A handler, unlike SIG_IGN, is not
+    # inherited.
     signal.signal(signal.SIGTERM, lambda *_: None)
     threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
     try:
@@ -61,7 +60,7 @@ def main(arguments: list[str]) -> int:
     keeper = threading.Thread(target=_keep, args=(command.stdout.fileno(), log), name="log", daemon=True)
     keeper.start()
     status = command.wait()
-    # A process that the run left behind may hold the pipe open; the agent kills it.
+    # A process that the run left behind may keep the pipe open; the agent kills that process later.
     keeper.join(_LAST_WORDS_S)
     return _SIGNALLED - status if status < 0 else status
 
@@ -91,7 +90,7 @@ def _watch(lifeline: int) -> None:
 
 
 def _keep(output: int, log: Path) -> None:
-    """Copies what the command says; a log that is full is put aside, in place of the one put aside before."""
+    """Copy the command's output to the log. A full log replaces the older log beside it."""
     file = _open(log)
     while piece := os.read(output, packet_bytes):
         if file.tell() >= run_log_bytes_max:

@@ -1,4 +1,4 @@
-"""A run as its agent sees it: the guard's process group, started, told that all is well, ended."""
+"""A run as its agent sees it: a guard and its process group, which the agent starts, keeps alive and ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .command_list import Start
 from .run_account import inherited
 
 run_last_words_characters_max: Final = 300
-# The end of a run's log, as people are shown it, so many at once, and how long an agent has to send it.
+# The end of a run's log, as shown to people.
 run_log_shown_bytes: Final = 32 * KIB
 
 
@@ -31,7 +31,11 @@ _POLL_S = 0.01
 
 
 class RunProcess:
-    """Raises QueryFailed if it cannot be started. Its output goes to `log`."""
+    """Start a guard with a run, whose output goes to `log`; one per run, used by the agent's loop.
+
+    The guard stays unreaped until `_bury`, so its pid and process group cannot be reused meanwhile. Raises
+    QueryFailed if the guard cannot be started.
+    """
 
     def __init__(self, start: Start, log: Path) -> None:
         self._log = log
@@ -41,7 +45,7 @@ class RunProcess:
         os.set_blocking(self._lifeline, False)
         try:
             self._process = subprocess.Popen(
-                # -I: nothing that the run's account can write is imported by its guard, which keeps our uid.
+                # -I: the guard keeps our uid, so it must import nothing that the run's account can write.
                 [sys.executable, "-I", "-m", _GUARD, str(reading), str(log)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -57,24 +61,24 @@ class RunProcess:
         finally:
             os.close(reading)
         assert self._process.stdin is not None
-        # Not in arguments, which every user can see.
+        # Not as arguments, which every user can see.
         with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
             stdin.write(msgspec.json.encode(start))
 
     @property
     def status(self) -> int | None:
-        """The exit status once nothing of it runs any more, 128 and more for signals; None until then."""
+        """The exit status once all processes of the run are gone, 128 and more for signals; None until then."""
         if self._status is None and self._guard_has_ended():
             self._status = self._bury()
         return self._status
 
     def encourage(self) -> None:
-        """The coordinator knows of us: it may go on."""
+        """Tell the guard that the coordinator has answered, so that the run may continue."""
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._lifeline, b".")
 
     def stop(self, now_s: float, grace_s: float) -> None:
-        """SIGTERM to all of it, and SIGKILL when that was `grace_s` ago: to be called until it has ended."""
+        """Send SIGTERM to the group, and SIGKILL after `grace_s`. Call repeatedly until the run has ended."""
         if self.status is not None:
             return
         if self._stopped_at_s is None:
@@ -84,17 +88,16 @@ class RunProcess:
             self._signal(signal.SIGKILL)
 
     def kill(self) -> None:
-        """SIGKILL to all of it; returns when nothing is left."""
+        """Kill the group. Returns when all its processes are gone."""
         if self._status is None:
             self._signal(signal.SIGKILL)
             self._status = self._bury()
 
     def log_tail(self) -> str:
-        """The end of its log."""
         return tail_of(self._log)
 
     def last_words(self) -> str:
-        """The last line that it said."""
+        """Return the last line of its output."""
         with contextlib.suppress(OSError), self._log.open("rb") as log:
             log.seek(max(0, self._log.stat().st_size - _LOG_TAIL_BYTES))
             lines = log.read().decode(errors="replace").split("\n")
@@ -103,11 +106,11 @@ class RunProcess:
         return ""
 
     def _guard_has_ended(self) -> bool:
-        # It is not waited for yet: so long nobody else can have its number, by which its group is killed.
+        # Not reaped yet: until then the pid cannot be reused, and the group can be killed by it.
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
     def _bury(self) -> int:
-        """Ends what the command has left behind."""
+        """Kill what the command has left behind, and return the exit status."""
         deadline_s = time.monotonic() + query_kill_timeout_s
         while not self._guard_has_ended() and time.monotonic() < deadline_s:
             time.sleep(_POLL_S)
@@ -122,7 +125,7 @@ class RunProcess:
 
 
 def tail_of(log: Path, bytes_max: int = run_log_shown_bytes) -> str:
-    """Return the end of a log, from the beginning of a line; nothing of one that is not there."""
+    """Return the end of a log, from the start of a line; empty if there is no log."""
     with contextlib.suppress(OSError), log.open("rb") as file:
         start = max(0, log.stat().st_size - bytes_max)
         file.seek(start)

@@ -1,4 +1,4 @@
-"""The tokens of an agent's runs: a file for each, which its program reads, and which is gone when the run is."""
+"""The tokens of an agent's runs: one file per run, which its program reads, deleted when the run ends."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from .run_account import Account
 
 
 class RunTokens:
-    """In a directory of the agent's own; used from one thread."""
+    """Token files in a directory of the agent's own. Use from one thread."""
 
     def __init__(self, directory: Path) -> None:
-        """Delete what an agent before has left. Raises OSError."""
+        """Delete what an earlier agent has left. Raises OSError."""
         self._directory = directory
         self._kept: dict[Key, str] = {}
-        #: The files that runs have taken over from their standbys.
+        #: The files of runs that took over a standby's process, and with it the standby's file.
         self._taken: dict[Key, Path] = {}
         run_files.begin_directory(directory)
 
     def keep(self, order: RunOrder, account: Account) -> dict[str, str]:
-        """Put the order's token into the run's file. Return what its program's environment says of it."""
+        """Write the order's token to the run's file. Return the variables that tell its program where."""
         if not order.token:
             return {}
         file = self._file(key_of(order))
@@ -33,7 +33,7 @@ class RunTokens:
         return {"PEACEFS_TOKEN_FILE": str(file)}
 
     def take_over(self, standby: Key, run: Key) -> None:
-        """From now on a run's tokens go into the file that its process reads since it was a standby."""
+        """Write the run's tokens to the standby's file from now on, since that is the file its process reads."""
         if (token := self._kept.pop(standby, None)) is not None:
             self._taken[run] = self._file(standby)
             self._kept[run] = token

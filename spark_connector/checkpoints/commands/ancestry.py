@@ -1,4 +1,4 @@
-"""`peacefs checkpoint ancestry`, and the rows about it in `show`."""
+"""`peacefs checkpoint ancestry`, and the rows about ancestry in `show`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OLDER = "older steps were dropped"
 
 
 def show_families(session: Session, texts: Sequence[str], *, as_json: bool) -> None:
-    """Prints the families of checkpoints at or below each path."""
+    """Print the families of checkpoints at or below each path."""
     for text in texts:
         with session.errors.about(text):
             place = checkpoint_place(session, text)
@@ -29,14 +29,14 @@ def show_families(session: Session, texts: Sequence[str], *, as_json: bool) -> N
 
 
 def family_lines(family: CheckpointFamily) -> Iterator[str]:
-    """Format a family as a tree, a line for each member."""
+    """Format a family as a tree, one line per member."""
     for each in family.members:
         indent = "   " * (each.depth - 1) + "└─ " if each.depth else ""
         yield f"{indent}{each.path or 'a checkpoint'}: {'; '.join(_member_parts(each))}"
 
 
 def ancestry_rows(ancestry: Ancestry) -> Iterator[tuple[str, str]]:
-    """Format the steps to one checkpoint as rows of a name and a value, the latest first."""
+    """Format the steps to a checkpoint as rows of name and value, latest step first."""
     for number, step in enumerate(reversed(ancestry.steps)):
         of = "" if step.kind is StepKind.IMPORT else f" of {step.source}"
         yield "Before that" if number else "Made by", _how(step, of) + _when_and_who(step)

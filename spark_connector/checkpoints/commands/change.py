@@ -39,7 +39,7 @@ def roll_back_checkpoint(
     idle_s: float,
     as_json: bool,
 ) -> None:
-    """Raises PeacefsError."""
+    """Roll back and print the outcome. Raises PeacefsError."""
     if (sink is None) is not no_file_sink:
         raise BadRequest(
             "a checkpoint does not name its sink, and a file sink would skip the batches that come again: "
@@ -82,7 +82,7 @@ def roll_back_checkpoint(
 
 
 def repair_checkpoint(session: Session, text: str, *, may_differ: bool, idle_s: float, as_json: bool) -> None:
-    """Makes the repair that verify names. Raises PeacefsError."""
+    """Make the repair that `verify` proposes, and print it. Raises PeacefsError."""
     place = checkpoint_place(session, text)
     layout = read_layout(place.tree, place.root)
     if place.owner:
@@ -106,7 +106,7 @@ def repair_checkpoint(session: Session, text: str, *, may_differ: bool, idle_s: 
 
 
 def prune_checkpoint(session: Session, text: str, retention: Retention, *, delete: bool, idle_s: float) -> None:
-    """Says what may go, and with `delete` deletes it. Raises PeacefsError."""
+    """Print what may be deleted, and with `delete` delete it. Raises PeacefsError."""
     if retention.batches is None and retention.age_ms is None and retention.bytes is None:
         raise BadRequest("say what to keep: --keep-batches, --keep-hours or --keep-bytes")
     place = checkpoint_place(session, text)

@@ -1,7 +1,7 @@
 """`peacefs checkpoint ls`, `show` and `verify`.
 
-The exit status of `verify` is that of what it found: 0 whole; 3 something wrong that a restart survives; 4 a
-restart fails, but would not after a repair or a rollback; 5 neither helps. (1 is a fault, 2 wrong usage.)
+The exit status of `verify`: 0 whole; 3 faults that a restart survives; 4 a restart fails, but a repair or a
+rollback would help; 5 neither helps. (1 is an error of the command, 2 wrong usage.)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .inspect_units import NUMBERS as UNIT_NUMBERS
 from .inspect_units import show_units, unit_row, verify_units_at
 
 _HEADINGS = ("BATCH", "PLANNED", "OPERATORS", "FILES", "SIZE", "LAST WRITE", "QUERY", "PATH")
-#: Columns of numbers, which end in one column; the others are words.
+#: The leading columns are numbers, aligned right; the others are words.
 _NUMBERS = 5
 _VERSIONS_SHOWN = 3
 _STARTS = {
@@ -49,7 +49,7 @@ _STARTS = {
 
 
 def list_checkpoints(session: Session, texts: Sequence[str], *, as_json: bool) -> None:
-    """Prints each checkpoint at or below each path."""
+    """Print each checkpoint at or below each path."""
     summaries: list[CheckpointSummary] = []
     units: list[UnitSummary] = []
     for text in texts:
@@ -73,7 +73,7 @@ def list_checkpoints(session: Session, texts: Sequence[str], *, as_json: bool) -
 
 
 def show_checkpoint(session: Session, text: str, *, stores: bool, as_json: bool) -> None:
-    """Prints what there is to know of one checkpoint; with `stores` of every partition too."""
+    """Print everything known of one checkpoint; with `stores` also each store of each partition."""
     place = checkpoint_place(session, text)
     if is_unit_root(place.tree, place.root):
         show_units(place, as_json=as_json)
@@ -90,7 +90,7 @@ def show_checkpoint(session: Session, text: str, *, stores: bool, as_json: bool)
 
 
 def verify_checkpoint(session: Session, text: str, batch: int | None, sink: str | None, *, as_json: bool) -> int:
-    """Prints what is wrong with a checkpoint; the exit status. Raises PeacefsError."""
+    """Print a checkpoint's faults, and return the exit status. Raises PeacefsError."""
     place = checkpoint_place(session, text)
     if is_unit_root(place.tree, place.root):
         return verify_units_at(place, as_json=as_json)
@@ -107,7 +107,7 @@ def verify_checkpoint(session: Session, text: str, batch: int | None, sink: str 
 
 
 def exit_status(verdict: Verdict) -> int:
-    """See the module."""
+    """Return the exit status of `verify`, as listed at the top of this module."""
     if not any(finding.stops for finding in verdict.findings):
         return 3 if verdict.findings else 0
     return 5 if verdict.last_good is None and verdict.repair is None else 4
@@ -259,12 +259,12 @@ def _conclusion(verdict: Verdict, *, local: bool) -> str:
 
 
 def _repeats(verdict: Verdict) -> bool:
-    """Return whether a start begins with a batch that was planned before it."""
+    """Return whether a start begins with a batch that was planned already."""
     return verdict.batch == verdict.committed and verdict.goes_on_with == verdict.planned
 
 
 def _way_out(verdict: Verdict, *, local: bool) -> str:
-    """Name what helps. A `local` checkpoint cannot be rolled back where it is."""
+    """Name what helps. A `local` checkpoint must be brought to a cluster for a rollback."""
     ways = []
     if verdict.repair is not None:
         ways.append(f"`peacefs checkpoint repair` removes {verdict.repair.files}: {verdict.repair.reason}")

@@ -17,7 +17,7 @@ from peacefs.spark_connector.checkpoints.unit_checkpoints import (
 )
 
 HEADINGS = ("SEQUENCE", "STORED", "PAGES", "STATE", "FILES", "LAST WRITE", "QUERY", "UNIT", "PATH")
-#: Columns of numbers.
+#: The leading columns are numbers.
 NUMBERS = 5
 
 
@@ -36,7 +36,7 @@ def unit_row(summary: UnitSummary) -> tuple[str, ...]:
 
 
 def show_units(place: CheckpointPlace, *, as_json: bool) -> None:
-    """Print what there is to know of each unit."""
+    """Print everything known of each unit."""
     for summary in summarise_units(place.tree, place.root):
         if as_json:
             print_line(msgspec.json.encode(summary).decode())
@@ -75,7 +75,7 @@ def _query(summary: UnitSummary) -> str:
 
 
 def verify_units_at(place: CheckpointPlace, *, as_json: bool) -> int:
-    """Print what is wrong with each unit's checkpoint; return the exit status of `verify`."""
+    """Print the faults of each unit's checkpoint; return the exit status of `verify`."""
     verdicts = verify_units(place.tree, place.root)
     for verdict in verdicts:
         print_line(msgspec.json.encode(verdict).decode() if as_json else _line(verdict))

@@ -15,7 +15,7 @@ from peacefs.spark_connector.checkpoints.tree import Amount, PeaceTree
 
 
 def fork_checkpoint(session: Session, source: str, target: str) -> None:
-    """Raises PeacefsError."""
+    """Fork a checkpoint and print its size. Raises PeacefsError."""
     from_place, to_place = checkpoint_place(session, source), checkpoint_place(session, target)
     if not from_place.shares_tree_with(to_place):
         raise BadRequest("a fork stays in its file system: export and import go between two")
@@ -23,7 +23,7 @@ def fork_checkpoint(session: Session, source: str, target: str) -> None:
 
 
 def export_checkpoint(session: Session, source: str, archive: Path, *, force: bool) -> None:
-    """Raises PeacefsError."""
+    """Export a checkpoint and print its size. Raises PeacefsError."""
     place = checkpoint_place(session, source)
     moment = isinstance(place.tree, PeaceTree)
     with transfer_progress() as progress:
@@ -32,7 +32,7 @@ def export_checkpoint(session: Session, source: str, archive: Path, *, force: bo
 
 
 def import_checkpoint(session: Session, archive: Path, target: str) -> None:
-    """Raises PeacefsError."""
+    """Import a checkpoint and print its size. Raises PeacefsError."""
     place = checkpoint_place(session, target)
     with transfer_progress() as progress:
         imported = restore(archive, place.tree, place.root, progress)

@@ -1,4 +1,4 @@
-"""`peacefs checkpoint rehearse`: in a Spark session of its own, on this machine."""
+"""`peacefs checkpoint rehearse`: load the state in a Spark session on this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def rehearse_checkpoint(session: Session, text: str, batch: int | None, *, as_json: bool) -> None:
-    """Prints rows and seconds of each store. Raises PeacefsError; QueryFailed if Spark cannot load the state."""
+    """Print rows and seconds of each store. Raises PeacefsError; QueryFailed if Spark cannot load the state."""
     place = checkpoint_place(session, text)
     inspection = Inspection(place.tree, read_layout(place.tree, place.root))
     wanted = require_batch(inspection, batch)
@@ -50,7 +50,7 @@ def rehearse_checkpoint(session: Session, text: str, batch: int | None, *, as_js
 
 @contextlib.contextmanager
 def _spark(address: str) -> Iterator[SparkSession]:
-    """A quiet session. Raises StartupError where there is no Spark or Java."""
+    """Yield a session that prints nothing. Raises StartupError if Spark or Java is missing."""
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -77,9 +77,9 @@ def _spark(address: str) -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def _errors_in(log: Path) -> Iterator[None]:
-    """Give processes that are started meanwhile this file as their standard error, for as long as they live.
+    """Make `log` the standard error of processes that are started in this context.
 
-    Java and Spark's launcher greet there before any setting of the log counts.
+    Java and Spark's launcher print there before Spark's log settings take effect.
     """
     sys.stderr.flush()
     ours = os.dup(2)

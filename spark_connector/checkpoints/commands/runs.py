@@ -21,10 +21,10 @@ _HEADINGS = ("RUN", "USER", "HOST", "SINCE", "ENDED", "LAST WRITE", "PATH")
 
 
 def begin_run_of(session: Session, text: str, *, host: str | None, pid: int | None, as_json: bool) -> None:
-    """Prints the location that Spark is to be given. Raises PeacefsError."""
+    """Begin a run and print its location for Spark. Raises PeacefsError."""
     place = session.place(_in_cluster(text))
     with CheckpointRuns(parse_address(place.files.address), place.files.user) as runs:
-        # A shell runs this for the driver that it starts next, in its own place or below it.
+        # The parent, a shell, will start the driver, as its child or in its own place.
         begun = runs.begin(place.path, host=host or socket.gethostname(), pid=os.getppid() if pid is None else pid)
     if as_json:
         print_line(msgspec.json.encode(begun).decode())
@@ -33,7 +33,7 @@ def begin_run_of(session: Session, text: str, *, host: str | None, pid: int | No
 
 
 def list_runs(session: Session, texts: Sequence[str], *, as_json: bool) -> None:
-    """Prints the latest run of each checkpoint root at or below each path."""
+    """Print the latest run of each checkpoint root at or below each path."""
     found: list[RunStatus] = []
     for text in texts:
         with session.errors.about(text):

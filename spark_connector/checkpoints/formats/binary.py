@@ -1,4 +1,4 @@
-"""Java's DataInput over bytes: what Spark's binary files are made of."""
+"""Read bytes like Java's DataInput, which Spark's binary files are written for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from peacefs.protocol.errors import CheckpointDamaged
 
 
 class DataInput:
-    """Reads on from a position; raises CheckpointDamaged where the data end too early."""
+    """Read values one after the other. Raises CheckpointDamaged if the data end too early."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -36,5 +36,5 @@ class DataInput:
         return number
 
     def text(self) -> str:
-        """Read what `writeUTF` wrote; Java's spelling of NUL and of what lies beyond the BMP is kept as it is."""
+        """Read a `writeUTF` text. NUL and characters beyond the BMP stay in Java's modified UTF-8."""
         return self.take(struct.unpack(">H", self.take(2))[0]).decode("utf-8", "surrogateescape")

@@ -1,9 +1,9 @@
-"""Changelogs and deltas of state, snapshots of the provider without RocksDB: their records and lineage.
+"""Parse changelogs and deltas of state, and the snapshots of the provider without RocksDB.
 
-RocksDB's changelogs have four forms. 1 and 3 (one column family) hold key and value, a length of -1 in place of a
-value is a removal, in place of a key the end. 2 and 4 (several) have a byte before each record that says what it
-is. 3 and 4 begin with the lineage: the state versions, with their unique ids, since the last snapshot. Those of
-the other provider are as form 1.
+RocksDB's changelogs have four forms. Forms 1 and 3 (one column family) hold keys and values; a length of -1 for
+the value marks a removal, for the key the end. Forms 2 and 4 (several families) have a type byte before each
+record. Forms 3 and 4 begin with the lineage: the state versions since the last snapshot, with their unique ids.
+The files of the other provider have form 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _END_RECORD = 0
 
 
 class LineageStep(msgspec.Struct, frozen=True, rename="camel"):
-    """A state version and the unique id that it was written under."""
+    """A state version, and the unique id under which it was written."""
 
     version: int
     checkpoint_unique_id: str
@@ -32,7 +32,7 @@ class LineageStep(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Changelog:
-    """`form` 1 to 4; `lineage` only of 3 and 4."""
+    """A parsed changelog. `form` is 1 to 4; only 3 and 4 have a `lineage`."""
 
     form: int
     records: int
@@ -41,7 +41,7 @@ class Changelog:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableChangelog:
-    """One that could not be looked into, and why: nothing is known of its records or its lineage."""
+    """A changelog that could not be unpacked, and why. Its records and lineage are unknown."""
 
     reason: str
 
@@ -50,7 +50,7 @@ _lineage = msgspec.json.Decoder(tuple[LineageStep, ...])
 
 
 def parse_changelog(data: bytes) -> Changelog | UnreadableChangelog:
-    """Raises CheckpointDamaged, CheckpointTooNew."""
+    """Parse a changelog. Raises CheckpointDamaged, CheckpointTooNew."""
     try:
         contents = unpack(data)
     except CannotUnpack as trouble:

@@ -1,7 +1,7 @@
-"""Checksums that lie beside a checkpoint's files.
+"""Read and verify the checksum files beside a checkpoint's files.
 
-Hadoop's local file system writes `.<name>.crc`: a CRC-32 of each 512 bytes. Spark, from format 2 on, writes
-`<name>.crc`: one CRC-32C of the whole, as JSON.
+Hadoop's local file system writes `.<name>.crc`: a CRC-32 of every 512 bytes. In format 2 and later Spark writes
+`<name>.crc`: one CRC-32C of the whole file, as JSON.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _MASK = 0xFFFFFFFF
 
 
 class Checker(Protocol):
-    """Is fed a file piece by piece."""
+    """Verify a file that is fed piece by piece."""
 
     def update(self, data: bytes) -> None: ...
 
     def finish(self) -> None:
-        """Raises CheckpointDamaged unless all that was fed matches."""
+        """Raise CheckpointDamaged unless the data match."""
         ...
 
 
 class SparkChecksum(msgspec.Struct, frozen=True, rename="camel"):
-    """The checksum file that Spark itself writes beside a file, in JSON: CRC32C of the whole, length in bytes."""
+    """A checksum file that Spark writes as JSON: CRC-32C and length of the whole file."""
 
     algorithm: str
     value: int
@@ -51,7 +51,7 @@ def parse_checksum(data: bytes) -> Checker:
 
 
 class SparkChecker:
-    """Holds a file to a `SparkChecksum`, piece by piece."""
+    """Compare a file with a `SparkChecksum`."""
 
     def __init__(self, wanted: SparkChecksum) -> None:
         self._wanted = wanted
@@ -70,9 +70,9 @@ class SparkChecker:
 
 
 class HadoopChecker:
-    """Raises CheckpointDamaged for a file that is none, CheckpointAltered for what does not match it.
+    """Compare a file with Hadoop's checksums. Spark itself does not, for the files of a checkpoint.
 
-    Spark does not compare the two for the files of a checkpoint.
+    Raises CheckpointDamaged if the checksum file is malformed, CheckpointAltered if the data do not match.
     """
 
     def __init__(self, data: bytes) -> None:

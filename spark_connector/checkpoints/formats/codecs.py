@@ -1,12 +1,12 @@
-"""The codecs in which Spark packs changelogs, deltas and snapshots of records: which one, and what is inside.
+"""Recognise and unpack the codecs of Spark's changelogs, deltas and snapshots of records.
 
     lz4      LZ4Block frames (`lz4_stream`)
     lzf      chunks of `ZV`, as the Java library compress-lzf writes them
-    snappy   the header of snappy-java, then blocks, each behind its length
+    snappy   the header of snappy-java, then blocks, each after its length
     zstd     Zstandard frames
 
-LZ4 frames have checksums; of the others only the structure tells that they are whole. Snappy and Zstandard are
-unpacked by pyarrow, which the extra `spark` brings.
+LZ4 frames have checksums. The other codecs are verified by their structure only. pyarrow, part of the extra
+`spark`, unpacks Snappy and Zstandard.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from peacefs.protocol.limits import MIB
 from . import lz4_stream
 from .binary import DataInput
 
-# The most that a changelog may hold when it is unpacked.
+# The largest unpacked changelog.
 checkpoint_contents_bytes_max: Final = 1024 * MIB
 
 
@@ -34,11 +34,11 @@ _MAGICS = {"lz4": lz4_stream.MAGIC, "lzf": _LZF, "snappy": _SNAPPY, "zstd": _ZST
 
 
 class CannotUnpack(Exception):
-    """The library for it is not installed. The text says so."""
+    """The codec's library is not installed; the message says which."""
 
 
 def codec_of(data: bytes) -> str:
-    """As Spark calls it. Raises CheckpointDamaged."""
+    """Return Spark's name of the codec. Raises CheckpointDamaged."""
     if not data:
         raise CheckpointDamaged("empty")
     for name, magic in _MAGICS.items():
@@ -48,7 +48,7 @@ def codec_of(data: bytes) -> str:
 
 
 def unpack(data: bytes) -> bytes:
-    """All that is inside. Raises CheckpointDamaged, CheckpointTooNew, CannotUnpack."""
+    """Return the unpacked data. Raises CheckpointDamaged, CheckpointTooNew, CannotUnpack."""
     codec = codec_of(data)
     if codec == "lz4":
         return lz4_stream.decompress(data)
@@ -95,7 +95,7 @@ def _snappy(data: bytes) -> Iterator[bytes]:
 
 
 def unpack_snappy_block(block: bytes) -> bytes:
-    """Unpack one block, without any header. Raises CheckpointDamaged, CannotUnpack."""
+    """Unpack one block without a header. Raises CheckpointDamaged, CannotUnpack."""
     arrow = _arrow("snappy")
     length = _snappy_length(block)
     if length > checkpoint_contents_bytes_max:
@@ -108,7 +108,7 @@ def unpack_snappy_block(block: bytes) -> bytes:
 
 
 def _snappy_length(block: bytes) -> int:
-    """Read the length with which a block begins, seven bits a byte."""
+    """Return the unpacked length, which the block begins with, seven bits per byte."""
     length = 0
     for place, byte in enumerate(block[:5]):
         length |= (byte & 0x7F) << 7 * place
@@ -133,7 +133,7 @@ def _lzf(data: bytes) -> Iterator[bytes]:
 
 
 def unpack_lzf(block: bytes, length: int) -> bytes:
-    """One LZF block. Raises CheckpointDamaged unless it gives `length` bytes."""
+    """Unpack one LZF block. Raises CheckpointDamaged unless it yields `length` bytes."""
     out = bytearray()
     position = 0
     try:

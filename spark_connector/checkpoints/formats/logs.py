@@ -1,7 +1,7 @@
-"""The text files of a checkpoint: metadata, offsets, commits, logs of file sources and sinks. Pure parsers.
+"""Parse the text files of a checkpoint: metadata, offsets, commits, logs of file sources and sinks. Pure.
 
-All but `metadata` begin with a line `v1` or `v2`. All raise CheckpointDamaged, or CheckpointTooNew for a version
-that this program does not know.
+All but `metadata` begin with a line `v1` or `v2`. All parsers raise CheckpointDamaged, or CheckpointTooNew for a
+version that this program does not know.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _NEWEST_COMMIT = 3
 _NEWEST_FILE_LOG = 1
 _NO_OFFSET = "-"
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-#: Recorded from 4.0 on, which also was the first to write metadata of operators.
+#: Recorded by Spark 4.0 and newer, which also write metadata of operators.
 _SINCE_4_0 = "spark.sql.streaming.stateStore.encodingFormat"
-#: Recorded from 4.1 on, which also was the first to fall back on an earlier snapshot of state.
+#: Recorded by Spark 4.1 and newer, which also fall back on an earlier snapshot of state.
 _SINCE_4_1 = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 
 
 class QueryMetadata(msgspec.Struct, frozen=True):
-    """`metadata`: the query's identity over all its runs."""
+    """The contents of `metadata`: the query's id, the same for all its runs."""
 
     id: str
 
@@ -40,7 +40,7 @@ class _OffsetMetadata(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """`offsets/N`: where batch N ends in each source; None where a source had nothing. Milliseconds since 1970."""
+    """The contents of `offsets/N`: where batch N ends in each source, None if a source had nothing."""
 
     watermark_ms: int
     planned_ms: int
@@ -54,16 +54,16 @@ class Offsets:
 
     @property
     def before_operator_metadata(self) -> bool:
-        """Return whether a Spark older than 4.0 wrote it, judged by the settings that it recorded."""
+        """Whether a Spark older than 4.0 wrote it, judged by the settings that it recorded."""
         return _SHUFFLE_PARTITIONS in self.conf and _SINCE_4_0 not in self.conf
 
     @property
     def falls_back(self) -> bool:
-        """Return whether the Spark that wrote it takes an earlier snapshot of state where one cannot be loaded."""
+        """Whether the Spark that wrote it falls back on an earlier snapshot if one cannot be loaded."""
         return _SHUFFLE_PARTITIONS not in self.conf or _SINCE_4_1 in self.conf
 
     def file_log_end(self, source: int) -> int | None:
-        """The last entry of the source's own log that the batch read, if it is a file source."""
+        """Return the last entry of the source's log that the batch read; None if it is no file source."""
         text = self.sources[source] if source < len(self.sources) else None
         try:
             return msgspec.json.decode(text or "", type=_FileOffset).log_offset
@@ -76,10 +76,10 @@ class _FileOffset(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BatchCommit(msgspec.Struct, frozen=True, rename="camel"):
-    """`commits/N`. The unique ids of the state it made: operator, partition, store.
+    """The contents of `commits/N`, with the unique ids of its state by operator, partition and store.
 
-    Only format 2 has ids. A query without state names none, or, where it writes its progress asynchronously, as
-    Real-time Mode does, leaves them out. Version 3 of the file also says what the sink is.
+    Only format 2 has ids. A query without state has none; with asynchronous progress, as in Real-time Mode, they
+    are left out. Version 3 of the file also describes the sink.
     """
 
     next_batch_watermark_ms: int = 0
@@ -89,7 +89,7 @@ class BatchCommit(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FileLogEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """A file that a source has read (then with `batch_id`, of its own log), or that a sink has written."""
+    """A file that a source has read (then with `batch_id`) or that a sink has written."""
 
     path: str
     batch_id: int | None = None
@@ -100,7 +100,7 @@ _Value = TypeVar("_Value")
 
 
 def parse_query_metadata(data: bytes) -> QueryMetadata:
-    """The file `metadata` of a checkpoint. Raises CheckpointDamaged."""
+    """Parse the file `metadata`. Raises CheckpointDamaged."""
     metadata = _decode(_text(data), QueryMetadata)
     try:
         uuid.UUID(metadata.id)
@@ -110,7 +110,7 @@ def parse_query_metadata(data: bytes) -> QueryMetadata:
 
 
 def parse_offsets(data: bytes) -> Offsets:
-    """A file of `offsets`: where each source ends with the batch. Raises CheckpointDamaged, CheckpointTooNew."""
+    """Parse a file of `offsets`. Raises CheckpointDamaged, CheckpointTooNew."""
     _, lines = _lines(data, _NEWEST_OFFSETS)
     if not lines:
         raise CheckpointDamaged("cut short: no metadata after the version")
@@ -127,7 +127,7 @@ def parse_offsets(data: bytes) -> Offsets:
 
 
 def parse_commit(data: bytes) -> BatchCommit:
-    """A file of `commits`: the batch is done. Raises CheckpointDamaged, CheckpointTooNew."""
+    """Parse a file of `commits`. Raises CheckpointDamaged, CheckpointTooNew."""
     version, lines = _lines(data, _NEWEST_COMMIT)
     if len(lines) != 1:
         raise CheckpointDamaged(f"{len(lines)} lines after the version, not one")
@@ -138,13 +138,13 @@ def parse_commit(data: bytes) -> BatchCommit:
 
 
 def parse_file_log(data: bytes) -> list[FileLogEntry]:
-    """A file of a file source's or sink's log, compacted or not."""
+    """Parse a file of a file source's or sink's log, compacted or not."""
     _, lines = _lines(data, _NEWEST_FILE_LOG)
     return [_decode(line, FileLogEntry) for line in lines if line]
 
 
 def parse_version(data: bytes) -> int:
-    """Parse a log file whose lines mean something to its source alone. Kafka's begins with a NUL."""
+    """Return the version of a log file whose content only its source understands. Kafka's begins with a NUL."""
     text = _text(data.removeprefix(b"\x00"))
     return _version(text.split("\n", 1)[0])
 

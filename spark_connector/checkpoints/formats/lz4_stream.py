@@ -1,8 +1,8 @@
-"""LZ4Block streams, in which Spark writes changelogs, deltas and snapshots of state: read and verified.
+"""Read and verify LZ4Block streams, in which Spark writes changelogs, deltas and snapshots of state.
 
-A stream is frames of `LZ4Block`, a token (method and level), the compressed and the original length, an xxHash32
-of the original (28 bits of it), and the data; the last frame is empty. The format is lz4-java's
-LZ4BlockOutputStream, which no Python package reads; the block format is that of the LZ4 project.
+A frame consists of `LZ4Block`, a token (method and level), the compressed and the original length, 28 bits of an
+xxHash32 of the original, and the data. The last frame is empty. The format is that of lz4-java's
+LZ4BlockOutputStream, which no Python package reads; the blocks are the LZ4 project's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BLOCK_BYTES_MAX = 1 << 25
 
 
 def decompress(data: bytes) -> bytes:
-    """The whole stream's contents. Raises CheckpointDamaged unless it is whole and nothing follows."""
+    """Return the stream's contents. Raises CheckpointDamaged unless it is whole and nothing follows."""
     return b"".join(_blocks(data))
 
 
@@ -55,12 +55,12 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 
 
 def checksum_of(contents: bytes) -> int:
-    """The checksum in a frame's header, of its contents before they were packed."""
+    """Return a frame's checksum of its uncompressed contents."""
     return xxhash.xxh32_intdigest(contents, _SEED) & _CHECKSUM_MASK
 
 
 def decompress_block(block: bytes, length: int) -> bytes:
-    """One LZ4 block. Raises CheckpointDamaged unless it gives `length` bytes."""
+    """Unpack one LZ4 block. Raises CheckpointDamaged unless it yields `length` bytes."""
     out = bytearray()
     position, end = 0, len(block)
     try:
@@ -93,7 +93,7 @@ def decompress_block(block: bytes, length: int) -> bytes:
 
 
 def _extended(number: int, block: bytes, position: int) -> tuple[int, int]:
-    """A length that goes on in further bytes while they are 255; where it ends."""
+    """Read a length that continues as long as bytes are 255. Return it and the position after it."""
     if number == 15:
         while True:
             byte = block[position]

@@ -1,8 +1,8 @@
 """Parse a stateful operator's metadata: its stores and partitions, and the schemas of its state. Pure.
 
-`state/<operator>/_metadata/metadata` is of version 1; version 2, of `transformWithState`, is in
-`_metadata/v2/<batch>` and names the files of its schemas by absolute URIs. Schemas are in
-`state/<operator>/0[/<store>]/_metadata/schema`, or for version 2 in `state/<operator>/_stateSchema/<store>/`.
+Version 1 is `state/<operator>/_metadata/metadata`. Version 2, of `transformWithState`, is `_metadata/v2/<batch>`,
+and names its schema files by absolute URIs. Schemas are `state/<operator>/0[/<store>]/_metadata/schema`, or in
+version 2 the files in `state/<operator>/_stateSchema/<store>/`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOCATION = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://[^/]*)?)(/.*)", re.D
 
 
 class StoreInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """A store of an operator; `default` where it has one."""
+    """A store of an operator. An operator with a single store calls it `default`."""
 
     store_name: str
     num_partitions: int
@@ -36,23 +36,23 @@ class StoreInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OperatorInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """The number of the operator among the query's stateful ones."""
+    """The operator's number among the query's stateful operators, and its name."""
 
     operator_id: int
     operator_name: str
 
 
 class StatefulOperator(msgspec.Struct, frozen=True, rename="camel"):
-    """The metadata of a stateful operator: its stores, and how many partitions each has."""
+    """The metadata of a stateful operator: its stores, each with its number of partitions."""
 
     operator_info: OperatorInfo
     state_store_info: list[StoreInfo]
-    #: For `transformWithState`: JSON, which names its state variables.
+    #: For `transformWithState`: JSON that names its state variables.
     operator_properties_json: str = ""
 
 
 def parse_operator(data: bytes) -> StatefulOperator:
-    """Raises CheckpointDamaged, CheckpointTooNew."""
+    """Parse operator metadata. Raises CheckpointDamaged, CheckpointTooNew."""
     head, _, rest = data.partition(b"\n")
     if head[:1] != b"v" or not head[1:].isdigit():
         raise CheckpointDamaged("it does not begin with a version" if data else "empty")
@@ -69,9 +69,9 @@ def parse_operator(data: bytes) -> StatefulOperator:
 
 
 class Location(NamedTuple):
-    """A Hadoop Path as it prints itself: nothing is escaped. The path is the same for all runs of a query.
+    """A Hadoop Path, unescaped as Hadoop prints it, and without the run.
 
-    `file_system` is its scheme and authority, `webhdfs://host:9870` or `file:`; empty where it has none.
+    `file_system` is scheme and authority, `webhdfs://host:9870` or `file:`; empty if the path has none.
     """
 
     file_system: str
@@ -79,7 +79,7 @@ class Location(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The scheme without the `s` of TLS."""
+        """The scheme, with `swebhdfs` (TLS) counted as `webhdfs`."""
         scheme = self.file_system.partition(":")[0]
         return "webhdfs" if scheme == "swebhdfs" else scheme
 
@@ -89,20 +89,20 @@ class Location(NamedTuple):
 
 
 def location_of(text: str) -> Location:
-    """Split a Hadoop Path. Spark looks for one without file system on its default one."""
+    """Split a Hadoop Path. Spark resolves a path without a file system on its default one."""
     found = _LOCATION.fullmatch(text)
     return Location(found[1], without_run(found[2])) if found else Location("", without_run(text))
 
 
 class StateSchema(NamedTuple):
-    """A schema file that is whole. `keyless`: its key has no columns."""
+    """A valid schema file. `keyless` means that its key has no columns."""
 
     version: int
     keyless: bool = False
 
 
 def parse_schema(data: bytes) -> StateSchema:
-    """Raises CheckpointDamaged, CheckpointTooNew."""
+    """Parse a schema. Raises CheckpointDamaged, CheckpointTooNew."""
     source = DataInput(data)
     mark = source.text()
     if mark[:1] != "v" or not mark[1:].isdecimal():
@@ -131,12 +131,12 @@ def _column_families(source: DataInput) -> None:
         for _part in ("key", "value"):
             source.short()
             _json(_chunked(source))
-        _json(_chunked(source))  # how keys are encoded
-        _chunked(source)  # the user's own schema of keys: may be blank
+        _json(_chunked(source))  # the encoding of keys
+        _chunked(source)  # the user's own schema of keys, may be blank
 
 
 def _chunked(source: DataInput) -> str:
-    """A text of any length: a number of pieces, then the pieces."""
+    """Read a long text: the number of pieces, then the pieces."""
     return "".join(source.text() for _ in range(source.int()))
 
 

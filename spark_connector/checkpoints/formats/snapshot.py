@@ -1,4 +1,4 @@
-"""A RocksDB snapshot: a zip with the names of its SST files, which lie beside it and may belong to several."""
+"""Parse a RocksDB snapshot: a zip that names its SST files, which lie beside it and may be shared with others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FAULTS = (
 
 
 class SnapshotFile(msgspec.Struct, frozen=True, rename="camel"):
-    """A file of the database. The name in the checkpoint is unique, the local one is not."""
+    """A file of the database. Its name in the checkpoint is unique, its local name is not."""
 
     local_file_name: str
     dfs_sst_file_name: str
@@ -35,14 +35,14 @@ class SnapshotFile(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StateSnapshot(msgspec.Struct, frozen=True, rename="camel"):
-    """RocksDB's state at a version: the files that hold it, and how many keys they hold."""
+    """RocksDB's state at a version: its SST files, and the number of keys."""
 
     sst_files: list[SnapshotFile] = []
     num_keys: int = 0
 
 
 def parse_snapshot(data: bytes) -> StateSnapshot:
-    """Verifies every member's CRC. Raises CheckpointDamaged."""
+    """Parse a snapshot, verifying every member's CRC. Raises CheckpointDamaged."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = {name: archive.read(name) for name in archive.namelist()}
