@@ -4,15 +4,15 @@
     schema = pa.schema([("word", pa.int64()), ("count", pa.int64())])
     counts = UnorderedMap.create(pages.page_set("counts"), schema, "word")
     counts.add_at(words, 1)              # a batch: an Arrow or NumPy array of keys
-    counts[17]                           # or one, as in a dict
+    counts[17]                           # or a single key, as in a dict
 
     checkpointer = Checkpointer(pages, DirectoryStore("/var/lib/counts"), "counts")
-    checkpointer.load()                  # before structures are created: they find what they held
+    checkpointer.load()                  # call it before creating structures; they find their old content
     checkpointer.begin()                 # a short pause; pages are written while they change
 
-Begin with `pages/manager.py`; `structures/` are built on it, `checkpoints/` writes and loads it, `kernels/` are
-the loops that are compiled. Needs the extra `peacefs[state]` (NumPy, PyArrow, Numba), which is imported when a
-name is first used. Knows `protocol`, and of the client its I/O service; docs/state.md is the guide.
+Begin with `pages/manager.py`. `structures/` builds on it, `checkpoints/` writes and loads it, `kernels/` holds the
+compiled loops. Needs the extra `peacefs[state]` (NumPy, PyArrow, Numba), imported at the first use of a name.
+Imports `protocol`, and the client's I/O service; docs/state.md is the guide.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what a name stands for when it is first used: `import peacefs.state` costs nothing."""
+    """Import the module of a name at its first use, so that `import peacefs.state` costs nothing."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

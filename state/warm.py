@@ -1,4 +1,4 @@
-"""Compile what structures usually need, ahead of the first tuple: `python -m peacefs.state.warm`."""
+"""Compile the usual kernels before the first tuple arrives: `python -m peacefs.state.warm`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMBERS = (
 
 
 def warm() -> None:
-    """Call each kernel with each usual type. Later processes find the compiled code in Numba's cache."""
+    """Call each kernel with each usual type. Later processes load the compiled code from Numba's cache."""
     pages = PageManager(memory_bytes_max=64 * 65_536)
     for number in _NUMBERS:
         schema = pa.schema([("key", pa.int64()), ("value", number)])

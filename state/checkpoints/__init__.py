@@ -1,5 +1,5 @@
-"""Write pages to a store while operators go on, and load them again (SGuard 4.4).
+"""Write pages to a store while operators continue, and load them again (SGuard 4.4).
 
-Begin with `checkpointer.py`; `store.py` is the port that its adapters fill: a directory, memory, peacefs. Knows
-`pages`, never a structure.
+Begin with `checkpointer.py`. `store.py` is the interface of stores; its adapters are a directory, memory and
+peacefs. Imports `pages`, never a structure.
 """

@@ -1,9 +1,9 @@
-"""Checkpoints in a directory of this machine, or of any file system that has hard links.
+"""Checkpoints in a local directory, or in any file system with hard links.
 
     <root>/<unit>-<sequence>/index
     <root>/<unit>-<sequence>/pages-<sequence>, and a hard link for each older checkpoint that it refers to
 
-While it is being written the directory has a hidden name; it gets its own by a rename, after fsync.
+A checkpoint is written in a directory with a hidden name, and renamed after fsync.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from peacefs.state.limits import state_index_bytes_max
 
 from .store import PendingWrite, WriteRequest
 
-# One thread writes or reads so much of a checkpoint in one go; pages are released piece by piece.
+# Bytes that a thread writes or reads at once; pages are released piece by piece.
 state_piece_bytes: Final = 4 * MIB
-# Buffers of a piece; Linux takes 1024 in one call.
+# Buffers per piece; Linux takes 1024 per call.
 state_piece_buffers_max: Final = 256
 state_workers_default: Final = 2
 
@@ -41,10 +41,13 @@ _WRITING: Final = ".writing"
 
 
 class DirectoryStore:
-    """Checkpoints below `root`, which is made if it is not there. Thread-safe."""
+    """A `CheckpointStore` below `root`, which is made if needed, for `Checkpointer`. Thread-safe.
+
+    A checkpoint appears by one rename after all its files are synced; nothing overwrites it.
+    """
 
     def __init__(self, root: str | os.PathLike[str], *, workers: int = state_workers_default) -> None:
-        """`workers` threads write one checkpoint, or read it."""
+        """Use `workers` threads to write or read one checkpoint."""
         if workers < 1:
             raise BadRequest(f"{workers} workers would write nothing: at least 1")
         self._root = Path(root)
@@ -89,7 +92,7 @@ class DirectoryStore:
             os.close(source)
 
     def remove(self, unit: str, sequence: int) -> None:
-        """Hide it first, so that one that is half removed is not taken for a checkpoint."""
+        """Rename the checkpoint to a hidden name first, so that it does not count while it is half removed."""
         hidden = self._root / f".{unit}-{sequence}.{uuid.uuid4().hex[:12]}{_WRITING}"
         try:
             self._directory(unit, sequence).rename(hidden)
@@ -110,7 +113,7 @@ class DirectoryStore:
 
 
 def _remove_tree(path: str | Path) -> None:
-    """Remove a directory that others, who found it left over, may be removing at the same time."""
+    """Remove a directory that other processes may be removing at the same time."""
 
     def unless_gone(_function: object, _path: str, raised: tuple[object, BaseException, object]) -> None:
         if not isinstance(raised[1], FileNotFoundError):
@@ -120,7 +123,7 @@ def _remove_tree(path: str | Path) -> None:
 
 
 class _PendingDirectory:
-    """Written by threads of its own."""
+    """A checkpoint that its own threads write."""
 
     def __init__(self, path: Path, request: WriteRequest, root: Path, workers: int) -> None:
         if path.exists():
@@ -168,7 +171,7 @@ class _PendingDirectory:
             os.fsync(sink.fileno())
         _fsync_directory(hidden)
         self._check()
-        # The second of two writers finds the name taken: a directory is not renamed over one that is not empty.
+        # If two writers race, the second fails: a rename does not replace a directory that is not empty.
         try:
             hidden.rename(self._path)
         except OSError:
@@ -193,9 +196,9 @@ class _PendingDirectory:
             os.close(sink)
 
     def _pieces(self) -> Iterator[tuple[list[memoryview], int]]:
-        """Yield buffers that are written by one call, with their place in the file.
+        """Yield buffers to write with one call, and their offset in the file.
 
-        Pages that were cloned lie scattered: a call for each would take the interpreter's lock thousands of times.
+        Cloned pages lie scattered. One call per page would take the GIL thousands of times.
         """
         piece: list[memoryview] = []
         length = offset = 0

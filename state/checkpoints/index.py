@@ -1,7 +1,7 @@
 """The index of a checkpoint: which pages it consists of, where each is stored, and its checksum. Pure.
 
-magic, length of the head; the head as JSON; ids, checksums, positions and generation numbers of all pages;
-CRC32C
+Format: magic, length of the head, the head as JSON, then ids, checksums, positions and generation numbers of all
+pages, and a CRC32C.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from peacefs.state.pages.snapshot import PageSnapshot
 _MAGIC: Final = b"PEACEPG1"
 _HEAD: Final = struct.Struct("<8sI")
 _SUM: Final = struct.Struct("<I")
-#: Bytes of the four numbers of a page.
+#: Bytes per page: id, checksum, position and generation number.
 _PER_PAGE: Final = 8 + 4 + 4 + 2
 
 
 class Head(msgspec.Struct, frozen=True):
-    """`generations` are the checkpoints that pages are stored in, with how many pages each has stored."""
+    """The head of an index. `generations` lists the checkpoints that store pages, with their page counts."""
 
     unit: str
     sequence: int
@@ -39,7 +39,7 @@ class Head(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Index:
-    """Arrays of one length: each page's id, checksum, place in the file, and which of the generations it is in."""
+    """A decoded index: for each page its id, checksum, position in the file, and index into `generations`."""
 
     head: Head
     ids: Words
@@ -49,7 +49,7 @@ class Index:
 
 
 def encode(unit: str, snapshot: PageSnapshot, sums: NDArray[np.uint32], stored_counts: dict[int, int]) -> bytes:
-    """Describe a checkpoint of which the pages to be written have these checksums."""
+    """Encode the index of a snapshot. `sums` are the checksums of the pages that it writes."""
     kept = snapshot.kept
     referred, numbers = np.unique(kept.stored_in, return_inverse=True)
     generations = [(int(each), stored_counts[int(each)]) for each in referred]
@@ -78,7 +78,7 @@ def encode(unit: str, snapshot: PageSnapshot, sums: NDArray[np.uint32], stored_c
 
 
 def decode(data: bytes, what: str) -> Index:
-    """Read an index; `what` names it in errors. Raises CheckpointDamaged."""
+    """Decode an index. `what` names it in errors. Raises CheckpointDamaged."""
     if len(data) < _HEAD.size + _SUM.size or data[: len(_MAGIC)] != _MAGIC:
         raise CheckpointDamaged(f"{what} is no index of a checkpoint of pages")
     if crc32c(data[: -_SUM.size]) != _SUM.unpack(data[-_SUM.size :])[0]:

@@ -1,4 +1,4 @@
-"""Reads a checkpoint's pages into frames and registers them, in whatever order they come (SGuard 4.4)."""
+"""Read a checkpoint's pages into frames, in any order, and register them (SGuard 4.4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .store import CheckpointStore
 
 @dataclass(frozen=True)
 class Loaded:
-    """A checkpoint that was loaded; `damage` is why later ones were not."""
+    """A checkpoint that was loaded. `damage` says why later checkpoints were not."""
 
     sequence: int
     pages: int
@@ -30,7 +30,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class _Generation:
-    """Pages of one file as they were read; `ids` has NOBODY for those that are not needed."""
+    """The pages of one file in consecutive frames; `ids` is NOBODY for pages that are not needed."""
 
     first_frame: int
     stored_in: int
@@ -39,7 +39,7 @@ class _Generation:
 
 
 class Loader:
-    """Nothing is registered before all pages were read and verified."""
+    """Load checkpoints of one unit. Pages are registered only after all of them were read and verified."""
 
     def __init__(self, pages: PageManager, store: CheckpointStore, unit: str) -> None:
         self._pages = pages
@@ -47,7 +47,10 @@ class Loader:
         self._unit = unit
 
     def load(self, sequence: int, damage: tuple[CheckpointDamaged, ...]) -> Loaded:
-        """Raises CheckpointDamaged, FileNotFound, PagesExhausted, and has changed nothing then."""
+        """Load a checkpoint. If it raises, nothing has changed.
+
+        Raises CheckpointDamaged, FileNotFound, PagesExhausted.
+        """
         what = f"the index of checkpoint {sequence} of {self._unit}"
         index = indexes.decode(self._store.index(self._unit, sequence), what)
         head = index.head

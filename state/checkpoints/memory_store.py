@@ -1,4 +1,4 @@
-"""Checkpoints in the memory of this process: the twin of the other stores, for tests and for trying things out."""
+"""Checkpoints in this process's memory, for tests and experiments."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from .store import PendingWrite, WriteRequest
 
 
 class _Stored:
-    """One checkpoint."""
-
     def __init__(self, index: bytes, pages: dict[int, bytearray]) -> None:
         self.index = index
         self.pages = pages
 
 
 class MemoryStore:
-    """Thread-safe as dictionaries are. With `held` set, submitted checkpoints wait until `release`."""
+    """A `CheckpointStore` in memory. With `held` set, submitted checkpoints wait for `release`."""
 
     def __init__(self) -> None:
         self.stored: dict[tuple[str, int], _Stored] = {}
-        #: Set to have checkpoints wait as behind others', `away_s` away from their turn.
+        #: If True, checkpoints wait as if others were ahead of them, with an expected wait of `away_s`.
         self.held = False
         self.away_s = 60.0
         self.submitted: list[_PendingInMemory] = []
@@ -39,7 +37,7 @@ class MemoryStore:
         return pending
 
     def publish(self, request: WriteRequest) -> None:
-        """Take over what was written. Raises FileAlreadyExists."""
+        """Store a checkpoint. Raises FileAlreadyExists."""
         name = (request.unit, request.sequence)
         if name in self.stored:
             raise FileAlreadyExists(f"checkpoint {request.sequence} of {request.unit} exists")
@@ -70,11 +68,11 @@ class MemoryStore:
         self.stored.pop((unit, sequence), None)
 
     def remove_left_over(self, unit: str) -> None:
-        """Nothing outlives its writer here."""
+        """Do nothing: nothing outlives its writer here."""
 
 
 class _PendingInMemory:
-    """Published when it is released, by whoever does that."""
+    """A checkpoint that is published when the store or a test releases it."""
 
     def __init__(self, store: MemoryStore, request: WriteRequest, instead_of: PendingWrite | None) -> None:
         self._store = store
@@ -88,7 +86,7 @@ class _PendingInMemory:
         return 0.0 if self._outcome.done() else self._store.away_s
 
     def release(self) -> None:
-        """Write it now, unless it was cancelled."""
+        """Publish it now, unless it was cancelled."""
         with self._lock:
             if self._outcome.done():
                 return

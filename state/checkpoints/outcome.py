@@ -1,4 +1,4 @@
-"""A checkpoint that is being written, for who began it, and what came of it."""
+"""A checkpoint that is being written, as its starter sees it, and its result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from .store import PendingWrite
 
 @dataclass(frozen=True)
 class PublishedPages:
-    """A checkpoint that is there. `pause_s` is how long preparing it took; `removed` are older ones that went."""
+    """A published checkpoint. `pause_s` is how long preparing it took; `removed` lists older ones that were
+    removed.
+    """
 
     sequence: int
     pages_written: int
@@ -27,18 +29,18 @@ class PublishedPages:
 
 @dataclass(frozen=True)
 class PreparedCheckpoint:
-    """The pages of one moment, read-only until they are written or the checkpoint is cancelled."""
+    """Pages as of one moment. They are read-only until they are written or the checkpoint is cancelled."""
 
     snapshot: PageSnapshot
     pause_s: float
 
 
 class RunningCheckpoint:
-    """Thread-safe but for `result`, which is for the thread that the pages belong to."""
+    """A checkpoint under way. Thread-safe, except that only the pages' own thread may call `result`."""
 
     def __init__(self, sequence: int, pause_s: float, settle: Callable[[], None]) -> None:
         self.sequence = sequence
-        #: The seconds for which pages had to stand still.
+        #: How long the pages had to stand still, in seconds.
         self.pause_s = pause_s
         self._settle = settle
         self._outcome: Future[PublishedPages] = Future()
@@ -52,12 +54,12 @@ class RunningCheckpoint:
 
     @property
     def expected_start_s(self) -> float:
-        """In how many seconds what comes next may expect its turn."""
+        """The expected seconds until the next checkpoint would have its turn."""
         with self._lock:
             return self._pending.expected_start_s if self._pending is not None else 0.0
 
     def cancel(self) -> None:
-        """Give it up, unless it is published at this moment; `result` tells."""
+        """Cancel it, unless it is being published right now; `result` tells."""
         with self._lock:
             self._cancelled = True
             pending = self._pending
@@ -65,7 +67,7 @@ class RunningCheckpoint:
             pending.cancel()
 
     def result(self, timeout_s: float | None = None) -> PublishedPages:
-        """Wait for it. Raises why it does not exist, and TimeoutError."""
+        """Wait for the outcome. Raises the reason if it failed, or TimeoutError."""
         try:
             return self._outcome.result(timeout_s)
         finally:
@@ -74,7 +76,7 @@ class RunningCheckpoint:
     # -- for the thread that writes ------------------------------------------------------------------
 
     def attach(self, pending: PendingWrite) -> None:
-        """Have `cancel` reach what is being written. Raises CheckpointCancelled when it came before."""
+        """Let `cancel` reach the write. Raises CheckpointCancelled if it was cancelled before."""
         with self._lock:
             self._pending = pending
             cancelled = self._cancelled

@@ -1,7 +1,7 @@
-"""Checkpoints in peacefs, through the I/O service: written in parallel under the coordinator's grants (SGuard 5).
+"""Checkpoints in peacefs, written in parallel by the I/O service under the coordinator's grants (SGuard 5).
 
 <root>/<unit>-<sequence>/index, manifest.json, part-00000, ...     its own pages are in the parts
-<root>/<unit>-<sequence>/pages-<older>.part-00000, ...             copies of names: data is shared, not copied
+<root>/<unit>-<sequence>/pages-<older>.part-00000, ...             copies of names, which share the data
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from peacefs.state.limits import state_index_bytes_max
 
 from .store import PendingWrite, WriteRequest
 
-# Chunks of a checkpoint of pages in peacefs: pages can be changed again when their chunk has been written.
+# Chunk size. A page can be changed without a clone once its chunk is written.
 state_chunk_bytes_default: Final = 8 * MIB
 
 
 _INDEX: Final = "index"
 _PART: Final = "part-"
-# More than any unit has: only what dead writers left goes.
+# More than any unit has, so that pruning removes only what dead writers have left.
 _ALL: Final = 2**31
 
 
 class PeaceStore:
-    """Checkpoints below `root`. Pages can be changed again when their chunk of `chunk_bytes` has been written.
+    """A `CheckpointStore` below `root` of a cluster. A page is released when its chunk of `chunk_bytes` is
+    written.
 
-    Errors of the file system come through as they are: a chunk that cannot be read now is not a damaged
-    checkpoint.
+    Errors of the file system pass through unchanged: an unreadable chunk is not a damaged checkpoint.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class PeaceStore:
         chunk_bytes: int = state_chunk_bytes_default,
         replication: int | None = None,
     ) -> None:
-        """As the I/O service's."""
+        """Take the same parameters as the I/O service."""
         self._files = files
         self._root = root.rstrip("/")
         self._service = IOService(
@@ -97,14 +97,14 @@ class PeaceStore:
         return f"{self._root}/{unit}-{sequence}"
 
     def _pages(self, unit: str, sequence: int, stored_in: int) -> list[str]:
-        """Return the files in which a checkpoint has the pages of another, or its own."""
+        """Return the files in which a checkpoint holds the pages of checkpoint `stored_in`."""
         prefix = _PART if sequence == stored_in else f"pages-{stored_in}.{_PART}"
         directory = self._directory(unit, sequence)
         return sorted(entry.path for entry in self._files.list(directory) if entry.name.startswith(prefix))
 
 
 class _Pending:
-    """The I/O service's, as the port has it."""
+    """Adapt the I/O service's pending checkpoint to `PendingWrite`."""
 
     def __init__(self, pending: PendingCheckpoint) -> None:
         self.pending = pending

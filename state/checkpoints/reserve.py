@@ -1,9 +1,9 @@
-"""Memory for the clones of the next checkpoint, which the system gives before they are made.
+"""Populate memory for the clones of the next checkpoint in advance.
 
-A page that is cloned into memory that was never used waits for the system: milliseconds for each huge page where
-memory is fragmented, and an operator that changes all its pages waits for that hundreds of times. A thread asks
-for that memory when pages have grown, and ends when it has it. So a program has twice its state in memory from the
-beginning, as one that clones all its pages would have from the first checkpoint on.
+Cloning a page into memory that was never used waits for the kernel: milliseconds per huge page if memory is
+fragmented, hundreds of times if an operator changes all its pages. So a thread populates memory whenever pages
+have grown, and then ends. A program therefore uses twice the memory of its state from the beginning, as it
+otherwise would from the first checkpoint that clones all pages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from peacefs.protocol.limits import MIB
 from peacefs.state.pages.frames import Frames
 
-# Memory for clones is asked for ahead in pieces of so many bytes, when so many more frames are used, or an eighth.
+# Bytes populated at once, and by how many frames (or an eighth) usage must grow before the next round.
 state_reserve_piece_bytes: Final = 16 * MIB
 state_reserve_step_frames: Final = 16
 
@@ -24,7 +24,9 @@ _MEMORY = Path("/proc/meminfo")
 
 
 class Reserve:
-    """For the thread that the pages belong to; the thread that it starts changes no page."""
+    """Keep memory for clones populated. Used from the pages' own thread; the thread that it starts changes no
+    page.
+    """
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
@@ -36,23 +38,23 @@ class Reserve:
 
     @property
     def frames(self) -> int:
-        """Return up to which frame memory was asked for."""
+        """The frame up to which memory was populated."""
         return self._populated
 
     @property
     def ready(self) -> bool:
-        """Return whether nothing is being asked for: it is there, or will not be given."""
+        """Whether no thread is populating: the memory is there, or the system will not give it."""
         return self._thread is None or not self._thread.is_alive()
 
     def close(self) -> None:
-        """Ask for no more, and wait until the thread has ended."""
+        """Stop populating, and wait until the thread has ended."""
         self._frames.grown = lambda: None
         self._wanted = 0
         if self._thread is not None:
             self._thread.join()
 
     def _grown(self) -> None:
-        """Aim at a frame for a clone of each page that is there now, and say when to be called again."""
+        """Aim at one frame for a clone of each present page, and set when to be called again."""
         frames = self._frames
         frames.grown_at = frames.high + max(state_reserve_step_frames, frames.high // 8)
         self._wanted = min(2 * frames.used, frames.count)
@@ -65,7 +67,7 @@ class Reserve:
         self._populated = max(self._populated, self._frames.high)
         while self._populated < self._wanted:
             count = min(step, self._wanted - self._populated)
-            # Memory that is there for others is not taken; without it clones are only slower.
+            # Leave memory that others may need. Without populated memory clones are only slower.
             if available_bytes() < 2 * count * self._frames.page_bytes:
                 return
             if not self._frames.populate(self._populated, count):
@@ -74,7 +76,7 @@ class Reserve:
 
 
 def available_bytes() -> int:
-    """Return how much memory the machine has left for programs."""
+    """Return the bytes of memory that the machine has available for programs."""
     for line in _MEMORY.read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

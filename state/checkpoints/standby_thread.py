@@ -1,7 +1,7 @@
-"""A thread that has begun already, for work that is handed to it in a pause, and none where time is virtual.
+"""A thread that is already running, for work that is handed to it during a pause.
 
-Whoever starts a thread waits until it has begun: two changes of the interpreter's lock, of which the second takes
-as long as the new thread likes to go on with it.
+Starting a thread waits until it runs, which takes two switches of the GIL. For the second one the new thread must
+let go of the GIL, which may take long. Simulations with virtual time use `NoThread` instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Work = Callable[[], None]
 
 
 class PageWriter(Protocol):
-    """Does what it is given, one after the other."""
+    """Runs the work that it is given, in order."""
 
     def put(self, work: _Work) -> None: ...
 
@@ -28,7 +28,7 @@ log = logging.getLogger("peacefs.state")
 
 
 class StandbyThread:
-    """Does what it is given, one after the other; ends when it is closed, or nobody has this object any more."""
+    """Run the work that it is given, in order. Ends when it is closed or garbage-collected."""
 
     def __init__(self, name: str) -> None:
         self._given: SimpleQueue[_Work | None] = SimpleQueue()
@@ -37,27 +37,27 @@ class StandbyThread:
         weakref.finalize(self, self._given.put, None)
 
     def put(self, work: _Work) -> None:
-        """Have it done, and return at once."""
+        """Queue the work, and return at once."""
         self._given.put(work)
 
     def close(self) -> None:
-        """Wait until all that was given is done, and the thread has ended."""
+        """Wait until all work is done and the thread has ended."""
         self._given.put(None)
         self._thread.join()
 
 
 class NoThread:
-    """Does what it is given before `put` returns."""
+    """Run the work before `put` returns."""
 
     def put(self, work: _Work) -> None:
         work()
 
     def close(self) -> None:
-        """Nothing is left to be done."""
+        """Do nothing: no work is left."""
 
 
 def _run(given: SimpleQueue[_Work | None]) -> None:
-    """Hold no work that is done, and with it whoever has given it."""
+    """Run work until None comes. Drops each finished work, since it would keep its owner alive."""
     while (work := given.get()) is not None:
         try:
             work()

@@ -1,8 +1,7 @@
-"""The port to wherever checkpoints of pages are kept, which all adapters fill alike (tests/state/test_stores.py).
+"""The interface of stores for checkpoints of pages. tests/state/test_stores.py tests all adapters alike.
 
-A checkpoint has an index, and pages in files of one checkpoint each: its own, and those of older ones that it
-refers to. A reference shares the older one's data and keeps it: removing the older checkpoint takes nothing from
-the newer.
+A checkpoint has an index and files of pages: its own, and those of the older checkpoints that it refers to. A
+reference shares the older checkpoint's data and keeps it alive: removing the older checkpoint does not affect it.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class WriteRequest:
-    """A checkpoint to be written. `runs` are pages one after the other, in buffers that do not change meanwhile.
+    """A checkpoint to write. `runs` are consecutive pages, in buffers that do not change until written.
 
-    `referred` are older checkpoints whose pages are needed still, which checkpoint `source` has or refers to.
+    `referred` lists older checkpoints whose pages are still needed; checkpoint `source` holds or refers to them
+    all.
     """
 
     unit: str
@@ -25,47 +25,45 @@ class WriteRequest:
     index: bytes
     referred: Sequence[int]
     source: int | None
-    #: Called, from any thread, when the bytes from one offset to another need not stay as they are any more.
+    #: Called from any thread with two offsets: the bytes between them are written and may change from now on.
     written: Callable[[int, int], None]
 
 
 class PendingWrite(Protocol):
-    """A checkpoint that is being written."""
-
     @property
     def expected_start_s(self) -> float:
-        """In how many seconds what comes next may expect its turn; 0.0 when it is being written."""
+        """The expected seconds until the next checkpoint has its turn; 0.0 while this one is written."""
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until it is published. Raises why it is not, and TimeoutError."""
+        """Wait until it is published. Raises the reason if it is not, or TimeoutError."""
 
     def cancel(self) -> bool:
-        """Give it up. False: it was published before. Nothing of it goes on when this returns."""
+        """Cancel it, and wait until nothing of it continues. Return False if it was published before."""
 
 
 class CheckpointStore(Protocol):
-    """Checkpoints by unit and sequence number, each of which appears whole or not at all."""
+    """Checkpoints by unit and sequence number. Each appears whole or not at all."""
 
     def sequences(self, unit: str) -> list[int]:
-        """Return which checkpoints of a unit there are, ascending."""
+        """Return the sequence numbers of a unit's checkpoints, ascending."""
 
     def submit(self, request: WriteRequest, instead_of: PendingWrite | None = None) -> PendingWrite:
-        """Begin to write a checkpoint. One that was cancelled, `instead_of` which it comes, leaves it its turn.
+        """Begin to write a checkpoint. It inherits the turn of `instead_of`, a cancelled one.
 
-        Raises FileAlreadyExists for a sequence that is there, here or when it is waited for.
+        Raises FileAlreadyExists if the sequence exists, here or in `wait`.
         """
 
     def index(self, unit: str, sequence: int) -> bytes:
         """Read an index. Raises FileNotFound, CheckpointDamaged."""
 
     def read_pages(self, unit: str, sequence: int, stored_in: int, target: memoryview) -> None:
-        """Read all pages that a checkpoint has from checkpoint `stored_in`, which are as long as `target`.
+        """Read all pages that a checkpoint holds from checkpoint `stored_in`; their size must be that of `target`.
 
-        Raises CheckpointDamaged when they are not, or not there.
+        Raises CheckpointDamaged if they are missing or have another size.
         """
 
     def remove(self, unit: str, sequence: int) -> None:
-        """Remove a checkpoint; nothing happens if it is not there."""
+        """Remove a checkpoint. Succeeds if there is none."""
 
     def remove_left_over(self, unit: str) -> None:
-        """Remove what writers that died have left, as far as can be told; nobody may be writing the unit."""
+        """Remove what dead writers have left, as far as that can be told. No writer of the unit may be active."""

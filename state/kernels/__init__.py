@@ -1,6 +1,6 @@
-"""Compiled loops over pages (Numba). Decision 34 says why they are compiled and how.
+"""Compiled loops over pages (Numba). Decision 34 says why and how they are compiled.
 
-Arrays and integers in, arrays and integers out: a kernel knows words of memory, no schema and no structure, so
-that it is compiled once for all schemas; those of `columns` once for each type of column. All release the
-interpreter's lock. Importing a module of this package imports Numba. Imports nothing else of ours.
+Kernels take and return arrays and integers. They know words of memory, but no schema and no structure, so each is
+compiled once for all schemas (in `columns`, once per column type). All release the GIL. Importing a module of this
+package imports Numba, and nothing else of ours.
 """

@@ -1,8 +1,8 @@
-"""CRC32C of pages, all of them in one call that leaves the interpreter's lock to others.
+"""CRC32C of many pages in one call that releases the GIL.
 
-A call for each page takes the interpreter's lock for a moment each time. Whoever waits for it is woken at every
-one of those moments, mostly too late, and begins to wait anew: an operator stood still while pages were summed.
-The kernel uses the instruction of x86 processors; elsewhere the library sums page by page.
+One call per page would take the GIL for a moment each time. Threads that wait for the GIL would be woken at each
+of these moments, mostly too late, and wait again: an operator would stand still while pages are summed. The kernel
+uses the instruction of x86 processors; elsewhere a library sums page by page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ALL = np.uint64(0xFFFF_FFFF)
 
 
 def _crc32c_of_word(typing_context: Any, checksum: Any, word: Any) -> Any:
-    """Continue a checksum by eight bytes."""
+    """Extend a checksum by eight bytes."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         number = ir.IntType(64)
@@ -40,7 +40,7 @@ _continued: Any = intrinsic(_crc32c_of_word)
 
 @kernel
 def sum_by_instruction(words: Any, frames: Any, sums: Any) -> None:
-    """Put the CRC32C of the words of each frame into `sums`; three pages at a time, since one waits for itself."""
+    """Write the CRC32C of each frame to `sums`. Sums three frames at a time, to hide the instruction's latency."""
     last = frames.shape[0] - 1
     for number in range(0, frames.shape[0], 3):
         second, third = min(number + 1, last), min(number + 2, last)
@@ -56,7 +56,7 @@ def sum_by_instruction(words: Any, frames: Any, sums: Any) -> None:
 
 
 def sum_by_library(words: NDArray[np.int64], frames: NDArray[np.int32], sums: NDArray[np.uint32]) -> None:
-    """Do the same on any processor."""
+    """Write the CRC32C of each frame to `sums`, on any processor."""
     for number, frame in enumerate(frames):
         sums[number] = crc32c(memoryview(words[frame]).cast("B"), gil_release_mode=1)
 
@@ -68,7 +68,7 @@ HAS_INSTRUCTION: Final = platform.machine() == "x86_64" and bool(
 
 
 def sums_of(words: NDArray[np.int64], frames: NDArray[np.int32]) -> NDArray[np.uint32]:
-    """Return the CRC32C of the pages in some frames."""
+    """Return the CRC32C of each of these frames."""
     sums = np.empty(len(frames), np.uint32)
     (sum_by_instruction if HAS_INSTRUCTION else sum_by_library)(words, frames, sums)
     return sums

@@ -1,7 +1,7 @@
-"""Read and change columns of records that were located; a position is a word of memory, -1 for no record.
+"""Read and change columns of located records. A position is a word's index in memory, -1 for no record.
 
-`memory` is all of it, as items of the column's type; item `position * per_word + offset` is the column of a
-record.
+`memory` is the whole memory as items of the column's type. A record's column is item `position * per_word +
+offset`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .compiler import kernel
 
 @kernel
 def gather(flat: Any, positions: Any, offset: int, values: Any, found: Any) -> None:
-    """Copy the words from `offset` words behind each position to a row; `found` says where there is a record."""
+    """Copy the words at `offset` after each position into a row; `found` says where there is a record."""
     for number in range(positions.shape[0]):
         position = positions[number]
         found[number] = position >= 0
@@ -24,7 +24,7 @@ def gather(flat: Any, positions: Any, offset: int, values: Any, found: Any) -> N
 
 @kernel
 def scatter(flat: Any, positions: Any, offset: int, values: Any, start: int, stop: int) -> None:
-    """Copy rows to the words from `offset` words behind their positions on."""
+    """Copy rows to the words at `offset` after their positions."""
     for number in range(start, stop):
         position = positions[number]
         if position >= 0:
@@ -42,7 +42,7 @@ def add(memory: Any, positions: Any, per_word: int, offset: int, deltas: Any, st
 
 @kernel
 def add_one(memory: Any, positions: Any, per_word: int, offset: int, delta: Any, start: int, stop: int) -> None:
-    """Add the same to each."""
+    """Add the same number to each record."""
     for number in range(start, stop):
         position = positions[number]
         if position >= 0:

@@ -1,4 +1,4 @@
-"""The two decorators of kernels: one for what Python calls, one for what kernels call."""
+"""The two decorators of kernels: one for functions that Python calls, one for functions that kernels call."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def helper(function: _Function) -> _Function:
 
 
 def kernel(function: _Function) -> _Function:
-    """Compile at the first call with each combination of types, or load what an earlier process compiled.
+    """Compile at the first call with each combination of types, or load an earlier process's result from the
+    cache.
 
-    Numba looks at the file of the kernel alone to see whether its cache is stale; a kernel that calls a helper of
-    another file would go on with the old one. So the cache is stamped with all files of this folder.
+    Numba checks only the kernel's own file to see whether its cache is stale, and would miss a changed helper in
+    another file. So the cache is stamped with a digest of all files in this folder.
     """
     compiled: _Function = numba.njit(cache=True, **_OPTIONS)(function)
-    # Not a public attribute. Without it the cache is right as long as no file but the kernel's own changes.
+    # A private attribute. Without it the cache notices only changes of the kernel's own file.
     stored: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if hasattr(stored, "_source_stamp"):
         stored._source_stamp = (stored._source_stamp, _digest())

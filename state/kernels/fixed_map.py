@@ -1,7 +1,7 @@
-"""Maps of records of fixed width: open addressing inside a page, a chain of pages for a bucket that overflows.
+"""Maps of fixed-width records: open addressing within a page, and a chain of pages if a bucket overflows.
 
-A page is its header, a bitmap of the slots that are taken, and the slots: key words, then value words. An empty
-slot is all zero, so the bitmap is looked at only where the first word of a key is zero.
+A page consists of its header, a bitmap of used slots, and the slots: key words, then value words. An empty slot is
+all zero, so the bitmap is consulted only if the first word of a key is zero.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .hashing import bucket_of, hash_of, slot_of
 from .places import DIRTY, DONE, GROW, HEADER_WORDS, NO_FRAMES, OVERFLOW, STATUS, WORD_COUNT, WORD_NEXT
 from .prefetch import prefetch
 
-# Places in the array that describes the records.
+# Indexes into the array that describes the records.
 KEY_WORDS: Final = 0
 RECORD_WORDS: Final = 1
 CAPACITY: Final = 2
@@ -24,7 +24,7 @@ FILL_MAX: Final = 3
 FIRST_SLOT: Final = 4
 SHAPE: Final = 5
 
-# Places in the array of the map's state.
+# Indexes into the array of the map's state.
 FIRST: Final = 0
 FIRST_BITS: Final = 1
 COUNT: Final = 2
@@ -32,12 +32,12 @@ COUNT_MAX: Final = 3
 FULL_PAGE: Final = 4
 STATE: Final = 8
 
-# The ways in which `locate` treats keys that it does not find, and the pages of those that it does.
+# Modes of `locate`: only find keys; also make their pages writable; also insert missing keys.
 FIND: Final = 0
 CHANGE: Final = 1
 INSERT: Final = 2
 
-# Keys whose memory is asked for before the first of them is looked at.
+# Number of keys whose memory is prefetched before the first of them is compared.
 _AHEAD: Final = 32
 
 
@@ -48,7 +48,7 @@ def _taken(flat: Any, base: int, slot: int) -> bool:
 
 @helper
 def _search(flat: Any, base: int, shape: Any, keys: Any, key: int, start: int) -> Any:
-    """Return the slot of a key; or, if the page lacks it, -1 minus the empty slot that ended the search."""
+    """Return the slot of a key; if the page lacks it, -1 minus the empty slot that ended the search."""
     key_words, record_words, capacity = shape[KEY_WORDS], shape[RECORD_WORDS], shape[CAPACITY]
     first_slot = base + shape[FIRST_SLOT]
     first_word = keys[key]
@@ -91,12 +91,11 @@ def locate(
     positions: Any,
     inserted: Any,
 ) -> int:
-    """Put into `positions` where in memory each key's record is, in words; -1 for one that is not there.
+    """Write to `positions` where each key's record is in memory, in words; -1 if there is none.
 
-    `keys` are words, one key after the other. To INSERT adds what is not there with the value words `initial`, and
-    says so in `inserted`. To INSERT and to CHANGE makes the pages writable. Returns how far it came;
-    `counters[STATUS]` says why it stopped.
-    Positions hold until a page is split, released or made writable anew.
+    `keys` holds the words of all keys in sequence. INSERT adds missing keys with the value words `initial`, and
+    flags them in `inserted`. INSERT and CHANGE make the pages writable. Returns the first key that was not
+    handled; `counters[STATUS]` says why it stopped. Positions are valid until a page is split, released or cloned.
     """
     flat = words.reshape(-1)
     page_words = words.shape[1]
@@ -183,7 +182,9 @@ def remove(
     stop: int,
     removed: Any,
 ) -> int:
-    """Remove keys; `removed` says which were there. Returns how far it came, as `locate` does."""
+    """Remove keys; `removed` flags those that existed. Returns the first key that was not handled, as `locate`
+    does.
+    """
     flat = words.reshape(-1)
     page_words = words.shape[1]
     key_words, capacity = shape[KEY_WORDS], shape[CAPACITY]
@@ -215,7 +216,7 @@ def remove(
 
 @helper
 def _take_out(flat: Any, base: int, shape: Any, slot: int) -> None:
-    """Empty a slot, and move records behind it up, so that every search still finds them."""
+    """Empty a slot, and move later records up so that every search still finds them."""
     key_words, record_words, capacity = shape[KEY_WORDS], shape[RECORD_WORDS], shape[CAPACITY]
     first_slot = base + shape[FIRST_SLOT]
     hole = slot
@@ -239,7 +240,7 @@ def _take_out(flat: Any, base: int, shape: Any, slot: int) -> None:
 
 @kernel
 def collect(words: Any, frame: int, shape: Any, keys: Any, values: Any, at: int) -> int:
-    """Copy all records of a page to rows of `keys` and `values` from row `at` on; return the row after them."""
+    """Copy all records of a page to `keys` and `values`, starting at row `at`; return the row after them."""
     flat = words.reshape(-1)
     base = frame * words.shape[1]
     key_words, record_words = shape[KEY_WORDS], shape[RECORD_WORDS]

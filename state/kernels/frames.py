@@ -1,4 +1,4 @@
-"""Copy-on-write inside a kernel: a page is made writable where it is about to be changed (SGuard 4.4).
+"""Copy-on-write within a kernel: make a page writable just before it is changed (SGuard 4.4).
 
 The arrays are those of `pages.frames.Frames` and `pages.page_set.PageSet`.
 """
@@ -13,7 +13,7 @@ from .places import CLONES, DIRTY, FRAMES_MAX, FREE, HIGH, READ_ONLY, RETIRED
 
 @helper
 def take_frame(free: Any, counters: Any) -> int:
-    """Take a free frame: one that was used before, else the lowest that never was. -1: the bound is reached."""
+    """Take a free frame: a used and freed one, else the lowest unused one. Returns -1 if all are taken."""
     if counters[FREE] > 0:
         counters[FREE] -= 1
         return int(free[counters[FREE]])
@@ -25,7 +25,7 @@ def take_frame(free: Any, counters: Any) -> int:
 
 @helper
 def writable(words: Any, table: Any, flags: Any, owner: Any, free: Any, counters: Any, page: int) -> Any:
-    """Return the frame of a page that may be changed now, a clone if it is being written. -1: no frame is free."""
+    """Return a frame of the page that may be changed, cloned if needed; -1 if no frame is free."""
     frame: Any = table[page]
     state = flags[frame]
     if state == DIRTY:

@@ -1,9 +1,9 @@
-"""Hashes of keys, and the buckets that they lead to: linear hashing with exponentially distributed buckets.
+"""Hashes of keys, and their buckets: linear hashing with exponentially distributed buckets.
 
-Plain linear hashing (Litwin 1980) leaves buckets that were not split yet twice as full as those that were, so that
-pages are 45 % full on average. Spiral storage (Martin 1979) splits in the same order, one bucket at a time, but
-gives the bucket whose turn is next the most records: pages are 60 % full at any size. Of `first` buckets those
-from `first` to `2 * first - 1` exist; growing replaces bucket `first` by `2 * first` and `2 * first + 1`.
+In plain linear hashing (Litwin 1980) buckets that were not yet split are twice as full as the others, so pages are
+45 % full on average. Spiral storage (Martin 1979) also splits one bucket at a time, in the same order, but gives
+the bucket that is split next the most records: pages are 60 % full at any size. The buckets are numbered `first`
+to `2 * first - 1`. Growing replaces bucket `first` by buckets `2 * first` and `2 * first + 1`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from .compiler import helper
 
-# Coefficients of 2**r - 1 for r in [0, 1), in units of 2**-32; their sum is 2**32, so that the end is exact.
+# Coefficients that approximate 2**r - 1 for r in [0, 1), in units of 2**-32. Their sum is 2**32: exact at r = 1.
 _C1 = np.uint64(2_989_554_919)
 _C2 = np.uint64(964_177_113)
 _C3 = np.uint64(2**32 - 2_989_554_919 - 964_177_113)
@@ -31,7 +31,7 @@ _SHIFT_3 = np.uint64(31)
 
 @helper
 def mix(word: Any) -> Any:
-    """Spread the bits of one word over all others (splitmix64)."""
+    """Spread the bits of a word over all its bits (splitmix64)."""
     spread = np.uint64(word) + _STEP
     spread = (spread ^ (spread >> _SHIFT_1)) * _MULTIPLY_1
     spread = (spread ^ (spread >> _SHIFT_2)) * _MULTIPLY_2
@@ -40,7 +40,7 @@ def mix(word: Any) -> Any:
 
 @helper
 def hash_of(flat: Any, at: int, key_words: int) -> Any:
-    """Hash the key that begins at a place in an array of words."""
+    """Hash the key that begins at index `at`."""
     found = mix(flat[at])
     for word in range(1, key_words):
         found = mix(found ^ np.uint64(flat[at + word]))
@@ -49,7 +49,7 @@ def hash_of(flat: Any, at: int, key_words: int) -> Any:
 
 @helper
 def bucket_of(hashed: Any, first: int, first_bits: int) -> Any:
-    """Return the bucket of a hash, from `first` to `2 * first - 1`; `first_bits` is the logarithm of `first`."""
+    """Return the bucket of a hash, from `first` to `2 * first - 1`; `first_bits` is log2 of `first`."""
     part = hashed >> _HALF
     inner = _C2 + ((part * _C3) >> _HALF)
     inner = _C1 + ((part * inner) >> _HALF)
@@ -62,5 +62,5 @@ def bucket_of(hashed: Any, first: int, first_bits: int) -> Any:
 
 @helper
 def slot_of(hashed: Any, capacity: int) -> Any:
-    """Return where in a page the search begins: by the half of the hash that does not choose the bucket."""
+    """Return the slot where the search begins, from the half of the hash that does not choose the bucket."""
     return np.int64(((hashed & _LOW) * np.uint64(capacity)) >> _HALF)

@@ -1,16 +1,16 @@
-"""Flags of frames, places in the arrays that kernels share with Python, and words of a page's header."""
+"""Flags of frames, indexes into arrays that kernels and Python share, and words of a page's header."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# Flags of a frame. A clean page, which the last checkpoint holds as it is, has none.
+# Flags of a frame. A clean page, unchanged since the last checkpoint, has none.
 READ_ONLY: Final = 1
 DIRTY: Final = 2
-# A copy that was replaced and is kept until it has been written.
+# An old copy that was replaced by a clone, and is kept until it has been written.
 RETIRED: Final = 4
 
-# Places in the array of counters.
+# Indexes into the array of counters.
 FREE: Final = 0
 HIGH: Final = 1
 FRAMES_MAX: Final = 2
@@ -35,5 +35,5 @@ WORD_B: Final = 6
 WORD_C: Final = 7
 HEADER_WORDS: Final = 8
 
-# In place of the sequence number of a page, where there is none.
+# In place of a page's sequence number: no page.
 NO_PAGE: Final = -1

@@ -1,4 +1,4 @@
-"""Asks the processor for memory before it is needed, as C's `__builtin_prefetch` does."""
+"""Prefetch memory before it is needed, like C's `__builtin_prefetch`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-# To be read, to be kept in all caches, data and not instructions.
+# For reading, into all cache levels, as data rather than instructions.
 _HINTS = (0, 3, 1)
 
 
 def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """Ask for the item of an array, which need not exist. Nothing waits for it."""
+    """Prefetch an item of an array. Does not wait, and the item need not exist."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data

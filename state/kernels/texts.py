@@ -1,8 +1,8 @@
-"""Bytes of any length: hashed to two words by SipHash-1-3, and kept as entries of heap pages.
+"""Byte strings: hashed to two words by SipHash-1-3, and stored as entries of heap pages.
 
-An entry is a word with its length and its column, the words of its record's key, and the bytes, filled up to a
-word. One that is dead has the sign bit set. A reference is a page's sequence number in the upper half of a word
-and the entry's first word in the page in the lower half.
+An entry consists of a word with its length and column, the words of its record's key, and the bytes, padded to a
+word. A dead entry has the sign bit set. A reference holds the page's sequence number in its upper half, and the
+index of the entry's first word within the page in its lower half.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .compiler import helper, kernel
 from .frames import writable
 from .places import DIRTY, HEADER_WORDS, WORD_A, WORD_B
 
-#: The position of the column's number in the first word of an entry.
+#: The position of the column's number in an entry's first word.
 COLUMN_SHIFT: Final = 40
 LENGTH_MASK: Final = 2**32 - 1
 REFERENCE_SHIFT: Final = 32
@@ -59,7 +59,7 @@ def _word(data: Any, begin: int, end: int) -> Any:
 
 @kernel
 def hash_texts(data: Any, offsets: Any, secret: Any, hashes: Any) -> None:
-    """Put two words for each text into a row. Nobody finds two alike who does not know the secret."""
+    """Write two words of hash per text. Without the secret, collisions cannot be found."""
     key0, key1 = np.uint64(secret[0]), np.uint64(secret[1])
     for number in range(hashes.shape[0]):
         begin, end = offsets[number], offsets[number + 1]
@@ -89,7 +89,7 @@ def hash_texts(data: Any, offsets: Any, secret: Any, hashes: Any) -> None:
 def append_entries(
     page: Any, number: int, column: int, keys: Any, data: Any, offsets: Any, chosen: Any, at: int, references: Any
 ) -> int:
-    """Put texts as entries into a page, from the chosen one `at` on, until it is full; return which comes next."""
+    """Append texts as entries to a page until it is full, from `chosen[at]`; return the next index."""
     octets = page.view(np.uint8)
     key_words = keys.shape[1]
     while at < chosen.shape[0]:
@@ -114,7 +114,7 @@ def append_entries(
 
 @kernel
 def lengths_of(flat: Any, table: Any, page_words: int, references: Any, offsets: Any) -> None:
-    """Put where each text ends, one after the other, into `offsets`; a reference of 0 is an empty text."""
+    """Write the end of each text to `offsets`, as if the texts were joined. A reference of 0 is an empty text."""
     offsets[0] = 0
     for number in range(references.shape[0]):
         reference = references[number]
@@ -129,7 +129,7 @@ def lengths_of(flat: Any, table: Any, page_words: int, references: Any, offsets:
 def copy_texts(
     octets: Any, table: Any, page_words: int, key_words: int, references: Any, offsets: Any, data: Any
 ) -> None:
-    """Copy the texts to which references lead to where `offsets` says."""
+    """Copy the referenced texts to `data`, each to its offset."""
     for number in range(references.shape[0]):
         reference = references[number]
         if reference != 0:
@@ -150,7 +150,9 @@ def kill_entries(
     key_words: int,
     references: Any,
 ) -> int:
-    """Mark entries dead, and count their words in their pages. Returns how far it came before frames ran out."""
+    """Mark entries dead, and add their words to their pages' count. Returns how many were marked before frames ran
+    out.
+    """
     for number in range(references.shape[0]):
         reference = references[number]
         if reference == 0:
@@ -170,7 +172,7 @@ def kill_entries(
 
 @kernel
 def living_entries(page: Any, number: int, key_words: int, references: Any, columns: Any, keys: Any) -> int:
-    """List a page's entries that are not dead, with columns and their records' keys; return how many."""
+    """List a page's living entries with their columns and records' keys; return how many there are."""
     found = 0
     at = HEADER_WORDS
     while at < page[WORD_A]:

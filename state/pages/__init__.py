@@ -1,5 +1,5 @@
-"""The page manager (SGuard 4.1): memory cut into pages, page sets, flags, and what a checkpoint needs of them.
+"""The page manager (SGuard 4.1): memory divided into pages, page sets, flags, and snapshots for checkpoints.
 
-Begin with `manager.py`. Pure but for the memory itself: no clock, no threads, no files. Imports `kernels.places`
-and `protocol` alone, and NumPy.
+Begin with `manager.py`. Pure except for the memory itself: no clock, threads or files. Imports only
+`kernels.places`, `protocol` and NumPy.
 """

@@ -1,7 +1,6 @@
-"""Memory as numbered frames of one page each, with a few flat arrays that say what each frame holds.
+"""Memory as numbered frames of one page each, with flat arrays that say what each frame holds.
 
-All addresses are reserved at once, so that a frame is a row of one array; the system gives memory to those that
-are used.
+All addresses are reserved at once, so a frame is a row of one array. The system provides memory on first use.
 """
 
 from __future__ import annotations
@@ -28,27 +27,28 @@ from peacefs.state.kernels.places import (
     RETIRED,
 )
 
-# A page manager with less memory asks for no huge pages: it would use little of each.
+# A smaller page manager does not ask for huge pages, since it would use little of each.
 state_huge_pages_from_bytes: Final = 32 * MIB
 
 
 Words = NDArray[np.int64]
 FrameNumbers = NDArray[np.int32]
 
-#: In place of a page id, for a frame that is free.
+#: The owner of a free frame, in place of a page id.
 NOBODY: Final = -1
 
 _libc: Final = ctypes.CDLL(None)
-# From linux/mman.h; Python does not name it.
+# From linux/mman.h; Python has no name for it.
 _POPULATE_WRITE: Final = 23
-# Python names it from 3.13 on; the number is Linux's on x86-64 and ARM.
+# Python 3.13 and newer have a name; the number is Linux's on x86-64 and ARM.
 _NO_RESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
 
 class Frames:
-    """`words` are the frames; `flags`, `owner` (a page id) and the three `stored_...` describe them.
+    """The frames of one page manager, and what each holds: `flags`, `owner` (a page id) and `stored_...`.
 
-    A page that is clean lies in checkpoint `stored_in` as its page number `stored_at`, with CRC32C `stored_sum`.
+    A clean page is stored in checkpoint `stored_in` at position `stored_at`, with the CRC32C `stored_sum`. Only
+    the manager's owning thread changes frames; `PageSet` and the kernels work on the same arrays.
     """
 
     def __init__(self, page_bytes: int, memory_bytes_max: int) -> None:
@@ -80,42 +80,42 @@ class Frames:
         self.stored_in: Words = np.zeros(count, np.int64)
         self.stored_at: NDArray[np.int32] = np.zeros(count, np.int32)
         self.stored_sum: NDArray[np.uint32] = np.zeros(count, np.uint32)
-        #: Wait until frames may have become free; False: none will. Asked when the bound is reached.
+        #: Waits until frames may be free, called when none is left. Returns False if none will become free.
         self.wait_for_room: Callable[[], bool] = lambda: False
-        #: Called when a page is taken from frame `grown_at` on, which was never used.
+        #: Called when a frame is used for the first time, if its number is `grown_at` or more.
         self.grown: Callable[[], None] = lambda: None
         self.grown_at = 0
 
     @property
     def used(self) -> int:
-        """Return how many frames hold a page, or a copy that is still being written."""
+        """The number of frames in use, with old copies that are still being written."""
         return int(self.counters[HIGH] - self.counters[FREE])
 
     @property
     def clones(self) -> int:
-        """Return how many pages were cloned because they were being written when they changed."""
+        """How many pages were cloned because they changed while they were being written."""
         return int(self.counters[CLONES])
 
     @property
     def high(self) -> int:
-        """No frame from this one on was ever used."""
+        """The first frame that was never used; nor was any after it."""
         return int(self.counters[HIGH])
 
     def buffer(self, first: int, count: int = 1) -> memoryview:
-        """The memory of frames that follow one another."""
+        """Return the memory of consecutive frames."""
         begin = first * self.page_bytes
         return memoryview(self._mapping)[begin : begin + count * self.page_bytes]
 
     def populate(self, first: int, count: int) -> bool:
-        """Have the system give memory to frames, whatever they hold; False where it cannot be asked (Linux 5.14).
+        """Make the system provide memory for frames. Return False if it cannot (before Linux 5.14).
 
-        The only method that another thread may call; the interpreter's lock is free meanwhile.
+        The only method that another thread may call. It releases the GIL.
         """
         begin = ctypes.c_void_p(self.words.ctypes.data + first * self.page_bytes)
         return bool(_libc.madvise(begin, ctypes.c_size_t(count * self.page_bytes), _POPULATE_WRITE) == 0)
 
     def take(self) -> int:
-        """Take a frame, whose contents may be anything. Raises PagesExhausted."""
+        """Take a frame, which may hold any old content. Raises PagesExhausted."""
         counters = self.counters
         while True:
             if counters[FREE] > 0:
@@ -130,7 +130,7 @@ class Frames:
             self.make_room()
 
     def ensure(self, count: int) -> None:
-        """Wait until so many frames can be taken, so that a change of several pages is not cut short.
+        """Wait until `count` frames can be taken, so that a change of several pages is not cut short.
 
         Raises PagesExhausted.
         """
@@ -138,14 +138,14 @@ class Frames:
             self.make_room()
 
     def make_room(self) -> None:
-        """Wait for frames that are being written. Raises PagesExhausted when there are none."""
+        """Wait for frames that are being written. Raises PagesExhausted if there are none."""
         if not self.wait_for_room():
             raise PagesExhausted(
                 f"all {self.count} pages of {self.page_bytes} bytes are used; give the page manager more memory"
             )
 
     def take_run(self, count: int) -> int:
-        """Take frames that follow one another and were never used. Raises PagesExhausted."""
+        """Take consecutive frames that were never used. Raises PagesExhausted."""
         first = self.high
         if first + count > self.count:
             raise PagesExhausted(
@@ -157,7 +157,7 @@ class Frames:
         return first
 
     def give_back(self, frames: FrameNumbers) -> None:
-        """Free frames, which must be in use."""
+        """Free frames that are in use."""
         begin = int(self.counters[FREE])
         self.free[begin : begin + len(frames)] = frames
         self.counters[FREE] += len(frames)
@@ -165,23 +165,23 @@ class Frames:
         self.flags[frames] = 0
 
     def let_go(self, frame: int) -> None:
-        """Free the frame of a page that is no more, or keep it until it has been written."""
+        """Free the frame of a released page, or retire it if it is still being written."""
         if self.flags[frame] & READ_ONLY:
             self.flags[frame] |= RETIRED
         else:
             self.give_back(np.array([frame], np.int32))
 
     def make_writable(self, table: FrameNumbers, page: int) -> int:
-        """Return the frame of a page that may be changed now, a clone if it is being written.
+        """Return a frame of the page that may be changed, cloned if the page is being written.
 
-        The same as the kernels' `writable`. Raises PagesExhausted.
+        Does the same as the kernels' `writable`. Raises PagesExhausted.
         """
         frame = int(table[page])
         if self.flags[frame] & READ_ONLY == 0:
             self.flags[frame] |= DIRTY
             return frame
         clone = self.take()
-        # While it waited for room the page may have been written.
+        # The page may have been written while this waited for a frame.
         if self.flags[frame] & READ_ONLY == 0:
             self.flags[frame] |= DIRTY
             self.give_back(np.array([clone], np.int32))

@@ -1,4 +1,4 @@
-"""The older checkpoints that a new one may still refer to. Pure."""
+"""Decide to which older checkpoints a new one may still refer. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from .frames import Words
 def choose_rewritten(
     stored_in: Words, stored_counts: Mapping[int, int], generations_max: int, live_share_min: float
 ) -> set[int]:
-    """Return the checkpoints whose pages are to be written again, given where each unchanged page is stored.
+    """Return the checkpoints whose pages are to be written again. `stored_in` is where each unchanged page is
+    stored.
 
-    At most `generations_max` others stay, those of which most is needed. One goes anyway of whose pages less than
-    `live_share_min` are needed: a restore would read the rest for nothing, and it would be kept for long.
+    Keeps at most `generations_max` checkpoints, those with the most needed pages. Drops a checkpoint if less than
+    `live_share_min` of its pages are needed: a restore would read the rest for nothing, and it would be kept for
+    long.
     """
     sequences, needed = np.unique(stored_in, return_counts=True)
     live = dict(zip(sequences.tolist(), needed.tolist(), strict=True))

@@ -1,8 +1,8 @@
-"""The page manager: page sets by name, and a checkpoint as changes of flags (SGuard, Tables 1 and 4).
+"""The page manager: page sets by name, and checkpoints as changes of flags (SGuard, Tables 1 and 4).
 
-A manager belongs to one thread at a time, that of its operators. What other threads have to say (pages were
-written, a checkpoint was published, or failed) they `post`; the manager `settle`s it when its owner changes or
-checkpoints something the next time. So flags change on one thread alone, and a kernel needs no lock.
+A manager belongs to one thread at a time, that of its operators. Other threads `post` events (pages were written,
+a checkpoint was published or failed). The owning thread handles them in `settle`, before its next change or
+checkpoint. So only one thread changes flags, and kernels need no lock.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .page_set import SUPER_PAGE, PageSet, page_of, set_of
 from .snapshot import PageSnapshot, StoredPages
 
 state_page_bytes_default: Final = 64 * KIB
-# Page sets of one page manager, and pages of one set: both halves of a page id.
+# Page sets per page manager; the number of a set is the upper half of a page id.
 state_page_sets_max: Final = 65_536
-# Share of the machine's memory that a page manager may use unless it is told a bound.
+# Default share of the machine's memory that a page manager may use.
 state_memory_share_default: Final = 0.5
 
 
@@ -36,11 +36,11 @@ SUPER_LAYOUT = 1
 
 
 class PageManager:
-    """Pages of `page_bytes` (65,536 or 8,192) in at most `memory_bytes_max` bytes, by default half the machine's.
+    """All page sets of a program, in at most `memory_bytes_max` bytes (default: half the machine's memory).
 
-    Memory is taken when it is used, and kept until the manager goes. During a checkpoint there can be two copies
-    of a page; when the bound is reached then, the operator waits for pages that are being written. `secret`, 16
-    bytes, is by what new maps hash texts; given one, they scan in the same order again.
+    `page_bytes` is 65,536 or 8,192. Memory is used on demand and kept until the manager is gone. During a
+    checkpoint a page may exist twice. If memory runs out then, the operator waits for pages to be written. New
+    maps hash texts with `secret` (16 bytes); with the same secret they scan in the same order again.
     """
 
     def __init__(
@@ -68,27 +68,27 @@ class PageManager:
 
     @property
     def memory_bytes(self) -> int:
-        """Return the bytes in use, with the copies that are still being written."""
+        """The bytes in use, with old copies that are still being written."""
         return self.frames.used * self.page_bytes
 
     @property
     def clones(self) -> int:
-        """Return how many pages were cloned so far because they were being written when they changed."""
+        """How many pages were cloned so far because they changed while they were being written."""
         return self.frames.clones
 
     @property
     def names(self) -> list[str]:
-        """The page sets, in the order of their making."""
+        """The names of the page sets, oldest first."""
         return list(self._sets)
 
     # -- page sets (SGuard, Table 1) ---------------------------------------------------------------
 
     def page_set(self, name: str) -> PageSet:
-        """Return the page set of this name: the recovered one, the one that is there, or a new one."""
+        """Return the page set of this name; create it if there is none."""
         return self.recover(name) if self.exists(name) else self.create(name)
 
     def create(self, name: str) -> PageSet:
-        """Make a page set with its Super Page. Raises StateError for a name that is taken, PagesExhausted."""
+        """Create a page set with its Super Page. Raises StateError if the name is taken, PagesExhausted."""
         if not name or name in self._sets:
             raise StateError(f"page set {name!r} exists already" if name else "a page set needs a name")
         if len(self._sets) >= state_page_sets_max:
@@ -102,24 +102,24 @@ class PageManager:
         return made
 
     def destroy(self, name: str) -> None:
-        """Release all pages of a set. Raises StateError for one that is not there."""
+        """Release all pages of a set. Raises StateError if there is none."""
         gone = self.recover(name)
         for page in gone.pages:
             gone.release(page)
         del self._sets[name], self._by_number[gone.number]
 
     def exists(self, name: str) -> bool:
-        """Return whether there is a page set of this name, made or recovered (Table 4)."""
+        """Return whether there is a page set of this name, created or recovered (Table 4)."""
         return name in self._sets
 
     def recover(self, name: str) -> PageSet:
-        """Return a page set that is there (Table 4). Raises StateError for one that is not."""
+        """Return an existing page set (Table 4). Raises StateError if there is none."""
         if name not in self._sets:
             raise StateError(f"there is no page set {name}; there are: {', '.join(self._sets) or 'none'}")
         return self._sets[name]
 
     def resolve(self, identity: int) -> Words:
-        """Return the words of the page that a page id names, to be read. Raises StateError."""
+        """Return the words of a page, for reading only. Raises StateError if there is none."""
         found = self._by_number.get(set_of(identity))
         if found is None or page_of(identity) not in found:
             raise StateError(f"there is no page {page_of(identity)} in page set {set_of(identity)}")
@@ -129,7 +129,7 @@ class PageManager:
 
     @property
     def underway(self) -> PageSnapshot | None:
-        """The checkpoint that was prepared and is neither published nor cancelled."""
+        """The checkpoint that was prepared, and is neither published nor cancelled yet."""
         return self._underway
 
     def prepare(
@@ -142,11 +142,11 @@ class PageManager:
         live_share_min: float = state_live_share_min,
         stored_counts: dict[int, int] | None = None,
     ) -> PageSnapshot:
-        """Copy the page list and mark what is to be written read-only: the pause of a checkpoint.
+        """Copy the page list and mark the pages to be written as read-only. This is the pause of a checkpoint.
 
-        To be written are the pages that changed since the last one, with `full` all. With them go those pages for
-        which a restore would have to read from too many older checkpoints, or from one of whose `stored_counts`
-        pages few are still needed. Raises StateError while another is underway.
+        Written are the pages that changed since the last checkpoint, or with `full` all. Added to these are
+        unchanged pages whose restore would have to read too many older checkpoints, or one of whose
+        `stored_counts` pages few are needed. Raises StateError while another checkpoint is under way.
         """
         self.settle()
         if self._underway is not None:
@@ -185,11 +185,11 @@ class PageManager:
         return self._underway
 
     def written(self, snapshot: PageSnapshot, begin: int, end: int) -> None:
-        """Let pages of a checkpoint be changed again without a clone: those have been written."""
+        """Mark these pages as written, so that later changes need no clone."""
         self._free_or_unlock(snapshot.frames[begin:end])
 
     def published(self, snapshot: PageSnapshot, sums: NDArray[np.uint32]) -> None:
-        """Remember where the pages of a checkpoint, which exists now, are stored, with their checksums."""
+        """Record where the pages of a published checkpoint are stored, with their checksums."""
         self._free_or_unlock(snapshot.frames)
         frames = self.frames
         same = frames.owner[snapshot.frames] == snapshot.ids
@@ -200,7 +200,7 @@ class PageManager:
         self._underway = None
 
     def cancelled(self, snapshot: PageSnapshot) -> None:
-        """Forget a checkpoint that will not exist: what it would have held has changed since the last one."""
+        """Forget a checkpoint that will not exist. Its pages count as changed again."""
         self._free_or_unlock(snapshot.frames)
         same = self.frames.owner[snapshot.frames] == snapshot.ids
         self.frames.flags[snapshot.frames[same]] |= DIRTY
@@ -213,21 +213,21 @@ class PageManager:
         self.frames.give_back(chosen[retired])
         self.frames.flags[chosen[locked & ~retired]] &= ~np.uint8(READ_ONLY)
 
-    # -- what other threads say --------------------------------------------------------------------
+    # -- events of other threads -------------------------------------------------------------------
 
     def post(self, event: Callable[[], None]) -> None:
-        """Have `event` called by the owner's thread when it settles. The only method for other threads."""
+        """Queue `event` for the owning thread to call in `settle`. The only method for other threads."""
         self._posted.append(event)
 
     def settle(self) -> None:
-        """Take note of what other threads have posted. Structures do so before each change."""
+        """Handle the events that other threads have posted. Structures call this before each change."""
         while self._posted:
             self._posted.popleft()()
 
     # -- recovery ----------------------------------------------------------------------------------
 
     def adopt_sets(self, sets: Collection[tuple[str, int]]) -> None:
-        """Make the page sets of a checkpoint, still without pages. Raises StateError for names that are taken."""
+        """Create a checkpoint's page sets, still without pages. Raises StateError if a name is taken."""
         for name, number in sets:
             if name in self._sets or number in self._by_number:
                 raise StateError(f"page set {name} of the checkpoint is there already; load before creating")
@@ -236,7 +236,7 @@ class PageManager:
             )
 
     def adopt_pages(self, first_frame: int, ids: Words, stored_in: int, sums: NDArray[np.uint32]) -> None:
-        """Register pages that were read into frames that follow one another; NOBODY is for those not needed."""
+        """Register pages in consecutive frames. The id NOBODY marks a page that is not needed."""
         frames = np.arange(first_frame, first_frame + len(ids), dtype=np.int32)
         needed = ids != NOBODY
         self.frames.give_back(frames[~needed])
@@ -252,7 +252,7 @@ class PageManager:
             self._by_number[int(number)].adopt(ids[needed][of_set] & 0xFFFF_FFFF, chosen[of_set])
 
     def adopted(self) -> None:
-        """Finish recovery, when all pages have been registered."""
+        """Finish a recovery, after all pages are registered."""
         for each in self._sets.values():
             each.adopted()
 

@@ -1,6 +1,6 @@
 """One data structure's pages: a flat table from sequence numbers to frames, and the Super Page, number 0.
 
-A page id is the number of the set in the upper half of a word and the page's sequence number in the lower half.
+A page id holds the set's number in its upper half and the page's sequence number in its lower half.
 """
 
 from __future__ import annotations
@@ -30,41 +30,43 @@ state_pages_per_set_max: Final = 2**31 - 1
 SUPER_PAGE: Final = 0
 _TABLE_BEGIN: Final = 16
 
-# The upper half of word WORD_LAYOUT of a page's header, in memory and on disk; the layout follows in the lower
-# half.
+# The upper half of a page header's WORD_LAYOUT, in memory and on disk. The lower half is the layout.
 MAGIC: Final = 0x5047_5331 << 32
 LAYOUT_MASK: Final = 0xFFFF
 
 
 def page_id(number: int, page: int) -> int:
-    """Join the number of a set and the sequence number of a page."""
+    """Return the id of a page, from its set's number and its sequence number."""
     return number << 32 | page
 
 
 def set_of(identity: int) -> int:
-    """Return the number of the set that a page id names."""
+    """Return the set's number from a page id."""
     return identity >> 32
 
 
 def page_of(identity: int) -> int:
-    """Return the sequence number that a page id names."""
+    """Return the sequence number from a page id."""
     return identity & 0xFFFF_FFFF
 
 
 class PageSet:
-    """Pages 0, 1, ... of one set; a released number is used again. Made by a `PageManager`."""
+    """Pages 0, 1, ... of one set; released numbers are reused. A `PageManager` makes it, a structure uses it.
+
+    A page's words may be changed only after `writable`, which clones a page that is being written.
+    """
 
     def __init__(self, frames: Frames, name: str, number: int, settle: Callable[[], None], secret: Words) -> None:
         self.frames = frames
-        #: Two words by which a new structure may hash what others choose.
+        #: Two words with which a new structure hashes texts that others may choose.
         self.secret = secret
-        #: Take note of what other threads have posted to the manager. A structure calls it before each change.
+        #: Handles events of other threads. A structure calls it before each change.
         self.settle = settle
         self.name = name
         self.number = number
-        #: Frame of each page, -1 for none. Replaced by a longer one when it is full.
+        #: The frame of each page, -1 for none. A longer table replaces it when it is full.
         self.table: FrameNumbers = np.full(_TABLE_BEGIN, -1, np.int32)
-        #: Called before each checkpoint: the structure puts what it keeps beside its pages into its Super Page.
+        #: Called before each checkpoint, so that the structure writes its own variables to its Super Page.
         self.write_super_page: Callable[[], None] = lambda: None
         self._next = 0
         self._released: list[int] = []
@@ -77,11 +79,11 @@ class PageSet:
 
     @property
     def pages(self) -> list[int]:
-        """Sequence numbers, ascending."""
+        """The sequence numbers, ascending."""
         return [int(page) for page in np.flatnonzero(self.table[: self._next] >= 0)]
 
     def allocate(self, layout: int) -> int:
-        """Return a new page, all zero but for its header, which may be changed. Raises PagesExhausted."""
+        """Return a new page, all zero except its header, which may be changed. Raises PagesExhausted."""
         fresh = self.frames.high
         frame = self.frames.take()
         page = self._released.pop() if self._released else self._next
@@ -102,34 +104,34 @@ class PageSet:
         return page
 
     def release(self, page: int) -> None:
-        """Give up a page; its number will be another's."""
+        """Release a page; its number will be reused."""
         assert page in self, "the page is not there"
         self.frames.let_go(int(self.table[page]))
         self.table[page] = -1
         self._released.append(page)
 
     def clear(self) -> None:
-        """Give up all pages but the Super Page."""
+        """Release all pages but the Super Page."""
         for page in self.pages:
             if page != SUPER_PAGE:
                 self.release(page)
 
     def resolve(self, page: int) -> Words:
-        """Return a page's words, to be read until the set is changed."""
+        """Return a page's words, for reading until the set is changed."""
         found: Words = self.frames.words[self.table[page]]
         return found
 
     def writable(self, page: int) -> Words:
-        """Return a page's words, to be changed now: a clone's if it is being written. Raises PagesExhausted."""
+        """Return a page's words for changing; a clone's if the page is being written. Raises PagesExhausted."""
         found: Words = self.frames.words[self.frames.make_writable(self.table, page)]
         return found
 
     def body(self, page: int) -> Words:
-        """Return what follows the header, to be read."""
+        """Return the words after the header, for reading."""
         return self.resolve(page)[HEADER_WORDS:]
 
     def locked(self, pages: Sequence[int]) -> int:
-        """Return how many of some pages are being written, so that to change one takes a clone."""
+        """Return how many of these pages are being written, so that changing them needs a clone."""
         return int(np.count_nonzero(self.frames.flags[self.table[list(pages)]] & READ_ONLY))
 
     # -- recovery ----------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ class PageSet:
         self.table[pages] = frames
 
     def adopted(self) -> None:
-        """Note which numbers are free, when all pages have been registered."""
+        """Find the free numbers, after all pages are registered."""
         self._released = [int(page) for page in np.flatnonzero(self.table[: self._next] < 0)[::-1]]
 
     def _extend_table(self, length: int) -> None:

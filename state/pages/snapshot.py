@@ -1,4 +1,4 @@
-"""A checkpoint that was prepared: which pages are to be written, and where the others are already."""
+"""A prepared checkpoint: which pages to write, and where the other pages are already stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .frames import FrameNumbers, Words
 
 @dataclass(frozen=True)
 class StoredPages:
-    """Pages that an older checkpoint holds as they are; arrays of one length."""
+    """Pages that older checkpoints hold unchanged; arrays of equal length."""
 
     ids: Words
     stored_in: Words
@@ -22,7 +22,9 @@ class StoredPages:
 
 @dataclass(frozen=True)
 class PageSnapshot:
-    """`frames` hold the pages `ids`, do not change until they were written, and are written in this order."""
+    """A prepared checkpoint. `frames` hold the pages `ids`, in the order of writing, and do not change until
+    written.
+    """
 
     sequence: int
     page_bytes: int
@@ -33,5 +35,5 @@ class PageSnapshot:
 
     @property
     def length(self) -> int:
-        """Bytes that are to be written."""
+        """The number of bytes to write."""
         return len(self.frames) * self.page_bytes

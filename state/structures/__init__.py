@@ -1,5 +1,6 @@
-"""Data structures on pages (SGuard 4.3): a page set with a Super Page, and what can be rebuilt from its pages.
+"""Data structures on pages (SGuard 4.3). Each is a page set with a Super Page, plus what can be rebuilt from the
+pages.
 
-Begin with `structure.py`, then `unordered_map.py`. Imports `pages`, `kernels` and `protocol`, NumPy and PyArrow;
+Begin with `structure.py`, then `unordered_map.py`. Imports `pages`, `kernels`, `protocol`, NumPy and PyArrow,
 never a store of checkpoints.
 """

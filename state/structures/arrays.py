@@ -1,4 +1,4 @@
-"""NumPy arrays as kernels take them."""
+"""Prepare NumPy arrays for kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class _Unlocked:
-    """The memory of a read-only array, which stays alive as long as this."""
+    """The memory of a read-only array, which it keeps alive."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self.array = array
@@ -19,7 +19,7 @@ class _Unlocked:
 
 
 def changeable(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array, or a view of it that claims to be changeable: a kernel is compiled for the one kind alone.
+    """Return the array or a view that claims to be writable, since kernels are compiled for writable arrays only.
 
     Kernels only read it.
     """
@@ -29,7 +29,7 @@ def changeable(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def identity(dtype: np.dtype[Any], operation: str) -> Any:
-    """Return the number that leaves the other as it is."""
+    """Return the neutral element of an operation."""
     if operation == "min":
         return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
     if operation == "max":

@@ -1,7 +1,7 @@
-"""Rows of words in a doubly linked chain of pages: what List, Queue and Deque have in common (SGuard, Table 3).
+"""Rows of words in a doubly linked chain of pages: the common part of List, Queue and Deque (SGuard, Table 3).
 
-A page holds `WORD_COUNT` rows in a row, the first at slot `WORD_A`. Which page is how manieth is kept beside the
-pages and rebuilt from their links.
+A page holds `WORD_COUNT` consecutive rows, the first in slot `WORD_A`. The order of the pages is kept outside them
+and rebuilt from their links.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ CHAIN_LAYOUT: Final = 18
 
 
 class Chain:
-    """Rows of `row_words` words, by position. Positions are checked by the caller."""
+    """Rows of `row_words` words by position, for List, Queue and Deque.
+
+    The links in the pages and the lists kept beside them (`_order`, `_counts`) always agree. Callers check
+    positions.
+    """
 
     def __init__(self, pages: PageSet, row_words: int) -> None:
         self._pages = pages
@@ -29,7 +33,7 @@ class Chain:
         self.capacity = (pages.frames.page_bytes // 8 - HEADER_WORDS) // row_words
         self._order: list[int] = []
         self._counts: list[int] = []
-        #: Position after the last row of each page; None when it is to be worked out again.
+        #: The position after the last row of each page; None if it must be recomputed.
         self._ends: Words | None = None
         self.length = 0
 
@@ -38,7 +42,7 @@ class Chain:
         return self._order[0] if self._order else NO_PAGE
 
     def recover(self, head: int) -> None:
-        """Follow the links from the first page. Raises StateError for links that lead nowhere or in a circle."""
+        """Follow the links from the first page. Raises StateError if a link is broken or closes a circle."""
         self._order, self._counts = [], []
         page, previous, seen = head, NO_PAGE, set[int]()
         while page != NO_PAGE:
@@ -67,7 +71,7 @@ class Chain:
         return found
 
     def rows(self, start: int, stop: int) -> Words:
-        """Return a copy of the rows from `start` on, before `stop`."""
+        """Return a copy of the rows from `start` up to, not including, `stop`."""
         found = np.empty((max(0, stop - start), self._row_words), np.int64)
         at = 0
         for rows in self.pieces(start, stop):
@@ -76,7 +80,7 @@ class Chain:
         return found
 
     def pieces(self, start: int, stop: int) -> Iterator[Words]:
-        """Yield the rows from `start` on, before `stop`, page by page, as views."""
+        """Yield the same rows as views, page by page."""
         if start >= stop:
             return
         number, slot = self._place(start)
@@ -87,7 +91,7 @@ class Chain:
             number, slot = number + 1, 0
 
     def gather(self, positions: Words) -> Words:
-        """Return a copy of the rows at some positions."""
+        """Return a copy of the rows at these positions."""
         found = np.empty((len(positions), self._row_words), np.int64)
         numbers = np.searchsorted(self._bounds(), positions, side="right")
         for number in np.unique(numbers):
@@ -99,7 +103,7 @@ class Chain:
     # -- changing ----------------------------------------------------------------------------------
 
     def put(self, start: int, rows: Words) -> None:
-        """Replace the rows from `start` on."""
+        """Replace rows, beginning at `start`."""
         if not len(rows):
             return
         number, slot = self._place(start)
@@ -111,7 +115,7 @@ class Chain:
             number, slot = number + 1, 0
 
     def append(self, rows: Words) -> None:
-        """Put rows behind the last."""
+        """Append rows."""
         at = 0
         while at < len(rows):
             if not self._order or self._first_slot(-1) + self._counts[-1] == self.capacity:
@@ -125,7 +129,7 @@ class Chain:
             at += len(piece)
 
     def prepend(self, rows: Words) -> None:
-        """Put rows before the first, in their order."""
+        """Insert rows before the first, in their order."""
         left = len(rows)
         while left:
             if not self._order or self._first_slot(0) == 0:
@@ -139,7 +143,7 @@ class Chain:
             left -= len(piece)
 
     def insert(self, position: int, rows: Words) -> None:
-        """Put rows before a position."""
+        """Insert rows before a position."""
         if position == self.length:
             self.append(rows)
             return
@@ -153,7 +157,7 @@ class Chain:
         self._insert_before(number, rows)
 
     def delete(self, start: int, stop: int) -> None:
-        """Remove the rows from `start` on, before `stop`; pages that become empty are given back."""
+        """Remove the rows from `start` up to, not including, `stop`. Release pages that become empty."""
         left = stop - start
         while left > 0:
             number, slot = self._place(start)
@@ -172,7 +176,6 @@ class Chain:
             left -= gone
 
     def clear(self) -> None:
-        """Remove all rows."""
         for page in self._order:
             self._pages.release(page)
         self._order, self._counts, self._ends, self.length = [], [], None, 0
@@ -188,7 +191,7 @@ class Chain:
         return int(self._bounds()[number - 1]) if number else 0
 
     def _place(self, position: int) -> tuple[int, int]:
-        """Return which page a row is in, and the how manieth of its rows."""
+        """Return the index of a row's page in the chain, and the row's index in that page."""
         number = int(np.searchsorted(self._bounds(), position, side="right"))
         return number, position - self._begin(number)
 
@@ -207,7 +210,7 @@ class Chain:
         return int(self._pages.resolve(self._order[number])[WORD_A])
 
     def _count(self, number: int, count: int) -> None:
-        """Set how many rows a page has, which is writable already."""
+        """Set the number of rows of a page, which must be writable already."""
         self.length += count - self._counts[number]
         if self._ends is not None:
             self._ends[number:] += count - self._counts[number]
@@ -215,8 +218,8 @@ class Chain:
         self._pages.writable(self._order[number])[WORD_COUNT] = count
 
     def _link(self, number: int, first_slot: int) -> None:
-        """Make an empty page the how manieth of the chain."""
-        # Three pages change, and all of them or none must.
+        """Insert an empty page into the chain at index `number`."""
+        # Three pages change; either all of them or none.
         self._pages.frames.ensure(3)
         page = self._pages.allocate(CHAIN_LAYOUT)
         words = self._pages.writable(page)
@@ -244,7 +247,7 @@ class Chain:
         self._ends = None
 
     def _cut(self, number: int, slot: int) -> None:
-        """Move the rows of a page from `slot` on to a page of their own behind it."""
+        """Move the rows of a page from `slot` on to a new page after it."""
         self._pages.frames.ensure(4)
         self._link(number + 1, 0)
         behind = self._rows(number)[slot:].copy()
@@ -253,7 +256,7 @@ class Chain:
         self._count(number, slot)
 
     def _insert_before(self, number: int, rows: Words) -> None:
-        """Put rows behind those of the page before a page, and into new ones between the two."""
+        """Insert rows before page `number`: at the end of the previous page, and in new pages between the two."""
         at = 0
         number -= 1
         while at < len(rows):

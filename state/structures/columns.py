@@ -1,4 +1,4 @@
-"""One column of fixed width: from Arrow, NumPy and Python to items of a record, and back."""
+"""Convert one column of fixed width between Arrow, NumPy or Python and the items of a record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ _PLAIN: Final = {
 
 
 class Column:
-    """`kind` is what items are computed with, `dtype` what they are stored as; other types are stored as bytes."""
+    """A column of fixed width. `type` is the Arrow type, `dtype` the type of stored items.
+
+    Temporal types are stored as integers (`integral`), booleans and numbers as they are, others as bytes. Used by
+    `RowLayout`.
+    """
 
     def __init__(self, field: pa.Field) -> None:
         self.name: str = field.name
@@ -46,11 +50,11 @@ class Column:
 
     @property
     def numeric(self) -> bool:
-        """Return whether sums and extremes can be kept in it."""
+        """Whether sums, minima and maxima can be computed in it."""
         return self.dtype.kind in "iuf"
 
     def _integral(self) -> pa.DataType | None:
-        """Return the integers that a type of Arrow's is made of."""
+        """Return the integer type that stores a temporal type; None for other types."""
         if pa.types.is_temporal(self.type):
             return {32: pa.int32(), 64: pa.int64()}.get(self.type.bit_width)
         return None
@@ -58,7 +62,7 @@ class Column:
     # -- many --------------------------------------------------------------------------------------
 
     def items_of(self, given: Any) -> Items:
-        """Return items in a row, copied only where they must be. Raises RecordRefused."""
+        """Return an array of items, copied only if needed. Raises RecordRefused."""
         if isinstance(given, np.ndarray):
             return self._from_numpy(given)
         if isinstance(given, pa.ChunkedArray):
@@ -79,7 +83,7 @@ class Column:
         raise RecordRefused(f"column {self.name} is of type {self.type} and was given {given.dtype}")
 
     def _from_python(self, given: Any) -> Items:
-        # Arrow cuts off the fraction of a Python number without a word.
+        # Arrow drops the fraction of a Python number silently.
         if self.dtype.kind in "iu" and any(isinstance(each, float) and not each.is_integer() for each in given):
             raise RecordRefused(
                 f"column {self.name} is of type {self.type} and was given a number with a fraction"
@@ -112,7 +116,7 @@ class Column:
         return np.frombuffer(given.buffers()[1], self.dtype, len(given), given.offset * width)
 
     def arrow_of(self, items: Items) -> pa.Array:
-        """Return items as an array of the column's type, which shares their memory where it can."""
+        """Return items as an Arrow array of the column's type. Shares memory if possible."""
         if self.dtype.kind == "b":
             return pa.array(items)
         packed = np.ascontiguousarray(items)
@@ -121,13 +125,13 @@ class Column:
     # -- one ---------------------------------------------------------------------------------------
 
     def bytes_of(self, value: Any) -> bytes:
-        """Return one value as it is stored. Raises RecordRefused."""
+        """Return one value in its stored form. Raises RecordRefused."""
         if value is None:
             raise RecordRefused(f"column {self.name} was given None, and nulls are not stored")
         return self._from_python([value]).tobytes()
 
     def value_of(self, stored: bytes) -> Any:
-        """Return what Python calls an item."""
+        """Return an item as a Python value."""
         if self.plain:
             return np.frombuffer(stored, self.dtype)[0].item()
         return pa.Array.from_buffers(self.type, 1, [None, pa.py_buffer(stored)])[0].as_py()

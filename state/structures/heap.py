@@ -1,4 +1,4 @@
-"""Texts of a map's records, as entries of heap pages of the same page set."""
+"""The texts of a map's records, stored as entries in heap pages of the same page set."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEAP_LAYOUT: Final = 20
 
 @dataclass(frozen=True)
 class Texts:
-    """Bytes one after the other; text `n` is from `offsets[n]` on, before `offsets[n + 1]`."""
+    """Joined texts: text `n` is `data[offsets[n]:offsets[n + 1]]`."""
 
     data: NDArray[np.uint8]
     offsets: Words
@@ -32,7 +32,7 @@ class Texts:
 
 
 class TextColumn:
-    """A column of strings or bytes: from what users give to texts, and back."""
+    """A column of strings or bytes: converts users' values to texts and back."""
 
     def __init__(self, field: pa.Field) -> None:
         self.name: str = field.name
@@ -41,11 +41,11 @@ class TextColumn:
 
     @staticmethod
     def takes(kind: pa.DataType) -> bool:
-        """Return whether a type of Arrow's has no fixed width and is kept as texts."""
+        """Return whether an Arrow type has no fixed width and is stored as texts."""
         return _is_string(kind) or bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
     def texts_of(self, given: Any) -> Texts:
-        """Return texts. Raises RecordRefused for nulls and for other types."""
+        """Convert values to texts. Raises RecordRefused for nulls and other types."""
         if isinstance(given, pa.ChunkedArray):
             given = given.combine_chunks()
         try:
@@ -79,19 +79,23 @@ def _is_string(kind: pa.DataType) -> bool:
 
 
 class Heap:
-    """Entries in pages; new ones go to the last page. Nothing waits here: the caller ensures room before."""
+    """Text entries in heap pages of one page set, for `TextMap`. New entries go to the last page.
+
+    Entries are referred to by page and word; a released reference must not be used again. `store` does not wait
+    for frames: the caller ensures room first.
+    """
 
     def __init__(self, pages: PageSet, key_words: int) -> None:
         self._pages = pages
         self._key_words = key_words
         self._room = pages.frames.page_bytes // 8 - HEADER_WORDS
-        #: Number of the page that new entries go to, 0 for none.
+        #: The page that receives new entries, 0 if there is none.
         self.last = 0
-        #: Pages of which more than half is dead.
+        #: Pages of which more than half is dead entries.
         self.sparse: set[int] = set()
 
     def check(self, column: TextColumn, given: Texts) -> None:
-        """Raise RecordRefused for a text that does not fit into a page."""
+        """Raise RecordRefused if a text is too long for a page."""
         longest = int(np.diff(given.offsets).max()) if len(given) else 0
         if longest > self.bytes_max:
             raise RecordRefused(
@@ -103,13 +107,13 @@ class Heap:
         return (self._room - 1 - self._key_words) * 8
 
     def pages_for(self, given: Texts, begin: int, end: int) -> int:
-        """Return how many pages the texts from one to another may need, with a clone of the last."""
+        """Return how many pages the texts from `begin` to `end` may need, with a clone of the last page."""
         words = (end - begin) * (2 + self._key_words) + int(given.offsets[end] - given.offsets[begin]) // 8
-        # Each page may lack one entry, which did not fit.
+        # Each page may end with a gap, because the next entry did not fit.
         return 2 + 2 * words // self._room
 
     def store(self, column: int, keys: Words, given: Texts, chosen: Words) -> Words:
-        """Make entries of the chosen texts, whose records' keys are their rows of `keys`; return references."""
+        """Store the chosen texts and return references. Row `n` of `keys` is the key of text `n`'s record."""
         references = np.empty(len(chosen), np.int64)
         at = 0
         while at < len(chosen):
@@ -126,7 +130,7 @@ class Heap:
         return references
 
     def fetch(self, references: Words) -> Texts:
-        """Return the texts to which references lead; 0 leads to an empty one."""
+        """Return the referenced texts; reference 0 is an empty text."""
         offsets = np.zeros(len(references) + 1, np.int64)
         words = self._pages.frames.words
         flat, page_words = words.reshape(-1), words.shape[1]
@@ -137,7 +141,7 @@ class Heap:
         return Texts(data, offsets)
 
     def free(self, references: Words) -> None:
-        """Give entries up; pages that are empty then go back, and `sparse` names those that should be moved."""
+        """Mark entries dead. Release empty pages, and add pages that should be compacted to `sparse`."""
         references = references[references != 0]
         frames = self._pages.frames
         at = 0
@@ -167,7 +171,7 @@ class Heap:
             self.sparse.add(number)
 
     def living(self, number: int) -> tuple[Words, Words, Words]:
-        """Return references, columns and keys of the entries of a page that are not dead."""
+        """Return references, columns and keys of a page's living entries."""
         most = self._room // (1 + self._key_words) + 1
         references, columns = np.empty(most, np.int64), np.empty(most, np.int64)
         keys = np.empty((most, self._key_words), np.int64)
@@ -176,7 +180,6 @@ class Heap:
         return references[:count], columns[:count], keys[:count]
 
     def release(self, number: int) -> None:
-        """Give a page back."""
         self._pages.release(number)
         self.sparse.discard(number)
         if number == self.last:

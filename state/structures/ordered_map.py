@@ -1,10 +1,9 @@
-"""OrderedMap: a B+-tree of height two over pages, keys in order, records of fixed width (SGuard, Table 3).
+"""OrderedMap: a B+-tree of height two over pages: sorted keys, records of fixed width (SGuard, Table 3).
 
-Leaves are pages of records sorted by key. The root, which key each leaf begins with, is a flat array beside the
-pages, rebuilt from them after recovery in whatever order they come: leaves need no links. The paper takes a
-T-tree; its nodes hold few records and a search follows a pointer for each level, each a miss of the cache,
-where here a binary search in one array, which fits into the cache for gigabytes of leaves, is followed by one
-in a page.
+Leaves are pages of records sorted by key. The root holds the first key of each leaf. It is a flat array beside the
+pages, rebuilt from them in any order after a recovery, so leaves need no links. The paper uses a T-tree, whose
+search follows a pointer per level, each a cache miss. Here one binary search in the root, which fits into the
+cache for gigabytes of leaves, is followed by one in a page.
 """
 
 from __future__ import annotations
@@ -28,12 +27,16 @@ from .structure import Structure
 
 _LEAF: Final = 21
 _SIGN: Final = np.int64(-(2**63))
-# The share of a leaf that is filled when a full one is divided.
+# How full leaves are after a full leaf is divided.
 _DIVIDED_FILL: Final = 0.6
 
 
 class OrderedMap(Structure, MutableMapping[Any, Any]):
-    """Records in the order of their key, one column of numbers or times. NaN comes after all other floats."""
+    """A sorted map in a page set. The key is one column of numbers or times; NaN sorts after all other floats.
+
+    Leaves are sorted and disjoint; `_lows` holds their least keys in ascending order. Operators call the batch
+    methods.
+    """
 
     kind: ClassVar[str] = "OrderedMap"
 
@@ -55,19 +58,19 @@ class OrderedMap(Structure, MutableMapping[Any, Any]):
 
     @classmethod
     def create(cls, page_set: PageSet, schema: pa.Schema, key: str) -> Self:
-        """Make a map in a page set, or take over the one that was recovered with it.
+        """Create a map in a page set, or adopt the map that was recovered with the page set.
 
-        `key` names a column of `schema`; the others are the value. Raises SchemaMismatch for a recovered
-        structure of another kind or schema, RecordRefused for types that are not kept.
+        `key` names one column of `schema`; the others are the value. Raises SchemaMismatch if the recovered
+        structure has another kind or schema, RecordRefused for unsupported types.
         """
         return cls._create(page_set, schema, [key])
 
     # -- batches -----------------------------------------------------------------------------------
 
     def upsert(self, keys: Any, values: Any) -> None:
-        """Put values, over those that are there. Of a key that comes twice the later counts.
+        """Insert or replace values. If a key occurs twice, the later value counts.
 
-        Fast when keys are close to one another: each leaf that a batch reaches is merged with it once.
+        Fast if keys are close together: each leaf is merged once per batch.
         """
         encoded = self._encoded(keys)
         packed = self._value.pack(values) if self._value.columns else np.zeros((len(encoded), 0), np.int64)
@@ -76,7 +79,7 @@ class OrderedMap(Structure, MutableMapping[Any, Any]):
         self._put(np.concatenate([encoded[:, None], packed], axis=1))
 
     def find(self, keys: Any) -> pa.RecordBatch:
-        """Return a row for each key: `found`, and the columns of the value, null where there is none."""
+        """Return a row per key: `found`, and the columns of the value, null if there is no record."""
         values, found = self._find(self._encoded(keys))
         arrays = [pa.array(found)]
         for column, array in zip(self._value.columns, self._value.arrow_of(values), strict=True):
@@ -86,7 +89,7 @@ class OrderedMap(Structure, MutableMapping[Any, Any]):
         return pa.RecordBatch.from_arrays(arrays, names=["found", *self._value.names])
 
     def remove(self, keys: Any) -> NDArray[np.bool_]:
-        """Remove records; return which of the keys were there."""
+        """Remove records; return which keys existed."""
         encoded = self._encoded(keys)
         removed = np.zeros(len(encoded), np.bool_)
         _, first = np.unique(encoded, return_index=True)
@@ -103,7 +106,7 @@ class OrderedMap(Structure, MutableMapping[Any, Any]):
         return removed
 
     def remove_below(self, key: Any) -> int:
-        """Remove all records with lesser keys, as when time goes on; return how many."""
+        """Remove all records with smaller keys, such as old times; return how many."""
         bound = int(self._encoded([key])[0])
         before = self._length
         self._pages.settle()
@@ -120,13 +123,13 @@ class OrderedMap(Structure, MutableMapping[Any, Any]):
     def scan(
         self, start: Any = None, stop: Any = None, batch_records: int = state_scan_records
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the records from key `start` on, before `stop`, in order. The map must not change meanwhile."""
+        """Yield the records with `start` <= key < `stop`, in order. The map must not change meanwhile."""
         names = [*self._key.names, *self._value.names]
         for rows in self._scan(start, stop, batch_records):
             arrays = [self._key_array(rows[:, 0]), *self._value.arrow_of(rows[:, 1:])]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
-    # -- as Python has it --------------------------------------------------------------------------
+    # -- the mapping interface ----------------------------------------------------------------------
 
     def __len__(self) -> int:
         return self._length
@@ -149,20 +152,20 @@ class OrderedMap(Structure, MutableMapping[Any, Any]):
         return bool(self._find(self._encoded([key]))[1][0])
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield keys in order."""
+        """Yield the keys in order."""
         for rows in self._scan(None, None, state_scan_records):
             yield from self._key_array(rows[:, 0]).to_pylist()
 
     def first(self) -> Any:
-        """Return the least key. Raises KeyError when there is none."""
+        """Return the least key. Raises KeyError if the map is empty."""
         return self._end_key(0, 0)
 
     def last(self) -> Any:
-        """Return the greatest key. Raises KeyError when there is none."""
+        """Return the greatest key. Raises KeyError if the map is empty."""
         return self._end_key(-1, -1)
 
     def clear(self) -> None:
-        """Remove all records, and give their pages back."""
+        """Remove all records and release their pages."""
         self._pages.settle()
         self._pages.clear()
         self._recover()
@@ -177,7 +180,7 @@ class OrderedMap(Structure, MutableMapping[Any, Any]):
         self._length = sum(int(self._pages.resolve(int(page))[WORD_COUNT]) for page in leaves)
 
     def _encoded(self, keys: Any) -> Words:
-        """Return words of which lesser ones are lesser keys."""
+        """Return words that sort like the keys."""
         items = self._key.items_of(keys)[0]
         if items.dtype.kind == "f":
             bits = items.astype(np.float64).view(np.int64)
@@ -206,9 +209,9 @@ class OrderedMap(Structure, MutableMapping[Any, Any]):
         return words[HEADER_WORDS : HEADER_WORDS + count * self._row_words].reshape(count, self._row_words)
 
     def _groups(self, ascending: Words) -> Iterator[tuple[int, int, int]]:
-        """Yield for each leaf that ascending keys lead to from which of them to which; the last leaf first.
+        """Yield (begin, end, leaf) for each leaf that ascending keys reach, the last leaf first.
 
-        So a leaf that is divided moves none that is still to come.
+        In this order, dividing a leaf does not renumber leaves that are still to come.
         """
         if not len(self._leaves) or not len(ascending):
             return
@@ -248,7 +251,7 @@ class OrderedMap(Structure, MutableMapping[Any, Any]):
             self._merge(leaf, rows[begin:end])
 
     def _merge(self, leaf: int, added: Words) -> None:
-        """Merge rows, in order and each once, with those of a leaf."""
+        """Merge rows, sorted and without repeated keys, into a leaf."""
         present = self._rows(leaf)
         at = np.searchsorted(present[:, 0], added[:, 0])
         there = self._equal(present, at, added[:, 0])
@@ -262,7 +265,7 @@ class OrderedMap(Structure, MutableMapping[Any, Any]):
         if len(merged) <= self._capacity:
             self._replace(leaf, merged)
             return
-        # First the new leaves, which may find no memory; nothing has changed then.
+        # Allocate new leaves first: if memory runs out, nothing has changed.
         fill = max(1, int(self._capacity * _DIVIDED_FILL))
         pieces = -(-len(merged) // fill)
         self._pages.frames.ensure(pieces)
@@ -271,7 +274,7 @@ class OrderedMap(Structure, MutableMapping[Any, Any]):
         self._replace(leaf, merged[: bounds[1]])
 
     def _insert_leaves(self, at: int, rows: Words) -> None:
-        """Put new leaves of these rows before a leaf."""
+        """Insert new leaves with these rows before leaf `at`."""
         fill = max(1, int(self._capacity * _DIVIDED_FILL))
         pieces = -(-len(rows) // fill)
         self._pages.frames.ensure(pieces)
@@ -283,7 +286,7 @@ class OrderedMap(Structure, MutableMapping[Any, Any]):
             self._replace(at + number, rows[bounds[number] : bounds[number + 1]])
 
     def _replace(self, leaf: int, rows: Words) -> None:
-        """Let a leaf hold these rows, which may be a view of it, in place of its own."""
+        """Replace a leaf's rows. `rows` may be a view of the leaf."""
         words = self._pages.resolve(int(self._leaves[leaf]))
         self._length += len(rows) - int(words[WORD_COUNT])
         kept = rows.copy()

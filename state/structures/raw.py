@@ -1,4 +1,4 @@
-"""Raw: pages without a layout, for structures of one's own."""
+"""Raw: pages without a layout, for users' own structures."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _RAW: Final = 19
 
 
 class Raw(Structure):
-    """Pages by number, each `room` bytes behind its header, which may link to another page."""
+    """Pages by number. Each has `room` bytes and a link to another page."""
 
     kind: ClassVar[str] = "Raw"
 
     @classmethod
     def create(cls, page_set: PageSet) -> Self:
-        """Make it in a page set, or take over the one that was recovered with it. Raises SchemaMismatch."""
+        """Create it in a page set, or adopt the recovered one. Raises SchemaMismatch."""
         return cls._create(page_set, pa.schema([]))
 
     @property
     def room(self) -> int:
-        """Return how many bytes of a page are the user's."""
+        """The usable bytes of a page."""
         return self._frames.page_bytes - HEADER_WORDS * 8
 
     @property
     def pages(self) -> list[int]:
-        """Numbers of all pages, ascending."""
+        """The numbers of all pages, ascending."""
         return [page for page in self._pages.pages if page != SUPER_PAGE]
 
     def allocate(self) -> int:
@@ -43,31 +43,31 @@ class Raw(Structure):
         return self._pages.allocate(_RAW)
 
     def release(self, page: int) -> None:
-        """Give a page back; its number may be another's then. Raises StateError for one that is not there."""
+        """Release a page; its number may be reused. Raises StateError if there is no such page."""
         self._check(page)
         self._pages.settle()
         self._pages.release(page)
 
     def read(self, page: int) -> NDArray[np.uint8]:
-        """Return a page's bytes, to be read until something is changed. Raises StateError."""
+        """Return a page's bytes for reading, valid until something changes. Raises StateError."""
         self._check(page)
         found = self._pages.body(page).view(np.uint8)
         found.flags.writeable = False
         return found
 
     def change(self, page: int) -> NDArray[np.uint8]:
-        """Return a page's bytes, to be changed now, before any other call. Raises PagesExhausted."""
+        """Return a page's bytes for changing, valid until the next call. Raises PagesExhausted."""
         self._check(page)
         self._pages.settle()
         return self._pages.writable(page)[HEADER_WORDS:].view(np.uint8)
 
     def link(self, page: int) -> int:
-        """Return the number that was linked to, -1 if none was."""
+        """Return the number of the linked page, -1 if there is none."""
         self._check(page)
         return int(self._pages.resolve(page)[WORD_NEXT])
 
     def set_link(self, page: int, other: int) -> None:
-        """Let a page's header link to another page; -1 for none."""
+        """Link a page to another page; -1 for none."""
         self._check(page)
         self._pages.settle()
         self._pages.writable(page)[WORD_NEXT] = other

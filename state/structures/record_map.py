@@ -33,29 +33,30 @@ from .arrays import changeable, identity
 from .records import Words, split_schema
 from .structure import Structure
 
-# Records of a batch that are looked up before they are changed: what they touch stays in the processor's cache.
+# Records are looked up and changed in blocks of this size, which fit into the processor's cache.
 state_block_records: Final = 4096
 
 
 _BUCKET: Final = 16
 _OVERFLOW: Final = 17
 
-# The fullest bucket has 1.45 times as many records as the average one; it is split before it is fuller than this.
+# The fullest bucket has 1.45 times the records of the average one, and is split before it exceeds this fill.
 _FULLEST: Final = 0.85
 _UNEVEN: Final = 1.45
-# A page of a map with more records in it than this takes no more, so that every search finds an empty slot.
+# A page takes no more records above this fill, so that every search finds an empty slot.
 _FILL_MAX: Final = 15 / 16
-# The share of its size by which a map grows at once.
+# The share of its size by which a map grows at a time.
 _GROWTH: Final = 1 / 16
 
 Aggregates = Mapping[str, tuple[str, Any]]
 
 
 class RecordMap(Structure, MutableMapping[Any, Any]):
-    """Records by key, in no order. Of a key, or value, with several columns Python gets a tuple.
+    """Unordered records by key, for `UnorderedMap`. A key or value of several columns is a tuple in Python.
 
-    Batches come as Arrow arrays or record batches, NumPy arrays, or sequences. Floats are keys by their bits, but
-    for -0.0, which is 0.0, and NaN, which is one key.
+    Batches are Arrow arrays or record batches, NumPy arrays, or sequences. Float keys are compared by their bits,
+    except that -0.0 equals 0.0 and all NaN are one key. Buckets `first` to `2 * first - 1` exist, each a chain of
+    pages that `_directory` begins.
     """
 
     kind: ClassVar[str] = "UnorderedMap"
@@ -84,12 +85,12 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
         self._zeros = np.zeros(max(1, self._value.words), np.int64)
         self._none_inserted = np.zeros(0, np.bool_)
 
-    # -- as operators use it: batches --------------------------------------------------------------
+    # -- batches, for operators --------------------------------------------------------------------
 
     def upsert(self, keys: Any, values: Any) -> None:
-        """Put values, over those that are there. Of a key that comes twice the later counts.
+        """Insert or replace values. If a key occurs twice, the later value counts.
 
-        Raises RecordRefused before anything was changed, PagesExhausted in the middle.
+        Raises RecordRefused before anything changes, PagesExhausted after a part of the batch.
         """
         rows = self._key_rows(keys)
         packed = (
@@ -104,7 +105,7 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
         self._change(rows, fixed_map.INSERT, self._zeros, put)
 
     def find(self, keys: Any) -> pa.RecordBatch:
-        """Return a row for each key: `found`, and the columns of the value, null where there is none."""
+        """Return a row per key: `found`, and the columns of the value, null if there is no record."""
         rows = self._key_rows(keys)
         values, found = self._find(rows)
         arrays = [pa.array(found)]
@@ -116,14 +117,15 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
         return pa.RecordBatch.from_arrays(arrays, names=["found", *self._value.names])
 
     def find_numpy(self, keys: Any) -> tuple[NDArray[np.bool_], dict[str, NDArray[Any]]]:
-        """Return which keys are there, and items of each column, zero where not."""
+        """Return which keys exist, and the items of each column, zero for missing keys."""
         values, found = self._find(self._key_rows(keys))
         return found, self._value.unpack(values)
 
     def add_at(self, keys: Any, deltas: Any, column: str | None = None) -> None:
-        """Add to a column of each key's record; one that is not there begins with zeros.
+        """Add to a column of each key's record; a missing record begins with zeros.
 
-        `deltas` are as many as there are keys, or one number for all. The column may be left out if there is one.
+        `deltas` is an array with a number per key, or one number for all. `column` is optional if there is only
+        one.
         """
         if column is None:
             shown = self._value.shown
@@ -133,11 +135,11 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
         self.aggregate(keys, {column: ("add", deltas)})
 
     def aggregate(self, keys: Any, changes: Aggregates) -> Words:
-        """Change columns of each key's record: `{column: (operation, numbers)}`, all in one pass.
+        """Change columns of each key's record, all in one pass: `{column: (operation, numbers)}`.
 
-        Operations are `add`, `min`, `max` and `put`; numbers are as many as there are keys, or, for `add`, one. A
-        record that is not there begins so that the first number counts: 0, or the type's last for `min` and `max`.
-        Returns the places, among the keys, of those that were not there, each at its first.
+        Operations are `add`, `min`, `max` and `put`; numbers are one per key, or for `add` also one for all. A
+        missing record begins with 0, or for `min` and `max` with the type's greatest or least value. Returns the
+        indexes of keys that were missing, each at its first occurrence.
         """
         rows = self._key_rows(keys)
         begin = np.zeros(max(1, self._value.words), np.int64)
@@ -153,7 +155,7 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
         return np.flatnonzero(self._change(rows, fixed_map.INSERT, begin, apply))
 
     def remove(self, keys: Any) -> NDArray[np.bool_]:
-        """Remove records; return which of the keys were there."""
+        """Remove records; return which keys existed."""
         return self._remove_rows(self._key_rows(keys))
 
     def _remove_rows(self, rows: Words) -> NDArray[np.bool_]:
@@ -167,7 +169,7 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
         return removed
 
     def scan(self, batch_records: int = state_scan_records) -> Iterator[pa.RecordBatch]:
-        """Yield all records, key and value, in batches of about so many. The map must not change meanwhile."""
+        """Yield all records in batches of about `batch_records`. The map must not change meanwhile."""
         names = [*self._key.names, *self._value.names]
         for keys, values in self._scan(batch_records):
             yield pa.RecordBatch.from_arrays(
@@ -175,11 +177,11 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
             )
 
     def scan_numpy(self, batch_records: int = state_scan_records) -> Iterator[dict[str, NDArray[Any]]]:
-        """Yield all records as items of each column, in batches of about so many."""
+        """Yield all records as NumPy items per column, in batches of about `batch_records`."""
         for keys, values in self._scan(batch_records):
             yield self._key.unpack(keys) | self._value.unpack(values)
 
-    # -- as Python has it --------------------------------------------------------------------------
+    # -- the mapping interface ----------------------------------------------------------------------
 
     def __len__(self) -> int:
         return int(self._state[fixed_map.COUNT])
@@ -211,13 +213,13 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
         return bool(self._find(self._key_row(key))[1][0])
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield keys. The map must not change meanwhile."""
+        """Yield the keys. The map must not change meanwhile."""
         for keys, _ in self._scan(state_scan_records):
             for row in keys:
                 yield self._key.unpack_one(row)
 
     def clear(self) -> None:
-        """Remove all records, and give their pages back."""
+        """Remove all records and release their pages."""
         self._pages.settle()
         self._pages.clear()
         self._begin()
@@ -288,10 +290,10 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
         room: Any = None,
         inserted: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.bool_]:
-        """Locate keys block by block, and `apply` what is to change while their records are in the cache.
+        """Locate keys block by block, and call `apply` on each block while its records are in the cache.
 
-        `room` says how many pages may be needed besides, from one row to another. Returns which rows were
-        inserted, in `inserted` if it is given: `apply` may read it.
+        `room` returns how many additional pages a range of rows may need. Returns which rows were inserted, in the
+        array `inserted` if given; `apply` may read it.
         """
         keys = self._flat_keys(rows)
         positions = np.empty(len(rows), np.int64)
@@ -299,7 +301,7 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
             inserted = np.zeros(len(rows), np.bool_)
         at = 0
         while at < len(rows):
-            # Pages that were written since need no clone any more.
+            # Pages that were written meanwhile need no clone any more.
             self._pages.settle()
             stop = min(at + state_block_records, len(rows))
             if room is not None:
@@ -328,7 +330,7 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
             raise PagesExhausted(f"{error.message}; {applied} records were applied", applied=applied) from None
 
     def _overflow(self, applied: int) -> None:
-        """Give a bucket one more page, behind the one that is its last."""
+        """Add a page to a bucket, after its last page."""
         self._make_room(applied, 2)
         last = int(self._state[fixed_map.FULL_PAGE])
         page = self._pages.allocate(_OVERFLOW)
@@ -343,14 +345,14 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
             self._split_first_bucket(applied)
 
     def _split_first_bucket(self, applied: int) -> None:
-        """Replace the first bucket by the two that come after the last: the fullest is divided."""
+        """Replace the first bucket, which is the fullest, by two buckets after the last."""
         first = int(self._state[fixed_map.FIRST])
         if first + 1 > len(self._directory):
             self._double_directory(first)
         ring = len(self._directory) - 1
         page = int(self._directory[first & ring])
         chain = self._chain(page)
-        # From here on nothing may fail: records are between two pages. At worst all go to one bucket.
+        # Ensure room first: afterwards nothing may fail, as records are in neither page. All may go to one bucket.
         self._make_room(applied, 1 + self._pages.locked(chain))
         added = self._pages.allocate(_BUCKET)
         keys, values = self._drain(chain)
@@ -370,14 +372,14 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
         self._set_limit()
 
     def _chain(self, page: int) -> list[int]:
-        """Return the pages of a bucket."""
+        """Return the pages of the bucket that begins with `page`."""
         chain = [page]
         while (following := int(self._pages.resolve(chain[-1])[WORD_NEXT])) != NO_PAGE:
             chain.append(following)
         return chain
 
     def _drain(self, chain: Sequence[int]) -> tuple[Words, Words]:
-        """Take all records out of a bucket, and give back its pages but the first."""
+        """Take all records out of a bucket, and release its pages except the first."""
         keys, values = self._collect(chain, sum(int(self._pages.resolve(page)[WORD_COUNT]) for page in chain))
         words = self._pages.writable(chain[0])
         words[WORD_NEXT] = NO_PAGE
@@ -422,7 +424,7 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
     # -- aggregates --------------------------------------------------------------------------------
 
     def _step(self, name: str, operation: str, numbers: Any, count: int, begin: Words) -> tuple[Any, ...]:
-        """Return a kernel with its arguments, and put what a new record begins with into `begin`."""
+        """Return a kernel and its arguments, and write the initial value of a new record to `begin`."""
         column, offset = self._value.place_of(name)
         if not column.numeric:
             raise RecordRefused(f"column {name} is of type {column.type}, in which nothing can be computed")

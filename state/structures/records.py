@@ -1,7 +1,7 @@
-"""Records of fixed width: which column lies where, and rows of words from columns and back.
+"""Records of fixed width: the layout of columns, and conversion between columns and rows of words.
 
-A record is its key's columns, filled up to a word, and the others, filled up to a word; each column lies at a
-multiple of its own width. Gaps are zero, so that equal keys are equal words.
+A record consists of the key's columns, padded to a word, and the other columns, padded to a word. Each column is
+aligned to its own width. Padding is zero, so equal keys are equal words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ Words = NDArray[np.int64]
 
 
 class RowLayout:
-    """Some columns side by side in `words` words. Of a `key` equal values are made equal words."""
+    """The layout of some columns in `words` words, for keys or values of structures.
+
+    With `key`, equal values become equal words: floats are made canonical.
+    """
 
     def __init__(self, columns: Sequence[Column], *, key: bool = False) -> None:
         self.columns = tuple(columns)
@@ -41,7 +44,7 @@ class RowLayout:
                 "itemsize": self.words * 8,
             }
         )
-        # One column that fills words is a row as it is.
+        # A single column of whole words needs no conversion.
         self._whole = len(self.columns) == 1 and self.columns[0].dtype.itemsize % 8 == 0
         self._canonical = [key and column.dtype.kind == "f" for column in self.columns]
 
@@ -51,11 +54,11 @@ class RowLayout:
 
     @property
     def shown(self) -> list[str]:
-        """Names that users know."""
+        """The names without hidden columns."""
         return [name for name in self.names if not name.startswith("\0")]
 
     def place_of(self, name: str) -> tuple[Column, int]:
-        """Return a column and its offset in bytes. Raises RecordRefused for a name that is not there."""
+        """Return a column and its offset in bytes. Raises RecordRefused if there is no such column."""
         for column, offset in zip(self.columns, self.offsets, strict=True):
             if column.name == name:
                 return column, offset
@@ -64,10 +67,9 @@ class RowLayout:
     # -- many --------------------------------------------------------------------------------------
 
     def items_of(self, given: Any) -> list[Items]:
-        """Return each column's items, all as long as one another.
+        """Return the items of each column, all of equal length.
 
-        Given is a record batch or table, a mapping by name, a sequence of columns if there are several, or the
-        one.
+        `given` is a record batch or table, a mapping by name, a sequence of columns, or a single column.
         """
         parts = named(given, self.names)
         items = [column.items_of(parts[column.name]) for column in self.columns]
@@ -77,7 +79,7 @@ class RowLayout:
         return items
 
     def pack(self, given: Any) -> Words:
-        """Return rows of words, from what `items_of` takes. May share memory with it, and be read-only."""
+        """Return rows of words, from what `items_of` accepts. The result may share its memory and be read-only."""
         items = self.items_of(given)
         if self._whole:
             return items[0].view(np.int64).reshape(-1, self.words)
@@ -103,7 +105,7 @@ class RowLayout:
     # -- one ---------------------------------------------------------------------------------------
 
     def pack_one(self, value: Any) -> Words:
-        """Return the words of one record: a value if there is one column, else a tuple of them."""
+        """Return the words of one record: a value if there is one column, else a tuple."""
         parts = (value,) if len(self.columns) == 1 else value
         if not isinstance(parts, tuple | list) or len(parts) != len(self.columns):
             raise RecordRefused(f"{value!r} is not a tuple of {', '.join(self.names) or 'nothing'}")
@@ -116,7 +118,7 @@ class RowLayout:
         return np.frombuffer(row, np.int64)
 
     def unpack_one(self, row: Words) -> Any:
-        """Return what `pack_one` was given."""
+        """Return the value or tuple that `pack_one` was given."""
         stored = row.tobytes()
         found = tuple(
             column.value_of(stored[offset : offset + column.dtype.itemsize])
@@ -126,12 +128,12 @@ class RowLayout:
 
 
 def canonical(floats: Any) -> Any:
-    """Return floats of which equal ones have equal bits, and all NaN the same."""
+    """Return the floats with equal bits for equal values, and one NaN."""
     return np.where(np.isnan(floats), np.nan, floats + 0.0).astype(np.asarray(floats).dtype)
 
 
 def named(given: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Return columns by name, from a record batch or table, a mapping, a sequence of columns, or the only one."""
+    """Return columns by name, from a record batch, table, mapping, sequence of columns, or single column."""
     if isinstance(given, pa.RecordBatch | pa.Table):
         given = {name: given.column(name) for name in given.schema.names}
     if isinstance(given, Mapping):
@@ -146,7 +148,7 @@ def named(given: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def split_schema(schema: pa.Schema, key: Sequence[str]) -> tuple[RowLayout, RowLayout]:
-    """Return the layouts of key and value. Raises RecordRefused for a key that is not in the schema."""
+    """Return the layouts of key and value. Raises RecordRefused if the schema lacks a key column."""
     for name in key:
         if schema.get_all_field_indices(name) == []:
             raise RecordRefused(f"the schema has no column {name} for the key; it has {', '.join(schema.names)}")

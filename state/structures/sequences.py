@@ -18,12 +18,12 @@ from .columns import Column
 from .records import RowLayout, Words
 from .structure import Structure
 
-# Word of `_saved`.
+# Index into `_saved`: the first page of the chain.
 _HEAD: Final = 0
 
 
 class _Chained(Structure):
-    """A record of one column is that value in Python, one of several a tuple."""
+    """The base of List, Queue and Deque. A record of one column is a plain value in Python, else a tuple."""
 
     def __init__(self, page_set: PageSet, schema: pa.Schema, key: tuple[str, ...] = ()) -> None:
         super().__init__(page_set, schema, key)
@@ -38,10 +38,10 @@ class _Chained(Structure):
 
     @classmethod
     def create(cls, page_set: PageSet, schema: pa.Schema) -> Self:
-        """Make one in a page set, or take over the one that was recovered with it.
+        """Create one in a page set, or adopt the one that was recovered with the page set.
 
-        Raises SchemaMismatch for a recovered structure of another kind or schema, RecordRefused for types without
-        a fixed width.
+        Raises SchemaMismatch if the recovered structure has another kind or schema, RecordRefused for types
+        without a fixed width.
         """
         return cls._create(page_set, schema)
 
@@ -54,12 +54,12 @@ class _Chained(Structure):
                 yield self._row.unpack_one(row)
 
     def scan(self, batch_records: int = state_scan_records) -> Iterator[pa.RecordBatch]:
-        """Yield all records in order, in batches of so many. It must not change meanwhile."""
+        """Yield all records in order, in batches of `batch_records`. They must not change meanwhile."""
         for start in range(0, len(self), batch_records):
             yield self._batch(self._chain.rows(start, min(start + batch_records, len(self))))
 
     def clear(self) -> None:
-        """Remove all records, and give their pages back."""
+        """Remove all records and release their pages."""
         self._pages.settle()
         self._chain.clear()
 
@@ -102,12 +102,12 @@ class List(_Chained, MutableSequence[Any]):
         self._append_batch(records)
 
     def slice_batch(self, start: int, stop: int) -> pa.RecordBatch:
-        """Return the records from `start` on, before `stop`, as a record batch."""
+        """Return the records from `start` up to, not including, `stop`, as a record batch."""
         start, stop, _ = slice(start, stop).indices(len(self))
         return self._batch(self._chain.rows(start, stop))
 
     def take_batch(self, positions: Any) -> pa.RecordBatch:
-        """Return the records at some positions, as a record batch. Raises IndexError."""
+        """Return the records at these positions, as a record batch. Raises IndexError."""
         wanted = np.asarray(positions, np.int64)
         wanted = np.where(wanted < 0, wanted + len(self), wanted)
         if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self)):
@@ -115,7 +115,7 @@ class List(_Chained, MutableSequence[Any]):
         return self._batch(self._chain.gather(wanted))
 
     def put_batch(self, start: int, records: Any) -> None:
-        """Replace the records from `start` on. Raises IndexError when there are not so many."""
+        """Replace records, beginning at `start`. Raises IndexError if there are too few."""
         rows = self._row.pack(records)
         if start < 0 or start + len(rows) > len(self):
             raise IndexError(f"{len(rows)} records from {start} on are out of range: there are {len(self)}")
@@ -168,14 +168,13 @@ class List(_Chained, MutableSequence[Any]):
             self._chain.delete(at, at + 1)
 
     def insert(self, index: int, value: Any) -> None:
-        """Put a record before a position, as `list.insert` does."""
+        """Insert a record before a position, as `list.insert` does."""
         row = self._row.pack_one(value).reshape(1, -1)
         self._pages.settle()
         start, _, _ = slice(index, None).indices(len(self))
         self._chain.insert(start, row)
 
     def append(self, value: Any) -> None:
-        """Put a record at the end."""
         self._append_one(value)
 
     def _checked(self, position: int) -> int:
@@ -186,62 +185,61 @@ class List(_Chained, MutableSequence[Any]):
 
 
 class Queue(_Chained):
-    """First in, first out."""
+    """A FIFO queue."""
 
     kind: ClassVar[str] = "Queue"
 
     def push(self, value: Any) -> None:
-        """Put a record at the end."""
+        """Append a record."""
         self._append_one(value)
 
     def pop(self) -> Any:
-        """Take the first record. Raises IndexError when there is none."""
+        """Remove and return the first record. Raises IndexError if the queue is empty."""
         if not len(self):
             raise IndexError("the queue is empty")
         return self._row.unpack_one(self._take(0, 1)[0])
 
     def peek(self) -> Any:
-        """Return the first record, which stays. Raises IndexError when there is none."""
+        """Return the first record without removing it. Raises IndexError if the queue is empty."""
         if not len(self):
             raise IndexError("the queue is empty")
         return self._row.unpack_one(self._chain.row(0))
 
     def push_batch(self, records: Any) -> None:
-        """Put records at the end: a record batch, or columns as Arrow or NumPy arrays."""
+        """Append records: a record batch, or columns as Arrow or NumPy arrays."""
         self._append_batch(records)
 
     def pop_batch(self, count: int) -> pa.RecordBatch:
-        """Take the first `count` records, or all if there are fewer."""
+        """Remove and return the first `count` records, or all if there are fewer."""
         return self._batch(self._take(0, min(count, len(self))))
 
     def peek_batch(self, count: int) -> pa.RecordBatch:
-        """Return the first `count` records, or all if there are fewer; they stay."""
+        """Return the first `count` records without removing them, or all if there are fewer."""
         return self._batch(self._chain.rows(0, min(count, len(self))))
 
 
 class Deque(_Chained):
-    """Both ends, as `collections.deque`."""
+    """A double-ended queue, like `collections.deque`."""
 
     kind: ClassVar[str] = "Deque"
 
     def append(self, value: Any) -> None:
-        """Put a record at the end."""
         self._append_one(value)
 
     def appendleft(self, value: Any) -> None:
-        """Put a record before the first."""
+        """Insert a record before the first."""
         row = self._row.pack_one(value).reshape(1, -1)
         self._pages.settle()
         self._chain.prepend(row)
 
     def pop(self) -> Any:
-        """Take the last record. Raises IndexError when there is none."""
+        """Remove and return the last record. Raises IndexError if the deque is empty."""
         if not len(self):
             raise IndexError("the deque is empty")
         return self._row.unpack_one(self._take(len(self) - 1, len(self))[0])
 
     def popleft(self) -> Any:
-        """Take the first record. Raises IndexError when there is none."""
+        """Remove and return the first record. Raises IndexError if the deque is empty."""
         if not len(self):
             raise IndexError("the deque is empty")
         return self._row.unpack_one(self._take(0, 1)[0])
@@ -257,15 +255,15 @@ class Deque(_Chained):
         self._append_batch(records)
 
     def extendleft_batch(self, records: Any) -> None:
-        """Put records before the first, in their order."""
+        """Insert records before the first, keeping their order."""
         rows = self._row.pack(records)
         self._pages.settle()
         self._chain.prepend(rows)
 
     def pop_batch(self, count: int) -> pa.RecordBatch:
-        """Take the last `count` records, in their order, or all if there are fewer."""
+        """Remove and return the last `count` records, in order, or all if there are fewer."""
         return self._batch(self._take(max(0, len(self) - count), len(self)))
 
     def popleft_batch(self, count: int) -> pa.RecordBatch:
-        """Take the first `count` records, or all if there are fewer."""
+        """Remove and return the first `count` records, or all if there are fewer."""
         return self._batch(self._take(0, min(count, len(self))))

@@ -1,7 +1,7 @@
-"""The base of all structures: a kind and a schema in the Super Page, and some words that are saved with them.
+"""The base of all structures: stores a kind, a schema and a few saved words in the Super Page.
 
-Super Page: header, length of the description in bytes, SAVED_WORDS words, description
-description: a line of JSON {"kind": ..., "key": [...]}, then the schema as Arrow encodes it
+Super Page: header, length of the description in bytes, SAVED_WORDS words, description description: a line of JSON
+{"kind": ..., "key": [...]}, then the schema as Arrow encodes it
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ _DESCRIPTION: Final = _SAVED + SAVED_WORDS
 
 
 class Structure:
-    """A structure with the schema that it was made with, or recovered with."""
+    """A data structure in a page set, created or recovered with a schema; the base of all structures.
+
+    Everything outside the pages can be rebuilt from them and from `_saved`, which every checkpoint contains.
+    """
 
     kind: ClassVar[str]
 
     def __init__(self, page_set: PageSet, schema: pa.Schema, key: Sequence[str]) -> None:
-        """Made by `create`."""
+        """Subclasses only; users call `create`."""
         self._pages = page_set
         self._frames = page_set.frames
         self.schema: pa.Schema = schema
         self.key: tuple[str, ...] = tuple(key)
-        #: State that is not in the pages themselves and cannot be rebuilt from them; a subclass says which word is
-        #: what.
+        #: State that cannot be rebuilt from the pages. A subclass defines the meaning of each word.
         self._saved: Words = np.zeros(SAVED_WORDS, np.int64)
 
     @classmethod
     def _create(cls, page_set: PageSet, schema: pa.Schema, key: Sequence[str] = ()) -> Self:
-        """Make a structure, or take over the one that a checkpoint brought. Raises SchemaMismatch."""
+        """Create a structure, or adopt the one that a checkpoint contained. Raises SchemaMismatch."""
         made = cls(page_set, schema, key)
         description = made._description()
         stored = page_set.resolve(SUPER_PAGE)
@@ -66,17 +68,17 @@ class Structure:
 
     @property
     def memory_bytes(self) -> int:
-        """Return the bytes that its pages take."""
+        """The size of its pages in bytes."""
         return len(self._pages) * self._frames.page_bytes
 
     def _begin(self) -> None:
-        """Make what an empty structure has."""
+        """Initialise an empty structure."""
 
     def _recover(self) -> None:
-        """Rebuild from the pages what is kept beside them."""
+        """Rebuild from the pages what is kept outside them."""
 
     def _before_saving(self) -> None:
-        """Bring `_saved` up to date."""
+        """Update `_saved` before a checkpoint."""
 
     def _write_super_page(self) -> None:
         self._before_saving()

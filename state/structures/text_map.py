@@ -1,8 +1,8 @@
 """A RecordMap with columns of strings or bytes.
 
-The records are of fixed width still. In the key a text is its hash of two words, by a secret of the map, so that
-no two texts that anybody comes across are alike (decision 34); the text itself is an entry of a heap page, to
-which a hidden column of the value refers, as it is for texts of the value.
+Records still have a fixed width. In the key, a text is replaced by a hash of two words under the map's secret, so
+that collisions do not occur in practice (decision 34). The text itself is an entry of a heap page, to which a
+hidden column of the value refers. Texts of the value are stored the same way.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from .heap import Heap, TextColumn, Texts
 from .record_map import RecordMap
 from .records import Words, named
 
-# Words of `_saved`.
+# Indexes into `_saved`.
 _LAST: Final = 8
 _SECRET: Final = 9
 _HIDDEN: Final = "\0"
 
 
 class TextMap(RecordMap):
-    """Records by key, where strings or bytes are columns."""
+    """A `RecordMap` whose key or value contains strings or bytes; see the module for the layout.
+
+    Each reference in a record leads to a living entry of the heap. `UnorderedMap.create` makes it.
+    """
 
     def __init__(self, page_set: PageSet, schema: pa.Schema, key: Sequence[str]) -> None:
         self._texts = {each.name: TextColumn(each) for each in schema if TextColumn.takes(each.type)}
@@ -51,7 +54,7 @@ class TextMap(RecordMap):
         self.schema = schema
         self._heap = Heap(page_set, self._key.words)
         self._names = [field.name for field in schema if field.name not in key]
-        #: The place of the reference to each text, in words from a record's beginning.
+        #: The word of a record that holds the reference to each text.
         self._places = {}
         for name in self._texts:
             _, offset = self._value.place_of(_HIDDEN + name if name in self._of_key else name)
@@ -72,7 +75,7 @@ class TextMap(RecordMap):
 
         def put(positions: Words, start: int, stop: int) -> None:
             here = positions[start:stop]
-            # The later of two values for a key counts, and only its texts are stored.
+            # Of two values for one key only the later is stored.
             _, last = np.unique(here[::-1], return_index=True)
             chosen = stop - 1 - last
             at = positions[chosen]
@@ -179,7 +182,7 @@ class TextMap(RecordMap):
         return found
 
     def _rows_of(self, keys: Any) -> tuple[Words, dict[str, Texts]]:
-        """Return rows of key words, and the texts of the key."""
+        """Return rows of key words, and the key's texts."""
         given = named(keys, self.key)
         found = {name: self._checked(name, given[name]) for name in self._of_key}
         hashed = {}
@@ -195,7 +198,7 @@ class TextMap(RecordMap):
     def _change_texts(
         self, rows: Words, initial: Words, apply: Any, stored: dict[str, Texts], key_texts: dict[str, Texts]
     ) -> NDArray[np.bool_]:
-        """As `_change`, with room for what is stored; a record that is new gets the texts of its key first."""
+        """Do as `_change`, with room for the stored texts. A new record gets the texts of its key first."""
 
         inserted = np.zeros(len(rows), np.bool_)
 
@@ -226,7 +229,7 @@ class TextMap(RecordMap):
         return removed
 
     def _move_sparse(self) -> None:
-        """Move what lives in pages that are mostly dead, and give them back."""
+        """Move the living entries out of pages that are mostly dead, and release these pages."""
         while self._heap.sparse:
             number = min(self._heap.sparse)
             references, of_columns, keys = self._heap.living(number)

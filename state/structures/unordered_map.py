@@ -1,4 +1,4 @@
-"""UnorderedMap: linear hashing over pages (SGuard, Table 3), for columns of fixed width and for texts."""
+"""UnorderedMap: linear hashing over pages (SGuard, Table 3), for columns of fixed width and texts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .text_map import TextMap
 
 
 class UnorderedMap(RecordMap):
-    """A map in a page set, from keys of one or more columns to values."""
+    """A map in a page set. Keys and values have one or more columns."""
 
     @classmethod
     def create(cls, page_set: PageSet, schema: pa.Schema, key: str | Sequence[str]) -> UnorderedMap:
-        """Make a map in a page set, or take over the one that was recovered with it.
+        """Create a map in a page set, or adopt the map that was recovered with the page set.
 
-        `key` names one or more columns of `schema`; the others are the value. Raises SchemaMismatch for a
-        recovered structure of another kind or schema, RecordRefused for types that are not kept.
+        `key` names one or more columns of `schema`; the others are the value. Raises SchemaMismatch if the
+        recovered structure has another kind or schema, RecordRefused for unsupported types.
         """
         has_texts = any(TextColumn.takes(field.type) for field in schema)
         kind = _UnorderedTextMap if has_texts else UnorderedMap
@@ -29,4 +29,4 @@ class UnorderedMap(RecordMap):
 
 
 class _UnorderedTextMap(TextMap, UnorderedMap):
-    """What `UnorderedMap.create` returns for a schema with strings or bytes."""
+    """The class that `UnorderedMap.create` uses for schemas with strings or bytes."""
