@@ -1,4 +1,4 @@
-"""`python -m peacefs` is the command `peacefs`."""
+"""Run the command `peacefs` as `python -m peacefs`."""
 
 from peacefs.start import main
 

@@ -1,6 +1,6 @@
-"""The command `peacefs`: what clients need (`client.command_line`) and what starts services.
+"""The command `peacefs`: clients' commands (`client.command_line`), and commands that start services.
 
-The commands of this folder may import every package; each does so only when it is chosen.
+Commands in this folder may import every package, but each imports what it needs only when it runs.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ application.add_typer(topology, name="topology")
 
 
 def _keep_only(name: str) -> None:
-    """Forget the other commands if there is one of this name: all of them take their time to declare."""
+    """Drop the other commands if one has this name: declaring all of them takes time."""
     if name == "config":
-        return  # which tells of all of them
+        return  # it prints options of all commands
     commands = [known for known in application.registered_commands if _name_of(known) == name]
     groups = [known for known in application.registered_groups if known.name == name]
     if commands or groups:
@@ -81,8 +81,11 @@ def _name_of(command: typer.models.CommandInfo) -> str:
 
 
 def main() -> None:
-    """Runs it. Exit status 0, 1 for faults, 2 for wrong usage, 130 after Ctrl-C, 141 when nobody reads
-    what it prints any more, as the shell sees it of `cat`."""
+    """Run the command.
+
+    Exit status: 0; 1 for faults, 2 for wrong usage, 130 after Ctrl-C, 141 if the reader of its output is gone
+    (SIGPIPE).
+    """
     prepare_standard_streams()
     _keep_only("".join(sys.argv[1:2]))
     try:
@@ -104,6 +107,6 @@ def main() -> None:
     except ReaderGone:
         sys.exit(128 + signal.SIGPIPE)
     finally:
-        # The failed write has been reported; at exit it would be tried again, with two lines more.
+        # The failed write was reported already. Python would retry it at exit and print two more lines.
         with contextlib.suppress(OSError, ReaderGone):
             sys.stdout.close()

@@ -1,7 +1,7 @@
 """The entry point of the command `peacefs`: handle signals before importing anything slow.
 
-SIGTERM, which is what `kill`, `timeout` and service managers send, is treated as Ctrl-C is: what is half done is
-taken back, and nobody sees a traceback. Services have handlers of their own as soon as they serve.
+SIGTERM, which `kill`, `timeout` and service managers send, is treated like Ctrl-C: unfinished work is undone, and
+no traceback is shown. Services install their own handlers once they serve.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ _TERMINATED = 128 + signal.SIGTERM
 
 
 def main() -> None:
-    """Exit status 0, 1 for faults, 2 for wrong usage, 130 after Ctrl-C, 141 when who reads what it prints has
-    gone, 143 after SIGTERM."""
+    """Run the command.
+
+    Exit status: 0; 1 for faults, 2 for wrong usage, 130 after Ctrl-C, 141 if the reader of its output is gone, 143
+    after SIGTERM.
+    """
     terminated = False
 
     def terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -39,7 +42,7 @@ def main() -> None:
         status = _INTERRUPTED
     else:
         return
-    # CPython dies of SIGINT at its end if a KeyboardInterrupt has ever left code that was compiled from text, as
-    # that of named tuples is, which are made during imports. Such code that ends well makes it forget.
+    # CPython kills itself with SIGINT at exit if a KeyboardInterrupt ever left code compiled from text, such as
+    # the code of named tuples, which imports run. Running such code to its end resets that.
     exec("")
     sys.exit(_TERMINATED if terminated else status)

@@ -1,4 +1,4 @@
-"""The commands that need more than one package: services, metadata, placement, checkpoints, Spark.
+"""Commands that need more than one package: services, metadata, placement, checkpoints, Spark.
 
-Begin with `service_commands.py`. The commands on files are in `client.command_line`.
+Begin with `service_commands.py`. The file commands are in `client.command_line`.
 """

@@ -1,4 +1,4 @@
-"""`peacefs dataflow advise`: the technique that fits a query, by its load on a sample and the closed forms."""
+"""`peacefs dataflow advise`: find a query's recovery technique, from its load on a sample and the closed forms."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AdviceOptions:
-    """`query` is FILE or FILE:NAME, `samples` SOURCE=FILE each."""
+    """The command's options. `query` is FILE or FILE:NAME, each sample SOURCE=FILE."""
 
     query: str
     samples: Sequence[str]
@@ -42,7 +42,7 @@ class AdviceOptions:
 
 
 def run_advise(options: AdviceOptions) -> int:
-    """Return 0, or 1 if no technique keeps the demand. Raises InvalidQuery."""
+    """Print the advice. Return 0, or 1 if no technique meets the demand. Raises InvalidQuery."""
     _check_numbers(options)
     network = _network(options.query)
     load = measure(network, _rows(network, options.samples), options.rate, options.parameters)
@@ -55,7 +55,7 @@ def run_advise(options: AdviceOptions) -> int:
 
 
 def recovery_named(name: str) -> Recovery:
-    """Raises InvalidQuery for none of them."""
+    """Return the recovery guarantee of this name. Raises InvalidQuery if there is none."""
     try:
         return Recovery(name)
     except ValueError:
@@ -64,7 +64,7 @@ def recovery_named(name: str) -> Recovery:
 
 
 def _check_numbers(options: AdviceOptions) -> None:
-    """Raise InvalidQuery for numbers with which there is nothing to measure, or that nothing can keep."""
+    """Raise InvalidQuery for numbers that are out of range."""
     demand, parameters = options.demand, options.parameters
     amounts = {
         "--rate": options.rate,
@@ -121,7 +121,7 @@ def _rows(network: Network, samples: Sequence[str]) -> Mapping[str, pa.Table]:
 
 
 def _read(file: Path, kind: StreamType) -> pa.Table:
-    """Read Parquet, CSV or JSON lines, by the ending of the file's name, and give the columns their types."""
+    """Read Parquet, CSV or JSON lines, chosen by the file's suffix, and cast the columns to the source's types."""
     import pyarrow as pa
     from pyarrow import csv, json, parquet
 

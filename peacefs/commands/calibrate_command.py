@@ -1,4 +1,4 @@
-"""`peacefs topology calibrate`: what disks and links carry is measured, and goes into a topology file."""
+"""`peacefs topology calibrate`: measure disks and links, and write the results to a topology file."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ from peacefs.topology.rate_curve import RateCurve
 from peacefs.topology.terminal_drawing import show_rate
 from peacefs.topology.toml_writer import to_toml
 
-#: A link is what limits a measurement only when disks take in clearly less than they can.
+#: The link was the bottleneck of a measurement only if disks were busy below this share of their rate.
 _DISKS_BUSY = 0.8
 
 
 def calibrate(file: Path, coordinator: str, seconds: float) -> None:
-    """Measures every datanode that is alive, and writes what it found to `file`: into the description that is
-    there, or as a new one. Raises InvalidTopology, BadRequest, and what the coordinator and datanodes answer."""
+    """Measure every live datanode, and write the rates to `file`: an existing description, or a new one.
+
+    Raises InvalidTopology, BadRequest, and errors of the coordinator and datanodes.
+    """
     if file.suffix != ".toml":
         raise BadRequest(f"{file}: rates can be written to a file whose name ends in .toml alone")
     address, retry_policy = parse_address(coordinator), RetryPolicy()
@@ -60,7 +62,7 @@ def calibrate(file: Path, coordinator: str, seconds: float) -> None:
 
 
 class _Calibration:
-    """One run over a topology whose servers are in the cluster under the ids of `node_of`."""
+    """One measurement of a topology. `node_of` maps its servers to datanode ids."""
 
     def __init__(self, topology: Topology, node_of: dict[str, str], calibrator: Calibrator) -> None:
         self._topology = topology
@@ -95,7 +97,7 @@ class _Calibration:
         return RateCurve(tuple(points))
 
     def _links(self) -> Iterator[tuple[Link, list[str], list[str]]]:
-        """Switch links with datanodes on both sides. In a mesh nobody knows which way a stream takes."""
+        """Yield switch links with datanodes on both sides; none in a mesh, where paths are unknown."""
         if not self._topology.is_tree:
             self._notes.append("the network is a mesh: its links are left as they were described")
             return
@@ -123,8 +125,10 @@ class _Calibration:
 
 
 def _described(file: Path, view: NetworkView) -> tuple[Topology, dict[str, str]]:
-    """The network as the file has it, or as the coordinator has it when there is none; and the datanode that each
-    of its servers is. Raises InvalidTopology when none of them is alive, or two are one server."""
+    """Return the network from the file, or without a file the coordinator's, and the datanode of each server.
+
+    Raises InvalidTopology if no server is alive, or if two datanodes match one server.
+    """
     if not view.servers:
         raise InvalidTopology("no datanode is alive: there is nothing to measure")
     if not file.exists():
@@ -145,7 +149,7 @@ def _described(file: Path, view: NetworkView) -> tuple[Topology, dict[str, str]]
 
 
 def _named_by_host(view: NetworkView) -> tuple[Topology, dict[str, str]]:
-    """Servers are called by their hosts, and by their ports besides where a host has several datanodes."""
+    """Name servers by host, with the port if a host has several datanodes."""
     hosts = Counter(server.host for server in view.servers)
 
     def name(server: ServerView) -> str:
@@ -167,7 +171,7 @@ def _named_by_host(view: NetworkView) -> tuple[Topology, dict[str, str]]:
 
 
 def _write(file: Path, topology: Topology) -> None:
-    """All of it or nothing. The comment at the head of a file that is there stays; others go."""
+    """Write the file atomically. A comment at the head of the old file stays; other comments are lost."""
     text = _heading(file.read_text() if file.exists() else "") + to_toml(topology)
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     try:

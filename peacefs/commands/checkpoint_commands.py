@@ -1,4 +1,4 @@
-"""`peacefs checkpoint`: Spark's streaming checkpoints seen into, judged, moved and rolled back."""
+"""`peacefs checkpoint`: inspect, verify, move and roll back Spark's streaming checkpoints."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import typer
 
 from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
 
-# A checkpoint that was written to more recently belongs to a run that is alive, unless the operator knows better.
+# By default, a checkpoint that was written to this recently counts as in use.
 checkpoint_idle_s: Final = 30.0
-# Younger files that nothing refers to may be about to be referred to.
+# An unreferenced file that is younger than this may still be referred to soon.
 checkpoint_orphan_age_s: Final = 3600.0
 
 

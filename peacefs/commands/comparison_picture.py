@@ -1,6 +1,6 @@
-"""A comparison as a picture: time against writers, a panel for each size of set, a line for each policy.
+"""Draw a comparison of policies: time against writers, with a panel per set size and a line per policy.
 
-matplotlib is an extra and is imported only here, and late.
+matplotlib is an extra, imported only here and only when needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Line = list[tuple[int, float]]
 
 
 def require_matplotlib() -> None:
-    """Raises Unsupported where it is not installed."""
+    """Raise Unsupported if matplotlib is not installed."""
     try:
         importlib.import_module("matplotlib.figure")
     except ImportError:
@@ -28,8 +28,10 @@ def require_matplotlib() -> None:
 
 
 def lines_of(rows: Sequence[Row]) -> dict[int, dict[str, Line]]:
-    """By size of set, then by policy: (writers, mean seconds from request), writers rising. `bound` is a line
-    too, the last."""
+    """Return the lines by size of set, then by policy: (writers, mean seconds from request), writers ascending.
+
+    The last line of each panel is `bound`.
+    """
     panels: dict[int, dict[str, Line]] = {}
     for row in sorted(rows, key=lambda row: row.writers):
         panels.setdefault(row.mb, {}).setdefault(row.policy, []).append((row.writers, row.from_request_s))
@@ -40,7 +42,7 @@ def lines_of(rows: Sequence[Row]) -> dict[int, dict[str, Line]]:
 
 
 def draw(rows: Sequence[Row], title: str, path: Path) -> None:
-    """Writes the picture; the file's ending says the format. Raises BadRequest for one that is unknown."""
+    """Write the picture. The file's suffix chooses the format. Raises BadRequest for an unknown format."""
     try:
         drawn(rows, title).savefig(path)
     except ValueError as error:
@@ -48,7 +50,7 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> None:
 
 
 def drawn(rows: Sequence[Row], title: str) -> Figure:
-    """A panel for each size, with one scale of seconds."""
+    """Return the figure: a panel per size, all with the same scale of seconds."""
     from matplotlib.figure import Figure
 
     panels = lines_of(rows)
@@ -63,7 +65,7 @@ def drawn(rows: Sequence[Row], title: str) -> Figure:
         axis.set_title(f"{mb} MB a writer" if mb else "mixed sizes")
         axis.set_xlabel("writers")
         axis.set_xticks(sorted({writers for line in panel.values() for writers, _ in line}))
-    # One limit for all panels, and only now: a limit that is set ends the search for the other.
+    # Set the limit last, and once for all panels: setting it stops matplotlib's autoscaling.
     axes[0].set_ylim(bottom=0)
     axes[0].set_ylabel("seconds from request, mean")
     axes[-1].legend()

@@ -1,4 +1,4 @@
-"""`peacefs completion`: a script for a shell, which then completes commands, options and their values."""
+"""`peacefs completion`: print a script that makes a shell complete commands, options and their values."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated, Final
 
 import typer
 
-#: Set by the script when it asks for words.
+#: The variable that the script sets when it asks for completions.
 COMPLETION_VARIABLE: Final = "_PEACEFS_COMPLETE"
 
 
 class Shell(Enum):
-    """The shells that there is a script for."""
+    """The supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -32,7 +32,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell.", show_de
 
 
 def prepare_completion() -> None:
-    """Have Typer answer what its scripts ask for."""
+    """Make Typer answer the completion script."""
     from typer.completion import completion_init  # type: ignore[attr-defined]
 
     completion_init()

@@ -73,7 +73,7 @@ def show(
 
 
 def _once(settings: Iterable[configuration.OptionValue]) -> list[configuration.OptionValue]:
-    """Leave out what several commands have from one place."""
+    """Drop repetitions: values that several commands share from one source."""
     found: list[configuration.OptionValue] = []
     for each in settings:
         if each not in found:

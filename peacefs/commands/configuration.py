@@ -1,17 +1,16 @@
-"""Options of commands from a file and from the environment, under the names that they have on the command line.
+"""Set options of commands in a file or in the environment, by their names on the command line.
 
-    # /etc/peacefs/config.toml, then $XDG_CONFIG_HOME/peacefs/config.toml, or PEACEFS_CONFIG alone
-    [client]                        # the commands that speak to a coordinator
+    # /etc/peacefs/config.toml, then $XDG_CONFIG_HOME/peacefs/config.toml; or only the file PEACEFS_CONFIG
+    [client]                        # commands that talk to a coordinator
     coordinator = "http://namenode:9870"
 
     [datanode]                      # peacefs datanode --dir /data --rack /row1/rack2
     dir = "/data"
     rack = "/row1/rack2"
 
-A table is a command (`[checkpoint.verify]` one of a group), a key an option without its dashes, in which `-` may
-be `_`. The same option is the variable PEACEFS_DATANODE_RACK. The command line goes before the environment, which
-goes before files, which go before defaults. All mistakes of files and variables are told at once, before anything
-starts.
+A table is a command (`[checkpoint.verify]` for one of a group), a key an option without its dashes; `-` may be
+written as `_`. The variable of the same option is PEACEFS_DATANODE_RACK. Precedence: command line, environment,
+files, defaults. All mistakes in files and variables are reported together before anything starts.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ configuration_bytes_max: Final = 1 * MIB
 FILE_VARIABLE: Final = "PEACEFS_CONFIG"
 _PREFIX = "PEACEFS"
 _CLIENT = "client"
-#: Options that say what is to be done now, or belong to who started the process, and not to its configuration.
+#: Options that control a single call or belong to the starting process, so they cannot be configured.
 _NOT_CONFIGURED = frozenset({"help", "json", "ready-fd", "parent-fd", "version", "show-completion"})
-#: The option of all commands that speak to a coordinator: `[client] coordinator`, and these variables.
+#: The option of all commands that talk to a coordinator: `[client] coordinator`, and its variables.
 _COORDINATOR = "coordinator"
 _NO_COMMAND = TyperCommand("peacefs")
 
 
 class ValueOrigin(Enum):
-    """The origin of an option's value."""
+    """Where an option's value comes from."""
 
     FILE = "file"
     ENVIRONMENT = "environment"
@@ -53,7 +52,7 @@ class ValueOrigin(Enum):
 
 @dataclass(frozen=True)
 class OptionValue:
-    """An option of a command with its value before the command line; `source` is the file or the variable."""
+    """An option's value before the command line is parsed. `source` is the file or variable."""
 
     command: str
     option: str
@@ -64,17 +63,17 @@ class OptionValue:
 
 @dataclass
 class Configuration:
-    """The options from files and environment. `mistakes` are lines; with any of them nothing else is of use."""
+    """Options from files and the environment. If there are `mistakes` (lines), ignore the rest."""
 
-    #: Click's: values by the name of the parameter, by the name of the command, nested as groups are.
+    #: Click's `default_map`: values by parameter, nested by command and group.
     defaults: dict[str, Any] = field(default_factory=dict)
-    #: By command, those of groups with spaces.
+    #: Options by command; a command of a group is named with a space.
     settings: dict[str, list[OptionValue]] = field(default_factory=dict)
     mistakes: list[str] = field(default_factory=list)
 
 
 def files(environment: Mapping[str, str]) -> list[Path]:
-    """Return the files that count, the most general first. An empty PEACEFS_CONFIG means none."""
+    """Return the files to read, most general first. An empty PEACEFS_CONFIG means none."""
     named = environment.get(FILE_VARIABLE)
     if named is not None:
         return [Path(named)] if named else []
@@ -84,7 +83,7 @@ def files(environment: Mapping[str, str]) -> list[Path]:
 
 
 def apply(command: Any, environment: Mapping[str, str] = os.environ) -> Configuration:
-    """Read the configuration of a command and those below it, and give their options their variables."""
+    """Read the configuration of a command and its subcommands, and give their options their variables."""
     configuration = Configuration()
     tables = [_read(file, configuration.mistakes) for file in files(environment)]
     commands = dict(_walk(command, ()))
@@ -111,14 +110,14 @@ def _walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 
 def _options(command: Any) -> Iterator[TyperOption]:
     for option in command.params:
-        # The whole command's --coordinator stands for that of the command that follows.
+        # The --coordinator of `peacefs` itself is covered by that of its subcommands.
         is_of_program = isinstance(command, TyperGroup) and _flag(option) == _COORDINATOR
         if isinstance(option, TyperOption) and _flag(option) not in _NOT_CONFIGURED and not is_of_program:
             yield option
 
 
 def _flag(option: TyperOption) -> str:
-    """Return the long name of an option, without its dashes."""
+    """Return the long name of an option without its dashes."""
     return max(option.opts, key=len).lstrip("-")
 
 
@@ -131,7 +130,7 @@ def _setting(
 ) -> OptionValue:
     command, flag = " ".join(path), _flag(option)
     variables = _variables(path, option)
-    # Help names the variables that were declared; the others follow from the option's name.
+    # Help shows declared variables only; the others follow from the option's name.
     option.show_envvar = bool(option.envvar)
     option.envvar = variables
     for variable in variables:
@@ -152,13 +151,13 @@ def _setting(
 
 
 def _variables(path: tuple[str, ...], option: TyperOption) -> list[str]:
-    """Return the variables of an option: those that it was declared with, and the one by its command and name."""
+    """Return an option's variables: the declared ones, and the one named after its command."""
     declared = option.envvar
     named = [declared] if isinstance(declared, str) else list(declared or ())
     if _is_client(option):
         named = [*COORDINATOR_VARIABLES]
     own = "_".join((_PREFIX, *path, _flag(option))).upper().replace("-", "_")
-    # A datanode's or agent's --coordinator is another than that of clients.
+    # The --coordinator of a datanode or agent differs from that of clients.
     return list(dict.fromkeys([*named, own]))
 
 
@@ -186,7 +185,7 @@ def _look_up(table: Mapping[str, Any], where: Sequence[str], flag: str) -> Any:
 
 
 def _complaint(option: TyperOption, value: Any, *, is_text: bool = False) -> str:
-    """Return what is wrong with a value of a file, or with the text of a variable; empty if nothing is."""
+    """Return what is wrong with a value of a file or the text of a variable; empty if nothing."""
     is_list = option.multiple or option.nargs != 1
     if is_text and is_list:
         value = option.split_envvar_value(value)
@@ -217,7 +216,7 @@ def _read(file: Path, mistakes: list[str]) -> tuple[Path, dict[str, Any]]:
 def _check_tables(
     command: Any, table: Mapping[str, Any], path: tuple[str, ...], file: Path, mistakes: list[str]
 ) -> None:
-    """Note tables of no command and keys of no option."""
+    """Report tables that match no command, and keys that match no option."""
     flags = {name for option in _options(command) for name in (_flag(option), _flag(option).replace("-", "_"))}
     inner = command.commands if isinstance(command, TyperGroup) else {}
     for key, value in table.items():
@@ -228,7 +227,7 @@ def _check_tables(
             for name in value.keys() - {_COORDINATOR}:
                 mistakes.append(f"{file}: [{_CLIENT}] has no option {name}: it has {_COORDINATOR}")
         elif isinstance(value, dict) and not path and not _is_whole(command):
-            continue  # a table of a command that was not declared for this call
+            continue  # a table of a command that this call has not declared
         elif isinstance(value, dict):
             mistakes.append(f"{file}: [{shown}] is no command of peacefs")
         elif key not in flags:
@@ -237,7 +236,7 @@ def _check_tables(
 
 
 def _is_whole(command: Any) -> bool:
-    """Return whether all commands were declared, and not only the one that was called."""
+    """Return whether all commands were declared, rather than only the one that was called."""
     return isinstance(command, TyperGroup) and len(command.commands) > 1
 
 

@@ -1,4 +1,4 @@
-"""`peacefs doctor`, declared."""
+"""The declaration of `peacefs doctor`."""
 
 from __future__ import annotations
 

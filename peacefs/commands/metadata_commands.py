@@ -1,6 +1,7 @@
-"""`peacefs metadata`: what who looks after a cluster does with the coordinator's metadata.
+"""`peacefs metadata`: administer the coordinator's metadata.
 
-With --dir a command works on the files of a coordinator of this machine, with --coordinator it asks one that runs.
+With --dir a command works on the files of a coordinator on this machine; with --coordinator it calls a running
+one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`peacefs simulate`, `peacefs plan` and `peacefs topology`, declared; the modules `*_command` do the work."""
+"""Declarations of `peacefs simulate`, `plan` and `topology`; the modules `*_command` do the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`peacefs plan`: what a policy would do, for the network of a coordinator or of a file."""
+"""`peacefs plan`: show what a policy would do, on the network of a coordinator or of a file."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _OUTSIDE = "outside"
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """Each writer has the same to write; without any there is one outside the cluster. `topology` is a file,
-    planned for here; else the coordinator plans for its datanodes."""
+    """The command's options. All writers write the same amount; without `writers`, one writes from outside.
+
+    If `topology` names a file, the plan is made here for its network, else by the coordinator for its datanodes.
+    """
 
     policy: str
     seed: int
@@ -36,7 +38,7 @@ class PlanOptions:
 
 
 def run_plan(options: PlanOptions) -> None:
-    """Raises BadRequest and InvalidTopology, and what the coordinator answers."""
+    """Print the plan. Raises BadRequest, InvalidTopology, and the coordinator's errors."""
     writers: Sequence[str | None] = options.writers or [None]
     requests = [DryRunRequest(writer, options.replication, options.chunks) for writer in writers]
     task = Task(options.policy, options.seed, requests)

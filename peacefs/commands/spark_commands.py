@@ -1,4 +1,4 @@
-"""`peacefs spark`: what Spark must be told to checkpoint on peacefs."""
+"""`peacefs spark`: print the settings with which Spark checkpoints on peacefs."""
 
 from __future__ import annotations
 

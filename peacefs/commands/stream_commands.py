@@ -1,4 +1,4 @@
-"""`peacefs stream`: durable logs of streams, listed, read, followed and trimmed."""
+"""`peacefs stream`: list, read, follow and trim durable logs of streams."""
 
 from __future__ import annotations
 

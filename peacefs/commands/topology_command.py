@@ -1,4 +1,4 @@
-"""`peacefs topology`: whether a description of a network holds together, what it looks like, and what is on it."""
+"""`peacefs topology`: check a description of a network, draw it, and show its load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from peacefs.topology.terminal_drawing import draw_tree
 
 
 def check(file: Path) -> None:
-    """Says in one line what the file describes. Raises InvalidTopology, which names the line and the mistake."""
+    """Print in one line what the file describes. Raises InvalidTopology with the line of the mistake."""
     topology = load_topology(file)
     shape = "a tree" if topology.is_tree else "a mesh"
     parts = ", ".join(
@@ -40,9 +40,11 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def show(file: Path | None, coordinator: str, *, svg: Path | None, dot: Path | None, graphml: Path | None) -> None:
-    """Draws the network as text on stdout, and in the files that are asked for: that of a file, or that of a
-    running cluster with the load on its links. DOT and GraphML are the paper's graph, with capacities in
-    concurrent chunks. Raises InvalidTopology, and what the coordinator answers."""
+    """Draw a file's network, or a running cluster's with the load of its links, on stdout and into files.
+
+    DOT and GraphML contain the paper's graph, whose capacities count concurrent chunks. Raises InvalidTopology,
+    and the coordinator's errors.
+    """
     loads: Loads = {}
     if file is not None:
         topology = load_topology(file)
@@ -59,7 +61,7 @@ def show(file: Path | None, coordinator: str, *, svg: Path | None, dot: Path | N
 
 
 def reload(coordinator: str) -> None:
-    """The coordinator reads its topology file again. Raises InvalidTopology, BadRequest when it has none."""
+    """Make the coordinator reload its topology file. Raises InvalidTopology, BadRequest if it has no file."""
     view = _ask(coordinator, CoordinatorApi.reload_topology)
     described = sum(server.described for server in view.servers)
     sys.stdout.write(

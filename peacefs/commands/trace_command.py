@@ -1,4 +1,4 @@
-"""`peacefs trace`, declared: a picture of where the time of a request went, by the files of `--traces`."""
+"""The declaration of `peacefs trace`, which draws where a request's time went, from the files of `--traces`."""
 
 from __future__ import annotations
 

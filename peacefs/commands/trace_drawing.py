@@ -1,5 +1,7 @@
-"""Draw the spans of a request as bars along its time, a line each, the tree of spans on the left. Pure, but for
-reading the files."""
+"""Draw the spans of a request: a line per span, with the tree on the left and bars on a time axis.
+
+Pure, except that it reads files.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _FULL, _EMPTY = "█", "·"
 
 @dataclass(frozen=True, slots=True)
 class DrawnSpan:
-    """One span of a file."""
+    """A span that was read from a file."""
 
     request: str
     id: str
@@ -33,7 +35,7 @@ class DrawnSpan:
 
 
 def read_spans(files: Iterable[Path]) -> list[DrawnSpan]:
-    """Read the lines of files. Raises BadRequest for a file that has others, OSError."""
+    """Read spans from files. Raises BadRequest for a line that is no span, OSError."""
     found = []
     for file in files:
         for number, line in enumerate(file.read_text().splitlines(), 1):
@@ -60,7 +62,7 @@ def _span(told: dict[str, Any]) -> DrawnSpan:
 
 
 def _with_requests(spans: Sequence[DrawnSpan]) -> list[DrawnSpan]:
-    """Give phases, which name no request, that of the span that they are part of."""
+    """Give phases, which name no request, the request of their parent span."""
     of = {span.id: span.request for span in spans}
     return [
         span if span.request else DrawnSpan(**{**asdict(span), "request": of.get(span.parent, "")})
@@ -69,14 +71,14 @@ def _with_requests(spans: Sequence[DrawnSpan]) -> list[DrawnSpan]:
 
 
 def slowest(spans: Sequence[DrawnSpan]) -> str:
-    """Return the id of the request that took longest. Raises BadRequest where there is none."""
+    """Return the id of the slowest request. Raises BadRequest if there are no spans."""
     if not spans:
         raise BadRequest("there is no span")
     return max(spans, key=lambda span: span.end_s - span.begin_s).request
 
 
 def drawn(spans: Sequence[DrawnSpan], request: str) -> Iterator[str]:
-    """Draw one request. Raises BadRequest where nothing is known of it."""
+    """Draw one request. Raises BadRequest if there are no spans of it."""
     ours = _ours(spans, request)
     began_s = min(span.begin_s for span in ours)
     lasted_s = max(max(span.end_s for span in ours) - began_s, 1e-6)
@@ -84,7 +86,7 @@ def drawn(spans: Sequence[DrawnSpan], request: str) -> Iterator[str]:
 
 
 def as_records(spans: Sequence[DrawnSpan], request: str) -> Iterator[str]:
-    """Return the same as lines of JSON. Raises BadRequest."""
+    """Return the request's spans as lines of JSON. Raises BadRequest."""
     return (json.dumps(asdict(span)) for span in _ours(spans, request))
 
 

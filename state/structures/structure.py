@@ -34,7 +34,7 @@ class Structure:
     kind: ClassVar[str]
 
     def __init__(self, page_set: PageSet, schema: pa.Schema, key: Sequence[str]) -> None:
-        """Subclasses only; users call `create`."""
+        """Initialise the base. Users call `create` instead."""
         self._pages = page_set
         self._frames = page_set.frames
         self.schema: pa.Schema = schema

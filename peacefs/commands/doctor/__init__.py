@@ -1,5 +1,5 @@
-"""`peacefs doctor`: measures a cluster and a client's machine, judges the facts, and says what to change.
+"""`peacefs doctor`: measure a cluster and a client's machine, judge the facts, and say what to change.
 
-Begin with `judgements.py`, which is pure: `facts.Facts` in, findings out, a function for each check. `probes.py`
-measures the services, `machine.py` this machine; they judge nothing.
+Begin with `judgements.py`, which is pure: it turns `facts.Facts` into findings, with a function per check.
+`probes.py` measures the services, `machine.py` this machine; neither judges.
 """

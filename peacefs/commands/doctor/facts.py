@@ -1,4 +1,4 @@
-"""The facts that a doctor measures, and what it finds. Values only; no fact holds a secret."""
+"""What a doctor measures and finds. Values only; none contains a secret."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from peacefs.protocol.values.cluster_status import ClusterStatus
 
 
 class Urgency(StrEnum):
-    """The judgement on one thing; the last is the worst."""
+    """The urgency of a finding, in ascending order."""
 
     FINE = "fine"
-    #: Nothing is wrong, and somebody may want to know.
+    #: Nothing is wrong, but it may be of interest.
     NOTE = "note"
-    #: It works, and should be changed.
+    #: It works, but should be changed.
     CHANGE = "change"
     #: It does not work.
     BROKEN = "broken"
 
 
-#: The order of urgency.
 VERDICTS = tuple(Urgency)
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One judgement: on what (`about`), what was seen, and what to do where something is to be done."""
+    """One finding: its subject (`about`), what was `seen`, and `advice` if something should be done."""
 
     check: str
     about: str
@@ -38,43 +37,43 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Durations that a service has measured since it began."""
+    """Durations that a service has measured since it started."""
 
     count: int
     mean_s: float
-    #: The share of those that took longer than a tenth of a second.
+    #: The share of durations above 0.1 s.
     slow_share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceMetrics:
-    """A service's answer to `/metrics`, as far as it matters. None for what an older release does not tell."""
+    """A service's `/metrics`, as far as they matter. Fields are None if an older release lacks them."""
 
     version: str | None
-    #: Its clock is so far ahead of this machine's, as exactly as the second number says.
+    #: How far its clock is ahead of this machine's; the error is at most `clock_within_s`.
     clock_ahead_s: float | None
     clock_within_s: float
     descriptors_max: float | None
     descriptors_open: float | None
     tls_days_left: float | None
-    #: Commits of a coordinator, chunks that a datanode made durable.
+    #: Commits of a coordinator, or chunks that a datanode made durable.
     durable: Durations | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A coordinator or datanode as this machine reaches it."""
+    """A coordinator or datanode, as seen from this machine."""
 
     role: str
     name: str
     host: str
     http_port: int
     is_loopback: bool
-    #: None with `fault`, which says why it did not answer.
+    #: None if it did not answer; `fault` says why.
     metrics: ServiceMetrics | None = None
     fault: str = ""
     data_port: int | None = None
-    #: Why another than this datanode, or nobody, is at its data port; empty if it is.
+    #: Why this datanode does not answer at its data port; empty if it does.
     data_fault: str = ""
 
 
@@ -89,11 +88,11 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """The disk of a directory of this machine. With `fault` it was not measured."""
+    """The disk of a directory on this machine. If `fault` is set, it was not measured."""
 
     path: str
     file_system: str = ""
-    #: Seconds of one small append with its fsync.
+    #: Seconds per small append with its fsync.
     fsync_median_s: float = 0.0
     fsync_longest_s: float = 0.0
     write_bytes_per_second: float = 0.0
@@ -103,8 +102,6 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class WantedSetting:
-    """A setting of Spark and its reason."""
-
     key: str
     value: str
     reason: str
@@ -112,7 +109,7 @@ class WantedSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spark:
-    """The Spark that is installed here, and the settings of its spark-defaults.conf; None where there is none."""
+    """The installed Spark, and the settings in its spark-defaults.conf (`found`, None without a file)."""
 
     version: str
     java_version: int | None
@@ -125,17 +122,17 @@ class Spark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that was measured."""
+    """Everything that was measured."""
 
     machine: Machine
-    #: The addresses that were dialled; several where there are standbys.
+    #: The coordinators that were asked; several if there are standbys.
     coordinators: Sequence[Service]
-    #: None with `status_fault`, which says why.
+    #: None if it is unknown; `status_fault` says why.
     status: ClusterStatus | None = None
     status_fault: str = ""
     datanodes: Sequence[Service] = ()
-    #: The permissions of directories that only superusers should write to; those that the doctor may look at.
+    #: The permissions of directories that only superusers should write to, as far as the doctor may see them.
     guarded: Mapping[str, int] = field(default_factory=dict)
     directories: Sequence[Directory] = ()
-    #: None where there is no Spark.
+    #: None without Spark.
     spark: Spark | None = None

@@ -1,6 +1,6 @@
-"""Judge measured facts. Pure: a table of checks, each a function from the facts to what it finds.
+"""Judge measured facts. Pure: a table of checks, each a function from facts to findings.
 
-Every check that has something to judge says so, with FINE where all is well, so that silence is never a good sign.
+A check that has something to judge always reports, with FINE if all is well. So silence means nothing was checked.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from peacefs.protocol.values.guarded_directories import is_open
 from .facts import VERDICTS, Diagnosis, Directory, Durations, Facts, Service, Urgency
 from .spark_settings import judge_settings
 
-# A clock that is off by more should be set; by more than the second, tokens and leases are judged wrongly.
+# A clock that is off by more should be set. Above the second limit, tokens and leases are judged wrongly.
 doctor_clock_s: Final = 1.0
 doctor_clock_broken_s: Final = 30.0
-# Files and connections that a client and a service should be able to open, and the share that may be in use.
+# File descriptors that a client and a service need, and the share that may be in use.
 doctor_client_descriptors_min: Final = 1024
 doctor_descriptors_min: Final = 8192
 doctor_descriptors_share_max: Final = 0.8
-# Fewer commits or chunks prove nothing; of more, this share may take longer than 100 ms.
+# With fewer commits or chunks nothing is proven; with more, this share may take longer than 100 ms.
 doctor_durations_min: Final = 20
 doctor_slow_share_max: Final = 0.2
 doctor_fsync_s: Final = 0.02
@@ -31,7 +31,7 @@ doctor_write_bytes_per_second_min: Final = 50 * MIB
 
 Check = Callable[[Facts], Iterator[Diagnosis]]
 _LEVELS = {Level.CRITICAL: Urgency.BROKEN, Level.WARNING: Urgency.CHANGE, Level.NOTICE: Urgency.NOTE}
-#: File systems that forget with the machine's power, or with its container.
+#: File systems that lose their content at a restart or with their container.
 _FORGETFUL = {
     "tmpfs": "is memory: a restart of the machine loses all of it",
     "ramfs": "is memory: a restart of the machine loses all of it",
@@ -46,7 +46,7 @@ def judge(facts: Facts) -> list[Diagnosis]:
 
 
 def worst(findings: list[Diagnosis]) -> Urgency:
-    """Return the verdict that the exit status is made of."""
+    """Return the worst verdict, which determines the exit status."""
     return max((finding.verdict for finding in findings), key=VERDICTS.index, default=Urgency.FINE)
 
 
@@ -125,7 +125,7 @@ def _clocks(facts: Facts) -> Iterator[Diagnosis]:
 
 
 def _addresses(facts: Facts) -> Iterator[Diagnosis]:
-    """Judge the addresses that clients are sent to: one of loopback is of use on its machine alone."""
+    """Judge the addresses that clients are sent to: a loopback address works on its own machine only."""
     beyond = [each for each in facts.coordinators if not each.is_loopback]
     for each in facts.datanodes:
         if beyond and each.is_loopback:
@@ -189,7 +189,7 @@ def _certificates(facts: Facts) -> Iterator[Diagnosis]:
 
 
 def _durability(facts: Facts) -> Iterator[Diagnosis]:
-    """Judge what the disks of services have taken for commits and chunks so far."""
+    """Judge how long services' disks have taken for commits and chunks so far."""
     for each in _services(facts):
         durable = None if each.metrics is None else each.metrics.durable
         if durable is None or durable.count < doctor_durations_min:
@@ -281,7 +281,7 @@ def _where(service: Service) -> str:
     return f"{host}:{service.http_port}"
 
 
-#: All checks by their names, in the order in which they are shown.
+#: All checks by name, in the order of output.
 CHECKS: Final[Mapping[str, Check]] = {
     "answers": _answers,
     "cluster": _cluster,

@@ -19,7 +19,7 @@ from .facts import Directory, Machine, Spark, WantedSetting
 from .spark_settings import parse_defaults
 
 doctor_settings_bytes_max: Final = 1 * MIB
-# A disk is measured by so many fsyncs of a record, and by writing so much; and what it should reach.
+# A disk is measured by this many fsyncs of a record, and by writing this many bytes.
 doctor_fsyncs: Final = 32
 doctor_fsync_record_bytes: Final = 4 * KIB
 doctor_write_bytes: Final = 32 * MIB
@@ -29,13 +29,13 @@ _MIB = 1 << 20
 
 
 def measure_machine() -> Machine:
-    """Return its version and limits."""
+    """Return this machine's version of peacefs and its limits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Machine(version=peacefs.__version__, descriptors_soft=soft, descriptors_hard=hard)
 
 
 def measure_directory(path: Path) -> Directory:
-    """Append and fsync in a temporary file there, then write some more; nothing is left."""
+    """Measure appends with fsync, then a larger write, in a temporary file that is removed."""
     try:
         where = path.resolve(strict=True)
         with tempfile.TemporaryFile(dir=where, prefix=".peacefs-doctor-") as file:
@@ -55,7 +55,7 @@ def measure_directory(path: Path) -> Directory:
 
 
 def file_system_of(path: Path, mounts: str) -> str:
-    """Return the kind of the file system that holds a path, by the text of /proc/self/mounts; empty if unknown."""
+    """Return the type of a path's file system, from the text of /proc/self/mounts; empty if unknown."""
     found, longest = "", -1
     for line in mounts.splitlines():
         _device, place, kind, *_rest = line.split(" ")
@@ -73,7 +73,7 @@ def _append(file: int) -> float:
 
 
 def _write(file: int) -> float:
-    """Return bytes a second, with the fsync at the end."""
+    """Return the bytes per second of a write that ends with an fsync."""
     piece = os.urandom(_MIB)
     began_s = time.perf_counter()
     for _ in range(doctor_write_bytes // _MIB):
@@ -83,7 +83,7 @@ def _write(file: int) -> float:
 
 
 def find_spark(coordinator: str, settings_file: Path | None, environment: Mapping[str, str]) -> Spark | None:
-    """Return what is known of the Spark that is installed; None where there is none and no file is named."""
+    """Return what is known of the installed Spark; None without Spark and without a named file."""
     from peacefs.spark_connector.java import find_java
     from peacefs.spark_connector.session import installed_spark, settings
 

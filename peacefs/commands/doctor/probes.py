@@ -1,4 +1,4 @@
-"""Measure the services of a cluster as a client reaches them. Judges nothing, and changes nothing."""
+"""Measure the services of a cluster, as a client reaches them. Neither judges nor changes anything."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from peacefs.runtime.secret import is_loopback
 
 from .facts import Durations, Service, ServiceMetrics
 
-# `peacefs doctor` waits so long for an answer of a service, and asks so many at once.
+# `peacefs doctor` waits this long for a service's answer, and asks this many services at once.
 doctor_answer_timeout_s: Final = 20.0
 doctor_probes_at_once: Final = 16
 doctor_metrics_bytes_max: Final = 16 * MIB
@@ -42,18 +42,21 @@ _DURABLE = ("peacefs_commit_seconds", "peacefs_seal_seconds")
 
 
 class ClusterProbes:
-    """Probes of one cluster, of as many services at once as limits have it."""
+    """Probes of one cluster's services, for `visit.measure`. Up to `doctor_probes_at_once` run at once.
+
+    An unreachable service becomes a `Service` with a `fault`, not an exception.
+    """
 
     def __init__(self, address: CoordinatorAddress) -> None:
         self._address = address
         self._tls = tls_of(address, None)
 
     def coordinators(self) -> list[Service]:
-        """Return those whose addresses are known."""
+        """Probe the coordinators with known addresses."""
         return _at_once(self._coordinator, self._address.each)
 
     def status(self) -> ClusterStatus:
-        """Raises PeacefsError."""
+        """Return the cluster's status. Raises PeacefsError."""
         http = CoordinatorHttp(self._address, tls=self._tls)
         try:
             answer = http.ask("GET", "/v1/status", retry_s=0, answer_timeout_s=doctor_answer_timeout_s)
@@ -66,12 +69,12 @@ class ClusterProbes:
             http.close()
 
     def guarded_directories(self) -> dict[str, int]:
-        """Return the permissions of those that are there and that the caller may look at."""
+        """Return the permissions of guarded directories that exist and that the caller may see."""
         http = CoordinatorHttp(self._address, tls=self._tls)
         found = {}
         try:
             for path in GUARDED:
-                # A missing one is no fault.
+                # A missing directory is no fault.
                 with suppress(PeacefsError):
                     answer = http.ask(
                         "GET",
@@ -86,9 +89,9 @@ class ClusterProbes:
         return found
 
     def datanodes(self, status: ClusterStatus) -> list[Service]:
-        """Return those that are not known to be away: about the dead the status says enough.
+        """Probe the datanodes that are not dead; the status says enough about dead ones.
 
-        A user who is no superuser is not told where they are, and gets none.
+        Returns none for a user who is no superuser, since such a user does not see the datanodes' addresses.
         """
         return _at_once(self._datanode, [each for each in status.datanodes if each.host and each.state != "dead"])
 
@@ -132,7 +135,7 @@ class ClusterProbes:
                 return replace(service, fault=f"{url}: {fault or type(fault).__name__}")
 
     def _data_fault(self, datanode: DatanodeStatus) -> str:
-        """Shake hands with it, as a client does, and return what went wrong."""
+        """Shake hands with a datanode as a client does, and return what went wrong; empty if nothing."""
         me = Identity("", "client", f"doctor-{os.getpid()}", None)
         try:
             connection, _peer = open_connection((datanode.host, datanode.data_port), datanode.node, me, self._tls)
@@ -148,7 +151,7 @@ def _at_once(probe: Callable[[S], Service], subjects: Sequence[S]) -> list[Servi
 
 
 def _body(http: httpx.Client, url: str) -> bytes:
-    """Raises PeerRefused for another answer than one of ours."""
+    """Return the body. Raises PeerRefused unless it is a successful answer."""
     with http.stream("GET", url) as answer:
         body = b""
         for piece in answer.iter_bytes():
@@ -161,7 +164,7 @@ def _body(http: httpx.Client, url: str) -> bytes:
 
 
 def _refusal(status: int, body: bytes) -> PeacefsError:
-    """Return what a service of ours has refused the request with, or just the status."""
+    """Return the error of a peacefs service, or else one that names the status."""
     try:
         told = msgspec.json.decode(body)
     except UNREADABLE:
@@ -172,9 +175,9 @@ def _refusal(status: int, body: bytes) -> PeacefsError:
 
 
 def measured(ask: Callable[[], bytes], clock: Callable[[], float] = time.time) -> ServiceMetrics:
-    """Ask for the metrics twice, the second time over a connection that is open, which shows the clock best.
+    """Request the metrics twice. The second request reuses the connection, so its timing shows the clock best.
 
-    Raises PeerRefused for what is not the metrics of a service.
+    Raises PeerRefused if the answer is not a service's metrics.
     """
     ask()
     sent_s = clock()
@@ -218,7 +221,7 @@ def _durations(found: dict[tuple[str, str], float], name: str) -> Durations | No
 
 
 def is_own(host: str) -> bool:
-    """Return whether a name or address leads to this machine alone; False for one that leads nowhere."""
+    """Return whether a name or address leads only to this machine; False if it cannot be resolved."""
     if is_loopback(host):
         return True
     try:

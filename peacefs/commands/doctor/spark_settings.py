@@ -1,6 +1,6 @@
 """Judge the settings of a spark-defaults.conf against those that `peacefs spark conf` prints. Pure.
 
-The file may hold passwords and tokens: nothing of its values is ever repeated.
+The file may contain passwords and tokens, so its values are never shown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
 
 
 def parse_defaults(text: str) -> dict[str, str]:
-    """Read a spark-defaults.conf: a key and a value a line, with white space, `=` or `:` between them."""
+    """Parse a spark-defaults.conf: one key and value per line, separated by white space, `=` or `:`."""
     found = {}
     for line in map(str.strip, text.splitlines()):
         if not line or line.startswith(("#", "!")):
@@ -24,7 +24,7 @@ def parse_defaults(text: str) -> dict[str, str]:
 
 
 def judge_settings(spark: Spark) -> Iterator[Diagnosis]:
-    """Name each setting that is missing or another, with its reason."""
+    """Report each setting that is missing or different, with its reason."""
     if spark.found is None:
         seen = f"there is no {spark.file}"
         advice = (
@@ -47,7 +47,7 @@ def _difference(wanted: WantedSetting, found: Mapping[str, str]) -> str:
     if value is None:
         return "is not set"
     if wanted.key == _CHECKPOINT_LOCATION:
-        # Another directory of the same cluster is as good.
+        # Another directory of the same cluster is fine, too.
         root = wanted.value.partition("://")
         same = value.startswith(f"{root[0]}://{root[2].partition('/')[0]}/")
         return "" if same else "leads to another file system"

@@ -1,4 +1,4 @@
-"""One visit of the doctor: measure, judge, print."""
+"""Run the doctor once: measure, judge, print."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .judgements import judge, worst
 from .machine import find_spark, measure_directory, measure_machine
 from .probes import ClusterProbes
 
-#: The exit status by the worst finding.
+#: The exit status for the worst finding.
 EXIT_STATUS = {Urgency.FINE: 0, Urgency.NOTE: 0, Urgency.CHANGE: 3, Urgency.BROKEN: 4}
 
 
 def visit(coordinator: str, directories: Sequence[Path], spark_settings: Path | None, *, as_json: bool) -> int:
-    """Print what is found; return the exit status. Raises BadRequest for what is no address."""
+    """Print the findings and return the exit status. Raises BadRequest for a malformed address."""
     findings = judge(measure(coordinator, directories, spark_settings))
     lines = _as_json(findings) if as_json else for_people(findings)
     for line in lines:
@@ -33,7 +33,6 @@ def visit(coordinator: str, directories: Sequence[Path], spark_settings: Path | 
 
 
 def measure(coordinator: str, directories: Sequence[Path], spark_settings: Path | None) -> Facts:
-    """Measure everything."""
     address = parse_address(coordinator)
     probes = ClusterProbes(address)
     status: ClusterStatus | None = None
@@ -55,12 +54,12 @@ def measure(coordinator: str, directories: Sequence[Path], spark_settings: Path 
 
 
 def _for_spark(address: CoordinatorAddress, given: str, status: ClusterStatus | None) -> str:
-    """Return the address that Spark is told: a local socket is none for it."""
+    """Return the coordinator's address for Spark, which cannot use a local socket."""
     return given if address.socket is None or status is None else status.address
 
 
 def for_people(findings: Sequence[Diagnosis]) -> Iterator[str]:
-    """Format a line for each finding, with a second one for what to do, and the sum."""
+    """Format findings as a line each, with a second line for advice, and a summary line."""
     words = {Urgency.FINE: "ok", Urgency.NOTE: "note", Urgency.CHANGE: "CHANGE", Urgency.BROKEN: "BROKEN"}
     width = max(map(len, words.values()))
     for finding in findings:
