@@ -83,8 +83,7 @@ def _name_of(command: typer.models.CommandInfo) -> str:
 def main() -> None:
     """Run the command.
 
-    Exit status: 0; 1 for faults, 2 for wrong usage, 130 after Ctrl-C, 141 if the reader of its output is gone
-    (SIGPIPE).
+    Exit status: 0; 1 for faults, 2 for wrong usage, 130 after Ctrl-C, 141 after SIGPIPE.
     """
     prepare_standard_streams()
     _keep_only("".join(sys.argv[1:2]))

@@ -18,8 +18,7 @@ _TERMINATED = 128 + signal.SIGTERM
 def main() -> None:
     """Run the command.
 
-    Exit status: 0; 1 for faults, 2 for wrong usage, 130 after Ctrl-C, 141 if the reader of its output is gone, 143
-    after SIGTERM.
+    Exit status: 0; 1 for faults, 2 for wrong usage, 130 after Ctrl-C, 141 after SIGPIPE, 143 after SIGTERM.
     """
     terminated = False
 

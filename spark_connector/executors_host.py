@@ -6,8 +6,7 @@
 
 The driver runs each node as a job of one task, in its own thread and job group. If an executor dies, the remaining
 nodes take over its units at once; Spark restarts the task, which takes seconds. The driver runs sources, sinks,
-and the controller or the mappers of a ring. Nodes talk over loopback, so executors must be on the driver's
-machine.
+and the controller or the mappers of a ring. Nodes talk over loopback: all must be on one machine.
 """
 
 from __future__ import annotations

@@ -46,9 +46,7 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def read_progress(path: Path) -> list[BatchProgress]:
-    """Return the batches of a progress file in order. Skip a torn last line; of a repeated batch, keep the last
-    run.
-    """
+    """Return a progress file's batches in order. Skip a torn last line; keep a batch's last run."""
     if not path.exists():
         return []
     whole_lines = path.read_text(encoding="utf-8").split("\n")[:-1]

@@ -1,9 +1,8 @@
 """Warm the driver of a standby while it waits, so that its first batch does not pay for a cold JVM.
 
 In the first batch of a session Spark compiles code, loads classes and native libraries, and opens connections. A
-small stateful query does all of that ahead, with made-up rows and a checkpoint in a local directory. The
-directories of the query's own checkpoint are listed, and their last files are read, through the session's own file
-system.
+small stateful query does all of that ahead, with made-up rows and a checkpoint in a local directory. The query's
+own checkpoint is listed, and its last files are read, through the session's file system.
 """
 
 from __future__ import annotations

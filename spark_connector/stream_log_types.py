@@ -1,6 +1,4 @@
-"""Convert between the columns of Spark and of stream logs. Both store instants; a log stores them in UTC, without
-a zone.
-"""
+"""Convert between columns of Spark and of stream logs, which store times in UTC without a zone."""
 
 from __future__ import annotations
 

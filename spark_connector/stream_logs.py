@@ -141,8 +141,8 @@ class RowRange(InputPartition):
 class _LogReading:
     """The common part of batch and stream readers. Spark pickles it for executors, so it holds no connection.
 
-    Options: `startingOffsets` is earliest (the default), latest, or the number of a row. `startingTimestamp`, a
-    time in UTC, replaces it.
+    Options: `startingOffsets` is earliest (the default), latest, or the number of a row. Or `startingTimestamp`,
+    in UTC.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -205,9 +205,7 @@ def _row(text: str, option: str) -> int:
 
 
 class _BatchReader(_LogReading, DataSourceReader):
-    """A reader for `spark.read`. Further option: `endingOffsets`, latest (the default) or the number of the last
-    row.
-    """
+    """A reader for `spark.read`. Option: `endingOffsets`, latest (the default) or the last row's number."""
 
     def partitions(self) -> Sequence[RowRange]:
         with _opened(self._options) as (store, stream):

@@ -26,8 +26,7 @@ standby_poll_s: Final = 0.02
 
 
 def await_run(root: str, environment: Mapping[str, str]) -> GivenRun | None:
-    """Return the run of a supervised driver for its own checkpoint; None if unsupervised or for another
-    checkpoint.
+    """Return the run given to this driver for its own checkpoint; None without a supervisor.
 
     Raises QueryFailed if the agent's answer cannot be read.
     """

@@ -1,7 +1,6 @@
 """`peacefs metadata`: administer the coordinator's metadata.
 
-With --dir a command works on the files of a coordinator on this machine; with --coordinator it calls a running
-one.
+With --dir a command works on the files of a coordinator on this machine; with --coordinator it calls one.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ def _counted(count: int, one: str, many: str) -> str:
 def show(file: Path | None, coordinator: str, *, svg: Path | None, dot: Path | None, graphml: Path | None) -> None:
     """Draw a file's network, or a running cluster's with the load of its links, on stdout and into files.
 
-    DOT and GraphML contain the paper's graph, whose capacities count concurrent chunks. Raises InvalidTopology,
-    and the coordinator's errors.
+    DOT and GraphML contain the paper's graph, with capacities in concurrent chunks. Raises InvalidTopology, and
+    the coordinator's errors.
     """
     loads: Loads = {}
     if file is not None:

@@ -29,8 +29,7 @@ _FAULTS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedErro
 
 
 class ArchiveWriter:
-    """Write an archive beside `target`; `finish` syncs it and renames it to `target`. Without `finish` nothing
-    remains.
+    """Write an archive beside `target`. `finish` syncs and renames it; without `finish` nothing remains.
 
     Raises PeacefsError if the archive cannot be written.
     """

@@ -109,9 +109,8 @@ def find_roots(tree: FileTree, top: str, *, partial: bool = False) -> Iterator[s
 def find_all(tree: FileTree, top: str, *, partial: bool = False) -> Iterator[tuple[str, bool]]:
     """Yield the root of each checkpoint at or below `top`, with True if it is a dataflow's (checkpoints of units).
 
-    With `partial`, skips directories below `top` that may not be listed. Skips directories whose name says that
-    they are still being made, or that their maker was killed. Raises FileNotFound, AccessDenied; BadRequest if the
-    tree is too large.
+    With `partial`, skips directories below `top` that may not be listed. Skips directories with the name of an
+    unfinished copy. Raises FileNotFound, AccessDenied; BadRequest if the tree is too large.
     """
     pending, seen = [top], 0
     while pending:

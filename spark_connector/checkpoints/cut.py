@@ -3,8 +3,7 @@
 The plan removes what later batches wrote: commits, versions of state, operator metadata, log entries of file
 sources, and offsets except those of the next batch. The next batch keeps its offsets, so Spark repeats it with the
 same rows from any source. Batches after that one are planned anew and may get other rows: a file source lists its
-files again and fills batches by its options, which the checkpoint does not record; nor does the checkpoint say
-what another source holds now.
+files again and fills batches by its options, which the checkpoint does not record. Other sources may have changed.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ class Cut:
 
 
 def plan_cut(inspection: Inspection, batch: int) -> Cut:
-    """Plan the removal of everything after `batch`. Raises CheckpointDamaged if the batch's offsets cannot be
-    read.
-    """
+    """Plan a rollback to `batch`. Raises CheckpointDamaged if its offsets cannot be read."""
     layout, sources = inspection.layout, SourceLogs(inspection)
     offsets = inspection.offsets(layout.offsets[batch])
     plan = _plan(inspection, sources, batch, offsets)

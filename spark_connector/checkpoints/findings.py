@@ -23,8 +23,7 @@ class Fault(StrEnum):
 class CheckpointFinding(msgspec.Struct, frozen=True):
     """A fault of a file. `path` is relative to the root.
 
-    `stops`: a start fails on the fault. If it is not `noticed`, the start reads something else than what was
-    written.
+    `stops`: a start fails on the fault. If it is not `noticed`, the start reads wrong data.
     """
 
     path: str
@@ -64,8 +63,7 @@ class StartVerdict(msgspec.Struct, frozen=True):
     """The verdict on one way to start the query. `mode` is one of `start_modes.StartMode`.
 
     `goes_on_with` is the first batch, None if the query does not start; `repeats` says whether that batch was
-    planned before. `against` lists what prevents the start, or what the start would do with rows that were already
-    emitted.
+    planned before. `against` lists what prevents the start, or how it would repeat or lose emitted rows.
     """
 
     mode: str

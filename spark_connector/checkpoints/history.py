@@ -21,9 +21,7 @@ class BatchFile(msgspec.Struct, frozen=True):
 
 
 class BatchHistory(msgspec.Struct, frozen=True):
-    """One batch. Times are milliseconds since 1970; `committed_ms` is None if the batch is under way or was cut
-    short.
-    """
+    """One batch. Times are milliseconds since 1970; `committed_ms` is None without a commit."""
 
     batch: int
     planned_ms: int

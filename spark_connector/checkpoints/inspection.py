@@ -42,8 +42,7 @@ _GONE = "it is gone: was it deleted just now?"
 
 
 class Inspection:
-    """The parsed files of one checkpoint, for `judge`, `catalogue`, `cut` and others; each file is read at most
-    once.
+    """The parsed files of one checkpoint, each read at most once, for `judge`, `catalogue` and others.
 
     Every method that reads raises CheckpointDamaged if the file is not whole, at each call.
     """
@@ -167,9 +166,7 @@ class Inspection:
             raise CheckpointDamaged(f"it cannot be read: {fault}") from None
 
     def _checkers(self, entry: TreeEntry) -> list[Checker]:
-        """Return the checksums beside a file. Skip a checksum file of Hadoop's that is damaged itself, as Spark
-        does.
-        """
+        """Return the checksums beside a file. Skip a damaged checksum file of Hadoop's, as Spark does."""
         checkers = []
         for checksum in self.layout.checksum_files(self.layout.relative(entry)):
             data = b"".join(self._pieces(checksum))

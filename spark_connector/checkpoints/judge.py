@@ -234,9 +234,7 @@ class BatchVerifier:
     def _read(
         path: str, entry: TreeEntry | None, read: Callable[[TreeEntry], T], absent: str, needs: Needs
     ) -> T | None:
-        """Read an entry and add it to the needed files. If it is missing or damaged, add a finding and return
-        None.
-        """
+        """Read an entry and add it to the needed files. If that fails, add a finding and return None."""
         if entry is None:
             needs.findings.append(CheckpointFinding(path, Fault.MISSING, absent))
             return None

@@ -59,9 +59,7 @@ class StoreKey(NamedTuple):
 
 
 class StateVersion(NamedTuple):
-    """The state after batch `number` - 1. `uid` is set in format 2 only, where several attempts may lie side by
-    side.
-    """
+    """The state after batch `number` - 1. In format 2, `uid` tells several attempts apart."""
 
     number: int
     uid: str | None
@@ -134,9 +132,7 @@ class LogFiles:
         )
 
     def needed(self) -> list[tuple[int, TreeEntry | None]]:
-        """Return the entries that Spark reads at a start, with None for a missing one. Stops after `LOG_GAP_MAX`
-        of those.
-        """
+        """Return the entries that a start reads, None for a missing one. Stops after `LOG_GAP_MAX` of these."""
         if self.compacted is None or self.latest is None:
             return []
         found: list[tuple[int, TreeEntry | None]] = []

@@ -31,8 +31,7 @@ class InspectionRequest(msgspec.Struct, frozen=True):
     """A request to inspect `path`, or with `all_below` every checkpoint at or below it.
 
     With `partial`, skips what the user may not list. `view` asks for something else than a summary: the latest
-    `batches` of the checkpoint, its `verdict`, the `units` of all dataflows at or below `path`, or the `families`
-    of checkpoints.
+    `batches` of the checkpoint, its `verdict`, the `units` of dataflows, or the `families` of checkpoints.
     """
 
     coordinator: str

@@ -1,7 +1,6 @@
 """Find what may be pruned: files that no retained batch needs, and orphans, which no batch can reach.
 
-Never prunes logs of sources, operator metadata and schemas, which are small, nor anything that a batch after the
-latest may be writing.
+Never prunes logs of sources, operator metadata and schemas, which are small, nor files of a batch under way.
 """
 
 from __future__ import annotations

@@ -81,8 +81,7 @@ def export(
 def restore(archive: Path, tree: Workspace, target: str, progress: TransferProgress) -> Amount:
     """Restore a checkpoint from an archive to a new path.
 
-    Raises FileAlreadyExists; CheckpointDamaged if the archive is cut short or damaged, BadRequest if it is no
-    archive.
+    Raises FileAlreadyExists; CheckpointDamaged if the archive is not whole, BadRequest if it is none.
     """
     _refuse_target(tree, None, target)
     with ArchiveReader(archive) as reader, staged(tree, target) as staging:

@@ -25,8 +25,7 @@ def repartition_of(inspection: Inspection, batch: int) -> int | None:
 def is_passed_over(inspection: Inspection, batch: int) -> bool:
     """Return whether `batch` failed but is recorded as done, because a repartition follows it.
 
-    The repartition continues from the batch before, whose offsets it copies. The failed batch's rows come again
-    later.
+    The repartition copies the offsets of the batch before. The failed batch's rows come again later.
     """
     if repartition_of(inspection, batch + 1) is None:
         return False

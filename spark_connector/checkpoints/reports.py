@@ -12,9 +12,7 @@ from peacefs.protocol.values.query_runs import without_run
 
 
 def last_report(owner: str, root: str) -> QueryReport | None:
-    """Return the last report. `owner` is the coordinator's address, empty for a local directory. Raises
-    PeacefsError.
-    """
+    """Return the last report. `owner` is the coordinator's address, empty if local. Raises PeacefsError."""
     if not owner:
         return None
     with CheckpointRuns(parse_address(owner)) as runs:

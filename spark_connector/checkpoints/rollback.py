@@ -4,8 +4,7 @@
 lists, so it is cut back in the same commit. Other sinks keep what they recorded. A sink that skips known batch
 numbers loses rows if a repeated batch has other rows; the user must therefore allow that.
 
-A rollback is a run of its own. So an older run that was thought dead can write neither to the source of the copy
-nor, later, to the result.
+A rollback is a run of its own. So an older run that was thought dead can write to neither directory.
 """
 
 from __future__ import annotations

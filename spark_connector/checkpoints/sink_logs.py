@@ -67,9 +67,7 @@ class SinkLog:
         return needs
 
     def _entries(self, log: LogFiles, first: int | None = None) -> Needs:
-        """Check the entries that are read. With a missing entry, a start at `first` runs on until the next
-        compaction.
-        """
+        """Check the entries that are read. If one is missing, a start at `first` fails at the next compaction."""
         needs = Needs()
         for number, entry in log.needed():
             if entry is None:

@@ -1,8 +1,7 @@
 """Judge the logs of file sources, by the batches that need their entries.
 
 At a start Spark reads the log of a file source from its last compaction on, and again the entries of the repeated
-or last committed batch. A rollback removes the entries of later batches, so an earlier batch needs only entries up
-to its own.
+or last committed batch. A rollback to a batch removes later entries, so the batch needs none of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Find the files that a version of a store's state is loaded from: a snapshot, and each changelog since.
 
-Spark loads the newest snapshot from which the version descends. If it is damaged, Spark 4.1 and newer fall back on
-the snapshot before.
+Spark loads the version's newest ancestor among the snapshots. Spark 4.1 and newer try an older one if it is
+damaged.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _RECORDS_SUFFIX = ".snapshot"
 
 @dataclass(slots=True)
 class StateChain:
-    """The files that a version is loaded from, including the snapshot's SSTs. Without a `snapshot`: all
-    changelogs.
+    """The files that a version is loaded from, including SSTs. Without a `snapshot`: all changelogs.
 
     `partial`: a changelog with an unreadable lineage hides earlier files.
     """

@@ -101,9 +101,7 @@ def checkpoints(taken: Sequence[news.Checkpointed]) -> Checkpoints | None:
 
 
 def differences(streamed: Sequence[Row], batch: Sequence[Row]) -> list[str]:
-    """Return the rows that one side has more often, one per line: `-` if the stream lacks it, `+` if the batch
-    does.
-    """
+    """Return rows that one side has more often, one per line: `-` if the stream lacks it, else `+`."""
     one, other = Counter(streamed), Counter(batch)
     marked = [(row, "+") for row in (one - other).elements()] + [(row, "-") for row in (other - one).elements()]
     return [

@@ -40,9 +40,7 @@ class RecoverySeen(msgspec.Struct, frozen=True, tag="recovered"):
 
 
 class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
-    """A window's rows arrived. The line that completed the window was offered `latency_ms` earlier, at
-    `offered_s`.
-    """
+    """A window's rows arrived, `latency_ms` after its last line was offered at `offered_s`."""
 
     at_s: float
     offered_s: float

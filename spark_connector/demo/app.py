@@ -235,9 +235,7 @@ class _Demo:
 
 
 def _await_repair(coordinator: PeaceFileSystem, victim: str) -> dict[str, Any]:
-    """Wait until the victim is dead and everything is repaired, or until nothing changes any more; return the
-    status.
-    """
+    """Return the status once the victim is dead and all is repaired, or once nothing changes any more."""
     began_s = news_s = time.monotonic()
     seen: object = None
     while True:

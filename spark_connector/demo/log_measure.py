@@ -1,7 +1,6 @@
 """Measure a log before a stream reads it: its years, its extent, its disorder.
 
-The disorder is what a watermark has to tolerate: the longest time by which a line's instant lies behind the latest
-instant of earlier lines.
+The disorder is what a watermark has to tolerate: the longest delay of a line behind the latest earlier line.
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ def assume_years(lines: Iterable[str], not_after: date) -> YearAssumption:
     possible year is taken: all days must exist (29 February), and none may lie after `not_after`.
 
     A step back of more than half a year is taken for New Year's Eve, a step forward of that size for a late line
-    of the old year. Raises BadRequest if the stamps then cover a year or more, since the year of a line would be
-    ambiguous.
+    of the old year. Raises BadRequest if the stamps then cover a year or more: years would be ambiguous.
     """
     days = _Days()
     for line in lines:

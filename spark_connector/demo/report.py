@@ -43,8 +43,7 @@ class DemoReport(msgspec.Struct, frozen=True):
 
 
 def differences(result: QueryResult) -> list[str]:
-    """Return the rows that one side has more often, one per line: `-` if the stream lacks it, `+` if the batch
-    does.
+    """Return rows that one side has more often, one per line: `-` if the stream lacks it, else `+`.
 
     A row that the stream emitted twice counts as a difference.
     """

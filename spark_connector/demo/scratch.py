@@ -11,9 +11,7 @@ from pathlib import Path
 
 
 def scratch_environment(directory: Path) -> dict[str, str]:
-    """Create `directory`, and return variables that make a driver keep temporary files there. The caller removes
-    it.
-    """
+    """Create `directory`, and return variables that make a driver keep its temporary files there."""
     directory.mkdir(parents=True, exist_ok=True)
     given = os.environ.get("SPARK_SUBMIT_OPTS", "")
     return {

@@ -3,8 +3,7 @@
 In append mode a streaming aggregation emits a window once the watermark has passed its end. So the last windows
 would never be emitted. The sentinel part holds one line, without a log-in, that is late enough to complete them.
 
-Parts contain only valid UTF-8 with line feeds. Their modification times ascend, because Spark's file source takes
-files in that order.
+Parts contain only valid UTF-8 with line feeds. Their modification times ascend, the order of Spark's file source.
 """
 
 from __future__ import annotations

@@ -123,9 +123,8 @@ def start_of(
 ) -> Start:
     """Return how to carry out an order. Raises QueryFailed if the list does not allow it.
 
-    `environment` is the agent's own; little of it is passed on. `home` belongs to the account. Toward the cluster
-    the program acts as the user who registered the query, by name and with `credentials`. With `ca_file` it uses
-    TLS.
+    `environment` is the agent's own; little of it is passed on. `home` belongs to the account. In the cluster it
+    acts as the user who registered the query, by name and `credentials`. With `ca_file` it uses TLS.
     """
     command = listed.commands.get(order.command)
     if command is None or (order.arguments and not command.extra_arguments):

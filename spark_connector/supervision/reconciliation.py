@@ -38,8 +38,7 @@ def reconcile(
 ) -> Steps:
     """Return the steps. A run that has ended is not restarted: the coordinator decides about a new run.
 
-    A query's next run waits until its previous run is gone. Standbys (`standing_by`) do not count, as they have no
-    run.
+    A query's next run waits until its previous run is gone. Standbys (`standing_by`) have no run and do not count.
     """
     ordered = {key_of(order): order for order in orders}
     take_over = [

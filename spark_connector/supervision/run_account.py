@@ -37,9 +37,7 @@ class Account:
 
 
 class Accounts:
-    """The accounts that an agent may use. `mapped` maps users of the cluster to accounts, as the operator's list
-    says.
-    """
+    """The accounts that an agent may use. `mapped` is the operator's list: users to accounts."""
 
     def __init__(self, mapped: Mapping[str, str], uid: int) -> None:
         """Raise StartupError if an account does not exist, or if the agent cannot use it."""

@@ -1,7 +1,6 @@
 """The index of a checkpoint: which pages it consists of, where each is stored, and its checksum. Pure.
 
-Format: magic, length of the head, the head as JSON, then ids, checksums, positions and generation numbers of all
-pages, and a CRC32C.
+Format: magic, length of the head, head as JSON; ids, checksums, positions and generations of all pages; CRC32C.
 """
 
 from __future__ import annotations

@@ -15,9 +15,7 @@ from .store import PendingWrite
 
 @dataclass(frozen=True)
 class PublishedPages:
-    """A published checkpoint. `pause_s` is how long preparing it took; `removed` lists older ones that were
-    removed.
-    """
+    """A published checkpoint. Preparing it took `pause_s`; `removed` lists removed older ones."""
 
     sequence: int
     pages_written: int

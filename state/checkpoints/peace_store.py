@@ -27,8 +27,7 @@ _ALL: Final = 2**31
 
 
 class PeaceStore:
-    """A `CheckpointStore` below `root` of a cluster. A page is released when its chunk of `chunk_bytes` is
-    written.
+    """A `CheckpointStore` below `root` of a cluster. Pages are released chunk by chunk, as written.
 
     Errors of the file system pass through unchanged: an unreadable chunk is not a damaged checkpoint.
     """

@@ -24,9 +24,7 @@ _MEMORY = Path("/proc/meminfo")
 
 
 class Reserve:
-    """Keep memory for clones populated. Used from the pages' own thread; the thread that it starts changes no
-    page.
-    """
+    """Keep memory for clones populated. Use from the pages' own thread; its thread changes no page."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames

@@ -15,8 +15,7 @@ from typing import Protocol
 class WriteRequest:
     """A checkpoint to write. `runs` are consecutive pages, in buffers that do not change until written.
 
-    `referred` lists older checkpoints whose pages are still needed; checkpoint `source` holds or refers to them
-    all.
+    `referred` lists older checkpoints with needed pages; checkpoint `source` holds or refers to them all.
     """
 
     unit: str

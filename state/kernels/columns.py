@@ -1,7 +1,6 @@
 """Read and change columns of located records. A position is a word's index in memory, -1 for no record.
 
-`memory` is the whole memory as items of the column's type. A record's column is item `position * per_word +
-offset`.
+`memory` is all memory as items of the column's type. A record's item is `position * per_word + offset`.
 """
 
 from __future__ import annotations

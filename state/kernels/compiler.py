@@ -22,8 +22,7 @@ def helper(function: _Function) -> _Function:
 
 
 def kernel(function: _Function) -> _Function:
-    """Compile at the first call with each combination of types, or load an earlier process's result from the
-    cache.
+    """Compile at the first call with each combination of types, or load the result from the cache.
 
     Numba checks only the kernel's own file to see whether its cache is stale, and would miss a changed helper in
     another file. So the cache is stamped with a digest of all files in this folder.

@@ -182,9 +182,7 @@ def remove(
     stop: int,
     removed: Any,
 ) -> int:
-    """Remove keys; `removed` flags those that existed. Returns the first key that was not handled, as `locate`
-    does.
-    """
+    """Remove keys; `removed` flags those that existed. Returns the first unhandled key, like `locate`."""
     flat = words.reshape(-1)
     page_words = words.shape[1]
     key_words, capacity = shape[KEY_WORDS], shape[CAPACITY]

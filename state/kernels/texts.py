@@ -150,9 +150,7 @@ def kill_entries(
     key_words: int,
     references: Any,
 ) -> int:
-    """Mark entries dead, and add their words to their pages' count. Returns how many were marked before frames ran
-    out.
-    """
+    """Mark entries dead, and count their words per page. Returns how many were marked until frames ran out."""
     for number in range(references.shape[0]):
         reference = references[number]
         if reference == 0:

@@ -12,12 +12,10 @@ from .frames import Words
 def choose_rewritten(
     stored_in: Words, stored_counts: Mapping[int, int], generations_max: int, live_share_min: float
 ) -> set[int]:
-    """Return the checkpoints whose pages are to be written again. `stored_in` is where each unchanged page is
-    stored.
+    """Return the checkpoints whose pages to write again. `stored_in` is where each unchanged page is.
 
     Keeps at most `generations_max` checkpoints, those with the most needed pages. Drops a checkpoint if less than
-    `live_share_min` of its pages are needed: a restore would read the rest for nothing, and it would be kept for
-    long.
+    `live_share_min` of its pages are needed: a restore would read the rest for nothing.
     """
     sequences, needed = np.unique(stored_in, return_counts=True)
     live = dict(zip(sequences.tolist(), needed.tolist(), strict=True))

@@ -22,9 +22,7 @@ class StoredPages:
 
 @dataclass(frozen=True)
 class PageSnapshot:
-    """A prepared checkpoint. `frames` hold the pages `ids`, in the order of writing, and do not change until
-    written.
-    """
+    """A prepared checkpoint. `frames` hold pages `ids` in writing order, and do not change until written."""
 
     sequence: int
     page_bytes: int

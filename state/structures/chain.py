@@ -1,7 +1,7 @@
 """Rows of words in a doubly linked chain of pages: the common part of List, Queue and Deque (SGuard, Table 3).
 
-A page holds `WORD_COUNT` consecutive rows, the first in slot `WORD_A`. The order of the pages is kept outside them
-and rebuilt from their links.
+A page holds `WORD_COUNT` consecutive rows, the first in slot `WORD_A`. The pages' order is rebuilt from their
+links.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ CHAIN_LAYOUT: Final = 18
 class Chain:
     """Rows of `row_words` words by position, for List, Queue and Deque.
 
-    The links in the pages and the lists kept beside them (`_order`, `_counts`) always agree. Callers check
-    positions.
+    The pages' links always agree with `_order` and `_counts`. Callers check positions.
     """
 
     def __init__(self, pages: PageSet, row_words: int) -> None:

@@ -31,8 +31,7 @@ _PLAIN: Final = {
 class Column:
     """A column of fixed width. `type` is the Arrow type, `dtype` the type of stored items.
 
-    Temporal types are stored as integers (`integral`), booleans and numbers as they are, others as bytes. Used by
-    `RowLayout`.
+    Temporal types are stored as integers (`integral`), booleans and numbers as they are, others as bytes.
     """
 
     def __init__(self, field: pa.Field) -> None:

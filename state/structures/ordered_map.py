@@ -34,8 +34,7 @@ _DIVIDED_FILL: Final = 0.6
 class OrderedMap(Structure, MutableMapping[Any, Any]):
     """A sorted map in a page set. The key is one column of numbers or times; NaN sorts after all other floats.
 
-    Leaves are sorted and disjoint; `_lows` holds their least keys in ascending order. Operators call the batch
-    methods.
+    Leaves are sorted and disjoint; `_lows` holds their least keys, ascending. Operators call the batch methods.
     """
 
     kind: ClassVar[str] = "OrderedMap"

@@ -124,8 +124,7 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
     def add_at(self, keys: Any, deltas: Any, column: str | None = None) -> None:
         """Add to a column of each key's record; a missing record begins with zeros.
 
-        `deltas` is an array with a number per key, or one number for all. `column` is optional if there is only
-        one.
+        `deltas` is one number per key, or one number for all. `column` is optional if there is only one.
         """
         if column is None:
             shown = self._value.shown
