@@ -55,10 +55,11 @@ class _Followed(NamedTuple):
 
 
 class QueryReporter(StreamingQueryListener):
-    """A listener for Spark that sends reports of the queries that it follows; use one per session.
+    """A listener of one Spark session that sends reports of the queries that it follows.
 
     `user` is Spark's user. `token` defaults to the environment's (PEACEFS_TOKEN_FILE, PEACEFS_TOKEN). Only tests
-    replace `send`. `dropped` counts events that were never sent.
+    replace `send`. `dropped` counts events that were never sent. Only the reporter's own thread calls the
+    coordinator.
     """
 
     def __init__(self, user: str | None = None, send: Send | None = None, *, token: str | None = None) -> None:

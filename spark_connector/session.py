@@ -272,7 +272,6 @@ def _table(address: str, checkpoint_root: str) -> list[Setting]:
 
 
 def as_dict(table: Iterable[Setting]) -> dict[str, str]:
-    """Return the settings as a mapping of keys to values."""
     return {setting.key: setting.value for setting in table}
 
 

@@ -141,8 +141,7 @@ class RowRange(InputPartition):
 class _LogReading:
     """The common part of batch and stream readers. Spark pickles it for executors, so it holds no connection.
 
-    Options: `startingOffsets` is earliest (the default), latest, or the number of a row. Or `startingTimestamp`,
-    in UTC.
+    Options: `startingOffsets` is earliest (the default), latest or a row's number. Or `startingTimestamp`, in UTC.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:

@@ -30,7 +30,7 @@ from peacefs.topology.rate_curve import RateCurve
 from peacefs.topology.terminal_drawing import show_rate
 from peacefs.topology.toml_writer import to_toml
 
-#: The link was the bottleneck of a measurement only if disks were busy below this share of their rate.
+#: A measured link counts as the bottleneck only if the disks ran below this share of their rate.
 _DISKS_BUSY = 0.8
 
 

@@ -13,8 +13,6 @@ COMPLETION_VARIABLE: Final = "_PEACEFS_COMPLETE"
 
 
 class Shell(Enum):
-    """The supported shells."""
-
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"

@@ -21,8 +21,6 @@ _FULL, _EMPTY = "█", "·"
 
 @dataclass(frozen=True, slots=True)
 class DrawnSpan:
-    """A span that was read from a file."""
-
     request: str
     id: str
     parent: str

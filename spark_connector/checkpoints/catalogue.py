@@ -224,7 +224,6 @@ def describe(tree: FileTree, root: str) -> dict[str, Any]:
 
 
 def summarise_stores(layout: CheckpointLayout) -> list[StoreSummary]:
-    """Summarise every store of every partition."""
     return [_store(key, layout.stores[key]) for key in sorted(layout.stores)]
 
 

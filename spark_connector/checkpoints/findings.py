@@ -23,7 +23,7 @@ class Fault(StrEnum):
 class CheckpointFinding(msgspec.Struct, frozen=True):
     """A fault of a file. `path` is relative to the root.
 
-    `stops`: a start fails on the fault. If it is not `noticed`, the start reads wrong data.
+    `stops`: a start fails because of the fault or, if Spark does not notice it (`noticed`), reads wrong data.
     """
 
     path: str
@@ -78,8 +78,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
     `batch` is the batch that was judged, None if none was ever done. `last_good` is the latest batch, at most that
     one, from which a query could continue after a rollback. `restarts` says whether a query would start from the
-    checkpoint as it is, as far as `notes` allow to know; `goes_on_with` is then its first batch. `repair` is set
-    if removing a few files makes it start.
+    checkpoint as it is, as far as it could be verified (see `notes`); `goes_on_with` is then its first batch.
+    `repair` is set if removing a few files makes it start.
 
     These fields assume `mode`, the way in which the query was started before, as far as the checkpoint tells.
     `starts` has a verdict for each mode.

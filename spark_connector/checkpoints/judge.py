@@ -72,7 +72,7 @@ class BatchVerifier:
         return planned + 1
 
     def own_mode(self, batch: int | None = None) -> StartMode:
-        """Return how the query was started that wrote `batch`, by default the latest planned batch."""
+        """Return the mode of the query that wrote `batch`, by default the latest planned batch."""
         return own_mode(self.layout, max(self.layout.offsets, default=0) if batch is None else batch)
 
     def restart(self, mode: StartMode | None = None) -> Needs:

@@ -1,16 +1,16 @@
 """Classify the files of a checkpoint root by their names alone. Pure.
 
     metadata                                            the query's id
-    offsets/N  commits/N                                batch N was planned; was done
-    sources/S/N  sources/S/N.compact                    what source S keeps for itself
-    state/O/_metadata/metadata  state/O/_metadata/v2/N  operator O
-    state/O/_stateSchema/STORE/N_<uuid>                 its schemas, of version 3
-    state/O/P[/STORE]/_metadata/schema                  its schema, of older versions, in partition 0
-    state/O/P[/STORE]/V.changelog  V_<uuid>.changelog   what batch V-1 changed (V.delta without RocksDB)
+    offsets/N  commits/N                                the plan of batch N; its commit
+    sources/S/N  sources/S/N.compact                    the log or note of source S
+    state/O/_metadata/metadata  state/O/_metadata/v2/N  metadata of operator O
+    state/O/_stateSchema/STORE/N_<uuid>                 its schemas, version 3
+    state/O/P[/STORE]/_metadata/schema                  its schema, older versions; only in partition 0
+    state/O/P[/STORE]/V.changelog  V_<uuid>.changelog   the changes of batch V-1 (V.delta without RocksDB)
     state/O/P[/STORE]/V.zip  V_<uuid>.zip               the state after batch V-1 (V.snapshot without RocksDB)
-    state/O/P[/STORE]/SSTs/<name>-<uuid>.sst            data of snapshots
-    <any>.crc  .<any>.crc                               checksums, by Spark and by Hadoop's local file system
-    .<any>.tmp                                          a file that was being written
+    state/O/P[/STORE]/SSTs/<name>-<uuid>.sst            data that snapshots name
+    <any>.crc  .<any>.crc                               checksums, of Spark and of Hadoop's local file system
+    .<any>.tmp                                          an unfinished file
 
 N is a batch, V the version of a state, P a partition; the default store has no directory of its own.
 """

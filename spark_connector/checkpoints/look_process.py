@@ -30,7 +30,7 @@ checkpoint_look_bytes_max: Final = 64 * MIB
 class InspectionRequest(msgspec.Struct, frozen=True):
     """A request to inspect `path`, or with `all_below` every checkpoint at or below it.
 
-    With `partial`, skips what the user may not list. `view` asks for something else than a summary: the latest
+    With `partial`, skips what the user may not list. `view` selects something other than a summary: the latest
     `batches` of the checkpoint, its `verdict`, the `units` of dataflows, or the `families` of checkpoints.
     """
 

@@ -25,7 +25,6 @@ class CheckpointPlace:
     owner: str = ""
 
     def shares_tree_with(self, other: CheckpointPlace) -> bool:
-        """Return whether both are in the same file system."""
         return self.owner == other.owner
 
 

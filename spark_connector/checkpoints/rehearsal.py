@@ -77,7 +77,7 @@ class _Properties(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def rehearse(spark: SparkSession, uri: str, inspection: Inspection, batch: int) -> list[Rehearsed]:
-    """Load the state of `batch`. `uri` is the checkpoint's for Spark. Raises QueryFailed."""
+    """Load the state of `batch`. `uri` is the checkpoint's URI for Spark. Raises QueryFailed."""
     spark.conf.set(_FORMAT, str(state_format(inspection.layout) or 1))
     done = []
     for number, files in sorted(inspection.layout.operators.items()):

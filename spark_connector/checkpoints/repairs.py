@@ -138,8 +138,8 @@ def _undone_repartition(inspection: Inspection, planned: int, free: list[str]) -
 def _plan(inspection: Inspection, planned: int, committed: int | None) -> list[str]:
     """Return the files of an unfinished batch: first what was written for it, then its plan.
 
-    State that it has left would be taken for the state of the next batch with its number. The plan goes last, so
-    that a killed repair can be repeated.
+    The state that it has written would be taken for the state of the next batch with its number. The plan goes
+    last, so that a killed repair can be repeated.
     """
     left = left_beyond(inspection, -1 if committed is None else committed)
     state = [inspection.layout.relative(entry) for entry in left]

@@ -30,7 +30,6 @@ def seconds_since(report: QueryReport) -> float:
 
 
 def report_lines(report: QueryReport | None) -> Iterator[str]:
-    """Yield the report as readable lines."""
     if report is None:
         return
     state = report.state.value if report.state is not QueryState.FAILED else f"failed: {report.error}"

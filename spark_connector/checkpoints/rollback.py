@@ -54,8 +54,8 @@ class Rollback:
 class RollbackRequest:
     """What to roll back. `sink` is the directory of a file sink, or None.
 
-    A checkpoint is in use if its run is not over and it was written to in the last `idle_s` seconds. Unless
-    `may_differ` or there is a file sink, a rollback is refused if batches may get other rows.
+    A checkpoint is in use if its run is not over and it was written to in the last `idle_s` seconds. If batches
+    may get other rows, a rollback is refused unless `may_differ` is set or there is a file sink.
     """
 
     root: str
@@ -260,7 +260,7 @@ def _refuse_bad(needs: Needs, request: RollbackRequest) -> None:
 
 
 def _stage(files: PeaceFileSystem, path: str, batch: int, staged: list[tuple[str, str]]) -> str:
-    # A name that `left_over` does not delete in time: after the exchange this directory holds the old content.
+    # Not a name that `left_over` deletes after a day: after the exchange this directory holds the old content.
     staging = staging_name(f"{path}.rollback-to-{batch}")
     files.copy(path, staging, preserve=True)
     staged.append((path, staging))

@@ -19,7 +19,9 @@ _NO_END = -1
 
 
 class SourceLogs:
-    """The logs of one checkpoint's sources."""
+    """Judge the logs of one checkpoint's sources, for `BatchVerifier` and `cut`. Only file sources have
+    entries.
+    """
 
     def __init__(self, inspection: Inspection) -> None:
         self._inspection = inspection

@@ -1,7 +1,6 @@
 """Find the files that a version of a store's state is loaded from: a snapshot, and each changelog since.
 
-Spark loads the version's newest ancestor among the snapshots. Spark 4.1 and newer try an older one if it is
-damaged.
+Spark loads the version's newest ancestor among the snapshots. If it is damaged, Spark 4.1 tries an older one.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _RECORDS_SUFFIX = ".snapshot"
 
 @dataclass(slots=True)
 class StateChain:
-    """The files that a version is loaded from, including SSTs. Without a `snapshot`: all changelogs.
+    """The files that a version is loaded from, including SSTs. `snapshot` is None for changelogs alone.
 
     `partial`: a changelog with an unreadable lineage hides earlier files.
     """
@@ -39,7 +38,7 @@ class StateChain:
 
 
 class ChainFinder:
-    """Find the chains of one store."""
+    """Find the chains of one store's versions, for `StateNeeds`. Files are read through the `Inspection`."""
 
     def __init__(
         self, inspection: Inspection, key: StoreKey, files: StoreFiles, *, falls_back: bool = True

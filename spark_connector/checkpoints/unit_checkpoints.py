@@ -73,7 +73,6 @@ class UnitSummary(msgspec.Struct, frozen=True):
 
     @property
     def state_bytes(self) -> int:
-        """The size of all pages in bytes."""
         return self.pages * self.page_bytes
 
 
@@ -89,7 +88,6 @@ class UnitVerdict(msgspec.Struct, frozen=True):
 
 
 def is_unit_root(tree: FileTree, root: str) -> bool:
-    """Return whether a directory holds checkpoints of units."""
     try:
         return has_units(tree, tree.entries(root))
     except FileNotFound:

@@ -79,7 +79,7 @@ def latency(found: Sequence[float]) -> Latency | None:
 
 
 def share(ordered: Sequence[float], part: float) -> float:
-    """Return the smallest value that at least this share of the values does not exceed."""
+    """Return the quantile `part` of sorted values."""
     return ordered[min(int(part * len(ordered)), len(ordered) - 1)]
 
 

@@ -40,7 +40,7 @@ class RecoverySeen(msgspec.Struct, frozen=True, tag="recovered"):
 
 
 class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
-    """A window's rows arrived, `latency_ms` after its last line was offered at `offered_s`."""
+    """Rows of a window arrived, `latency_ms` after the line that completed the window was offered."""
 
     at_s: float
     offered_s: float

@@ -19,7 +19,7 @@ from datetime import UTC, date, datetime, time
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
-# The very end of the text. `$` also matches before a final line break, and before other ones in Java.
+# The very end of the text. `$` may match before a line break, and Java knows more kinds of line breaks.
 _END = r"(?![\s\S])"
 
 #: Month, day and time of a traditional syslog stamp, which has no year.

@@ -1,6 +1,6 @@
 """Measure a log before a stream reads it: its years, its extent, its disorder.
 
-The disorder is what a watermark has to tolerate: the longest delay of a line behind the latest earlier line.
+The disorder is the most by which a line's time lies behind an earlier line's. A watermark must tolerate it.
 """
 
 from __future__ import annotations

@@ -52,7 +52,6 @@ class QueryProcess:
 
     @property
     def processor_s(self) -> float:
-        """The processor time used by Python and its JVM."""
         return session_processor_s(self._process.pid)
 
     @property

@@ -28,7 +28,7 @@ _PR_SET_DUMPABLE = 4
 
 @dataclass(frozen=True)
 class Account:
-    """An account. `groups` is None if runs keep the agent's own uid."""
+    """An account of this machine. `groups` is None if runs keep the agent's own uid."""
 
     name: str
     uid: int

@@ -123,7 +123,7 @@ def _remove_tree(path: str | Path) -> None:
 
 
 class _PendingDirectory:
-    """A checkpoint that its own threads write."""
+    """A checkpoint that its own threads write, for `DirectoryStore.submit`; hidden until it is complete."""
 
     def __init__(self, path: Path, request: WriteRequest, root: Path, workers: int) -> None:
         if path.exists():

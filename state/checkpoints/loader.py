@@ -20,7 +20,7 @@ from .store import CheckpointStore
 
 @dataclass(frozen=True)
 class Loaded:
-    """A checkpoint that was loaded. `damage` says why later checkpoints were not."""
+    """A checkpoint that was loaded. `damage` says why later ones were not loaded."""
 
     sequence: int
     pages: int

@@ -47,7 +47,7 @@ class CheckpointStore(Protocol):
         """Return the sequence numbers of a unit's checkpoints, ascending."""
 
     def submit(self, request: WriteRequest, instead_of: PendingWrite | None = None) -> PendingWrite:
-        """Begin to write a checkpoint. It inherits the turn of `instead_of`, a cancelled one.
+        """Begin to write a checkpoint. It takes the turn of `instead_of`, a cancelled checkpoint.
 
         Raises FileAlreadyExists if the sequence exists, here or in `wait`.
         """

@@ -144,9 +144,9 @@ class PageManager:
     ) -> PageSnapshot:
         """Copy the page list and mark the pages to be written as read-only. This is the pause of a checkpoint.
 
-        Written are the pages that changed since the last checkpoint, or with `full` all. Added to these are
-        unchanged pages whose restore would have to read too many older checkpoints, or one of whose
-        `stored_counts` pages few are needed. Raises StateError while another checkpoint is under way.
+        The pages to write are those that changed since the last checkpoint, or with `full` all. They include
+        unchanged pages if a restore would otherwise read too many older checkpoints, or one with few needed pages
+        (of `stored_counts`). Raises StateError while another checkpoint is under way.
         """
         self.settle()
         if self._underway is not None:

@@ -1,7 +1,6 @@
 """Rows of words in a doubly linked chain of pages: the common part of List, Queue and Deque (SGuard, Table 3).
 
-A page holds `WORD_COUNT` consecutive rows, the first in slot `WORD_A`. The pages' order is rebuilt from their
-links.
+A page holds `WORD_COUNT` consecutive rows, the first in slot `WORD_A`. Links give the pages' order.
 """
 
 from __future__ import annotations
@@ -114,7 +113,6 @@ class Chain:
             number, slot = number + 1, 0
 
     def append(self, rows: Words) -> None:
-        """Append rows."""
         at = 0
         while at < len(rows):
             if not self._order or self._first_slot(-1) + self._counts[-1] == self.capacity:

@@ -351,7 +351,7 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
         ring = len(self._directory) - 1
         page = int(self._directory[first & ring])
         chain = self._chain(page)
-        # Ensure room first: afterwards nothing may fail, as records are in neither page. All may go to one bucket.
+        # Ensure room first: nothing may fail while records are in neither page. All may go to one bucket.
         self._make_room(applied, 1 + self._pages.locked(chain))
         added = self._pages.allocate(_BUCKET)
         keys, values = self._drain(chain)

@@ -40,8 +40,7 @@ class _Chained(Structure):
     def create(cls, page_set: PageSet, schema: pa.Schema) -> Self:
         """Create one in a page set, or adopt the one that was recovered with the page set.
 
-        Raises SchemaMismatch if a recovered structure differs in kind or schema, RecordRefused for unsupported
-        types.
+        Raises SchemaMismatch if the recovered one differs in kind or schema, RecordRefused for unsupported types.
         """
         return cls._create(page_set, schema)
 

@@ -1,7 +1,7 @@
 """The base of all structures: stores a kind, a schema and a few saved words in the Super Page.
 
-Super Page: header, length of the description in bytes, SAVED_WORDS words, description description: a line of JSON
-{"kind": ..., "key": [...]}, then the schema as Arrow encodes it
+Super Page: header, length of the description in bytes, SAVED_WORDS words, description
+description: a line of JSON {"kind": ..., "key": [...]}, then the schema as Arrow encodes it
 """
 
 from __future__ import annotations

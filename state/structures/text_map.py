@@ -137,7 +137,7 @@ class TextMap(RecordMap):
         for batch in self.scan(batch_records):
             yield {name: batch.column(name).to_numpy(zero_copy_only=False) for name in batch.schema.names}
 
-    # -- as Python has it --------------------------------------------------------------------------
+    # -- the mapping interface ----------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
         values, found = self._find(self._row_of(key)[0])

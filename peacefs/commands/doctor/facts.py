@@ -79,8 +79,6 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The machine that the doctor runs on."""
-
     version: str
     descriptors_soft: int
     descriptors_hard: int
@@ -122,8 +120,6 @@ class Spark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Everything that was measured."""
-
     machine: Machine
     #: The coordinators that were asked; several if there are standbys.
     coordinators: Sequence[Service]

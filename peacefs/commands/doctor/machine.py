@@ -29,7 +29,6 @@ _MIB = 1 << 20
 
 
 def measure_machine() -> Machine:
-    """Return this machine's version of peacefs and its limits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Machine(version=peacefs.__version__, descriptors_soft=soft, descriptors_hard=hard)
 
