@@ -58,8 +58,8 @@ class QueryReporter(StreamingQueryListener):
     """A listener of one Spark session that sends reports of the queries that it follows.
 
     `user` is Spark's user. `token` defaults to the environment's (PEACEFS_TOKEN_FILE, PEACEFS_TOKEN). Only tests
-    replace `send`. `dropped` counts events that were never sent. Only the reporter's own thread calls the
-    coordinator.
+    replace `send`. `dropped` counts events that were never sent. Callbacks only queue; the reporter's own thread
+    sends.
     """
 
     def __init__(self, user: str | None = None, send: Send | None = None, *, token: str | None = None) -> None:

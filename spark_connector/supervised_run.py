@@ -26,7 +26,7 @@ standby_poll_s: Final = 0.02
 
 
 def await_run(root: str, environment: Mapping[str, str]) -> GivenRun | None:
-    """Return the run given to this driver for its own checkpoint; None without a supervisor.
+    """Return the run that a supervisor gave to this driver; None for another checkpoint, or without one.
 
     Raises QueryFailed if the agent's answer cannot be read.
     """

@@ -110,7 +110,7 @@ def _walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 
 def _options(command: Any) -> Iterator[TyperOption]:
     for option in command.params:
-        # The --coordinator of `peacefs` itself is covered by that of its subcommands.
+        # `peacefs --coordinator X ls` sets the option of `ls`, so only that one can be configured.
         is_of_program = isinstance(command, TyperGroup) and _flag(option) == _COORDINATOR
         if isinstance(option, TyperOption) and _flag(option) not in _NOT_CONFIGURED and not is_of_program:
             yield option

@@ -164,7 +164,7 @@ class _Pedigree:
 
 
 def _own_step(known: KnownCheckpoint) -> AncestryStep:
-    """Return the step that made a checkpoint: the last recorded one, or a copy if that made another directory."""
+    """Return the step that made a checkpoint. It is a copy if the last recorded step made another directory."""
     last = known.ancestry.steps[-1]
     if not known.identity or last.made in ("", known.identity):
         return last

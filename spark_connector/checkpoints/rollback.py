@@ -66,7 +66,7 @@ class RollbackRequest:
 
 
 def beyond_in_sink(log: LogFiles, batch: int) -> list[TreeEntry]:
-    """Return log entries of a sink that later batches wrote. Raises BadRequest if the rest cannot stand alone."""
+    """Return a sink's log entries of later batches. Raises BadRequest if the log would be broken without them."""
     kept = log.up_to(batch)
     if any(entry is None for _, entry in kept.needed()) or not kept.needed():
         raise BadRequest(

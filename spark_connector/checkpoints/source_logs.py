@@ -19,9 +19,7 @@ _NO_END = -1
 
 
 class SourceLogs:
-    """Judge the logs of one checkpoint's sources, for `BatchVerifier` and `cut`. Only file sources have
-    entries.
-    """
+    """Judge the logs of file sources, and the notes of other sources, for `BatchVerifier` and `cut`."""
 
     def __init__(self, inspection: Inspection) -> None:
         self._inspection = inspection

@@ -1,6 +1,6 @@
 """Find the files that a version of a store's state is loaded from: a snapshot, and each changelog since.
 
-Spark loads the version's newest ancestor among the snapshots. If it is damaged, Spark 4.1 tries an older one.
+Spark loads the version's newest ancestor among the snapshots. If it is damaged, 4.1 and newer try an older one.
 """
 
 from __future__ import annotations

@@ -27,8 +27,9 @@ def supervise(
 
     `command` begins with a name from the agents' lists; `checkpoint` is a path of the cluster, or its URI. Each
     start is a new run, passed to the command as PEACEFS_CHECKPOINT and `{checkpoint}`; writes of older runs are
-    refused. A query that ends with status 0 is not restarted. With `standby` a second driver waits in `begin_run`,
-    if possible on another node. Raises BadRequest, FileAlreadyExists, PeerError.
+    refused. A query that ends with status 0 is not restarted. With `standby` a second driver, if possible on
+    another node, waits in `begin_run`, which the command must call. Raises BadRequest, FileAlreadyExists,
+    PeerError.
     """
     if not command:
         raise BadRequest("say which command is to be supervised")

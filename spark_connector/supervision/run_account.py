@@ -62,7 +62,7 @@ class Accounts:
         return None
 
     def of(self, user: str) -> Account:
-        """Return the account of a user. Raises QueryFailed if the user has none, or only root by default."""
+        """Return a user's account. Raises QueryFailed if there is none, or if it is root and not listed."""
         if self._uid != 0:
             mine = _found_by_uid(self._uid)
             return Account(mine.pw_name if mine else str(self._uid), self._uid, os.getgid(), None)

@@ -52,7 +52,7 @@ class RunningCheckpoint:
 
     @property
     def expected_start_s(self) -> float:
-        """The expected seconds until the next checkpoint would have its turn."""
+        """The expected seconds until the next part has its turn."""
         with self._lock:
             return self._pending.expected_start_s if self._pending is not None else 0.0
 

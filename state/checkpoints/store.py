@@ -31,7 +31,7 @@ class WriteRequest:
 class PendingWrite(Protocol):
     @property
     def expected_start_s(self) -> float:
-        """The expected seconds until the next checkpoint has its turn; 0.0 while this one is written."""
+        """The expected seconds until the next part has its turn; 0.0 while it is being written."""
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait until it is published. Raises the reason if it is not, or TimeoutError."""

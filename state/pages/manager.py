@@ -36,7 +36,7 @@ SUPER_LAYOUT = 1
 
 
 class PageManager:
-    """All page sets of a program, in at most `memory_bytes_max` bytes (default: half the machine's memory).
+    """Page sets by name, in at most `memory_bytes_max` bytes (default: half of the machine's memory).
 
     `page_bytes` is 65,536 or 8,192. Memory is used on demand and kept until the manager is gone. During a
     checkpoint a page may exist twice. If memory runs out then, the operator waits for pages to be written. New

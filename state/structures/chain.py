@@ -78,7 +78,7 @@ class Chain:
         return found
 
     def pieces(self, start: int, stop: int) -> Iterator[Words]:
-        """Yield the same rows as views, page by page."""
+        """Yield the rows from `start` up to, not including, `stop`, as one view per page."""
         if start >= stop:
             return
         number, slot = self._place(start)

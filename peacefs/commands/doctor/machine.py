@@ -19,7 +19,7 @@ from .facts import Directory, Machine, Spark, WantedSetting
 from .spark_settings import parse_defaults
 
 doctor_settings_bytes_max: Final = 1 * MIB
-# A disk is measured by this many fsyncs of a record, and by writing this many bytes.
+# A disk is measured by appending and syncing this many records of this size, then writing this many bytes.
 doctor_fsyncs: Final = 32
 doctor_fsync_record_bytes: Final = 4 * KIB
 doctor_write_bytes: Final = 32 * MIB

@@ -20,7 +20,7 @@ from peacefs.protocol.limits import MIB
 from . import lz4_stream
 from .binary import DataInput
 
-# The largest unpacked changelog.
+# The largest size of an unpacked changelog.
 checkpoint_contents_bytes_max: Final = 1024 * MIB
 
 
