@@ -4,33 +4,34 @@ from typing import Final
 
 from peacefs.protocol.limits import MIB
 
-# A node that is busy with one batch says so long that its process is alive; then it is taken for hung.
+# How long a node may be busy with one batch while only its process reports that it is alive. Then the node is
+# considered hung.
 dataflow_busy_s_max: Final = 60.0
-# A node looks at the time so often.
+# How often a node checks its timers.
 dataflow_tick_s: Final = 0.05
 dataflow_acknowledge_interval_s_max: Final = 60.0
 dataflow_rows_bytes_max: Final = 256 * MIB
-# So much is read to find the last record of a log, or the schema of a segment.
+# Bytes read to find the last record of a log, or the schema of a segment.
 stream_log_tail_bytes: Final = 64 * 1024
-# Batches of one commit are joined into records of up to so many bytes.
+# Batches of one commit are joined into records of up to this size.
 stream_log_record_bytes: Final = 1 * MIB
-# So often a follower looks whether a log has grown.
+# How often a follower checks whether a log has grown.
 stream_log_poll_s: Final = 0.05
-# Memory of one unit's state, and the size of its pages. During a checkpoint there can be two copies of a page.
+# Memory for one unit's state. During a checkpoint there can be two copies of a page.
 dataflow_state_bytes_max: Final = 8 * 1024 * MIB
 dataflow_checkpoint_retry_s: Final = 1.0
-# Checkpoints of one start of a unit.
+# Maximum number of checkpoints per start of a unit.
 dataflow_checkpoints_per_start_max: Final = 1_000_000
-# The numbers of copies for a standby that one start of a unit can have, as bits.
+# Width in bits of the copy number within one start of a unit.
 dataflow_copy_number_bits: Final = 36
-# Events of one message to a standby.
+# Maximum number of events per message to a standby.
 dataflow_determinants_per_message_max: Final = 1024
-# Starts of a unit under one controller.
+# Maximum number of starts of a unit under one controller.
 dataflow_incarnations_per_run_max: Final = 1000
 ring_checkpoint_s: Final = 2.0
-# Clocks of mappers may differ by so much, and a tuple be on its way for so long: the paper's L_n.
+# Upper bound on the difference of mappers' clocks and on the delay of a tuple: the paper's L_n.
 ring_latency_s: Final = 0.015
-# A neighbour that was silent for so long is dead; less when the connection to it broke, as when its process dies.
-# A machine that is busy may keep a process waiting for longer than the latter.
+# A neighbour that is silent for `ring_silence_s` is dead. If the connection to it broke, as it does when the
+# process dies, `ring_suspect_s` is enough. On a busy machine a live process can be silent for longer than that.
 ring_silence_s: Final = 3.0
 ring_suspect_s: Final = 0.5

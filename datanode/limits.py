@@ -4,19 +4,19 @@ from typing import Final
 
 from peacefs.protocol.limits import KIB
 
-# The most records that one append and one fsync of a segment carry.
+# Maximum number of records that are appended to a segment with one write and one fsync.
 segment_batch_records_max: Final = 256
-# A disk that takes longer than this over one group of small chunks is taken for broken.
+# A disk that needs longer than this to write one group of small chunks is considered broken.
 disk_timeout_s: Final = 30.0
-# A file whose body comes through a gateway is shown, and what has come of it is flushed, when it has paused for so
-# long, or when its oldest byte has waited for the longer time.
+# When an upload through a gateway pauses for this long, the file becomes visible and the bytes received so far are
+# flushed.
 upload_pause_s: Final = 1.0
 reregister_backoff_max_s: Final = 5.0
-# A datanode that balances its own disks looks so often whether it still should.
+# How often a datanode that balances its own disks checks whether it should continue.
 disk_balance_look_s: Final = 0.5
-# A small replica costs a seek and a turn of the interpreter: it counts for as much as this.
+# A small replica costs a seek and some interpreter time, so the rate limit counts it as at least this many bytes.
 scrub_cost_bytes_min: Final = 64 * KIB
-# A scrubber that rests looks up this often; a replica that the disk failed to read is tried once more after it.
+# How often an idle scrubber looks for work. A replica that could not be read is tried once more after this time.
 scrub_rest_s: Final = 30.0
 gateway_local_read_timeout_s: Final = 1.0
 gateway_drain_s: Final = 7.0

@@ -1,4 +1,4 @@
-"""What crosses a wire: messages, frames, tokens, errors, ids, checksums and WebHDFS.
+"""Wire formats: messages, frames, tokens, errors, ids, checksums and WebHDFS.
 
 Start with `messages`, then `frames` and `handshake`. This package opens no socket and no file. It imports no other
 package of the project.

@@ -1,4 +1,4 @@
-"""The few words of ASGI that our bare applications use. No framework: every answer stays in our hands."""
+"""Types and helpers for our ASGI applications, which use no framework."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """The first header of that (lower-case) name."""
+    """Return the first header with this name, which must be lower-case; None if there is none."""
     for key, value in scope["headers"]:
         if key == name:
             return bytes(value).decode("latin-1")
@@ -23,16 +23,16 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 def client_host(scope: Scope) -> str | None:
-    """The address that the client connects from, where the server knows it."""
+    """Return the client's IP address, or None if the server does not know it."""
     client = scope.get("client")
     return str(client[0]) if client else None
 
 
 @contextlib.asynccontextmanager
 async def client_watch(receive: Receive) -> AsyncIterator[asyncio.Task[None]]:
-    """A task that is done once the client has hung up: `send` swallows what nobody reads any more.
+    """Return a task that is done when the client has disconnected, which `send` does not report.
 
-    It takes what there is of the request's body, so it is for requests whose body nobody wants.
+    The task consumes the request body, so use it only for requests whose body is not needed.
     """
     watch = asyncio.create_task(_until_disconnected(receive))
     try:

@@ -1,7 +1,7 @@
-"""CRC32C over blocks of 64 KiB: computed once by the writer, carried with the data, verified by every hop.
+"""CRC32C of blocks of 64 KiB: computed once by the writer, sent with the data, verified by every hop.
 
-Block checksums travel and are stored packed: 4 bytes each, big-endian. A chunk's own checksum is the CRC32C
-of its packed block checksums, so that every hop knows it for nothing.
+Block checksums are sent and stored packed: 4 bytes each, big-endian. The checksum of a chunk is the CRC32C of its
+packed block checksums, so no hop needs a second pass over the data to compute it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Bytes = bytes | bytearray | memoryview
 
 
 def block_checksums(data: Bytes) -> bytes:
-    """Packed checksums of `data`, which starts on a block boundary; the last block may be short."""
+    """Return the packed checksums of `data`, which starts on a block boundary; the last block may be short."""
     if 0 < len(data) <= checksum_block_bytes:
         return _SUM.pack(crc32c(data))
     view = memoryview(data)
@@ -29,7 +29,7 @@ def block_checksums(data: Bytes) -> bytes:
 
 
 def verify_blocks(data: Bytes, packed: Bytes, what: str | Callable[[], str]) -> None:
-    """Raises ChecksumMismatch, naming `what` and the offset of the first bad block."""
+    """Verify `data`. Raises ChecksumMismatch, which names `what` and the offset of the first bad block."""
     actual = block_checksums(data)
     if actual == packed:
         return
@@ -43,17 +43,17 @@ def verify_blocks(data: Bytes, packed: Bytes, what: str | Callable[[], str]) -> 
 
 
 def split_sums(packed: bytes, length: int) -> tuple[bytes, bytes]:
-    """Those of the first `length` bytes, which end on a block boundary, and those of what follows."""
+    """Split packed checksums after the first `length` bytes of data, a multiple of the block size."""
     end = length // checksum_block_bytes * _SUM.size
     return packed[:end], packed[end:]
 
 
 def sums_between(packed: bytes, start: int, end: int) -> bytes:
-    """Those of the blocks in which the bytes from `start` to before `end` of all that `packed` is for lie."""
+    """Return the packed checksums of the blocks that contain the bytes `start` to `end` (exclusive)."""
     last = -(-end // checksum_block_bytes)
     return packed[start // checksum_block_bytes * _SUM.size : last * _SUM.size]
 
 
 def chunk_checksum(packed: Bytes) -> int:
-    """The checksum of a whole chunk from its packed block checksums."""
+    """Return the checksum of a chunk, given its packed block checksums."""
     return int(crc32c(packed))

@@ -1,8 +1,8 @@
-"""The credential of a datanode: a key pair of its own (Ed25519, RFC 8032), to which the coordinator binds its id.
+"""The credential of a datanode: its own key pair (Ed25519, RFC 8032), to which the coordinator binds its id.
 
-The cluster secret says that a machine belongs to the cluster; this says which of its datanodes it is. The private
-part never leaves the datanode's directory, so nobody who knows the secret, or reads the coordinator's metadata,
-can register in its place. Pure, but for the randomness of `make`.
+The cluster secret shows that a machine belongs to the cluster; the credential shows which datanode it is. The
+private key never leaves the datanode's directory. So neither the secret nor the coordinator's metadata is enough
+to register in its place. Pure, except for the random numbers in `make`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FINGERPRINT_CHARACTERS = 16
 
 
 class Credential:
-    """Both halves. Only a datanode has it."""
+    """A datanode's key pair."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -37,7 +37,7 @@ class Credential:
 
     @staticmethod
     def from_pem(text: bytes) -> Credential:
-        """Raises ValueError for what is no such key."""
+        """Read a private key. Raises ValueError if it is not an Ed25519 key."""
         key = load_pem_private_key(text, None)
         if not isinstance(key, Ed25519PrivateKey):
             raise ValueError("not an Ed25519 key")
@@ -47,12 +47,12 @@ class Credential:
         return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def sign_registration(self, node: str, transcript: bytes) -> bytes:
-        """For the one connection whose handshake was `transcript`."""
+        """Sign a registration that is valid only on the connection with this handshake transcript."""
         return self._key.sign(_signed(node, transcript))
 
 
 def proves_registration(public_key: bytes, signature: bytes, node: str, transcript: bytes) -> bool:
-    """Return whether the signer of `transcript` has this key's other half, and means to register as `node`."""
+    """Return whether the private half of this key signed the registration of `node` on this connection."""
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, _signed(node, transcript))
     except (ValueError, InvalidSignature):
@@ -61,7 +61,7 @@ def proves_registration(public_key: bytes, signature: bytes, node: str, transcri
 
 
 def fingerprint(public_key: bytes) -> str:
-    """By which people compare keys; empty for none."""
+    """Return a short hash by which people compare keys; empty if there is no key."""
     return hashlib.sha256(public_key).hexdigest()[:_FINGERPRINT_CHARACTERS] if public_key else ""
 
 

@@ -1,4 +1,4 @@
-"""The errors that msgspec raises for bytes from outside that are malformed."""
+"""The errors that msgspec raises for malformed input."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from typing import Final
 
 import msgspec
 
-#: Not of the type or shape; text that is no UTF-8; nested so deeply that it cannot even be passed over.
+#: Wrong type or shape; text that is not UTF-8; nested too deeply to parse.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

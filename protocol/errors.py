@@ -1,4 +1,4 @@
-"""One error tree. Each class bears its HTTP status, its Hadoop exception and whether to try again.
+"""The tree of all errors. Each class has an HTTP status, a Hadoop exception class and says if a retry may help.
 
     PeacefsError                     500  java.io.IOException
     ├── PathError
@@ -6,9 +6,9 @@
     │   ├── FileAlreadyExists        403  org.apache.hadoop.fs.FileAlreadyExistsException
     │   ├── ParentNotDirectory       403  org.apache.hadoop.fs.ParentNotDirectoryException
     │   ├── PathIsNotEmptyDirectory  403  org.apache.hadoop.fs.PathIsNotEmptyDirectoryException
-    │   ├── PathIsDirectory          404  java.io.FileNotFoundException is HDFS's word for it: see the class
+    │   ├── PathIsDirectory          404  java.io.FileNotFoundException, as in HDFS
     │   ├── FileChanged              403  java.io.IOException
-    │   ├── PathLimitExceeded        403  java.io.IOException is HDFS's word for it
+    │   ├── PathLimitExceeded        403  java.io.IOException, as in HDFS
     │   │   ├── NameTooLong          403  org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLong...
     │   │   └── DirectoryFull        403  org.apache.hadoop.hdfs.protocol.FSLimitException$MaxDirectoryItems...
     │   ├── InvalidAcl               403  org.apache.hadoop.hdfs.protocol.AclException
@@ -22,11 +22,11 @@
     ├── LeaseError
     │   ├── AlreadyBeingCreated      403  org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException
     │   └── LeaseExpired             403  org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException
-    │       └── RunSuperseded        403  the same: HDFS's word for a writer that was fenced off
+    │       └── RunSuperseded        403  the same, as HDFS answers a writer that was fenced off
     ├── Unauthenticated              401  org.apache.hadoop.security.AccessControlException
     ├── AccessDenied                 403  org.apache.hadoop.security.AccessControlException
     │   ├── ImpersonationRefused     403  org.apache.hadoop.security.authorize.AuthorizationException
-    │   └── TokenExpired             403  the same: what was allowed is to be asked for again
+    │   └── TokenExpired             403  the same (ask the coordinator for a new token)
     ├── BadRequest                   400  java.lang.IllegalArgumentException
     │   ├── InvalidTopology          400  java.lang.IllegalArgumentException
     │   ├── InvalidQuery             400  java.lang.IllegalArgumentException
@@ -53,21 +53,21 @@
     │   ├── ChunkNotFound
     │   ├── DiskFull
     │   └── DiskFault
-    ├── CheckpointDamaged            (never on the wire: what a file of a Spark checkpoint should not be)
+    ├── CheckpointDamaged            (never on the wire: a file of a Spark checkpoint is damaged)
     │   ├── CheckpointAltered
     │   └── CheckpointTooNew
-    ├── LogDamaged                   (the same of a stream log)
-    ├── CheckpointCancelled          (never on the wire: who submitted a checkpoint gave it up)
-    ├── StateError                   (never on the wire: paged state is kept in the memory of one program)
+    ├── LogDamaged                   (never on the wire: a stream log is damaged)
+    ├── CheckpointCancelled          (never on the wire: the caller cancelled its checkpoint)
+    ├── StateError                   (never on the wire: paged state stays in one program's memory)
     │   ├── PagesExhausted
     │   ├── RecordRefused
     │   └── SchemaMismatch
-    ├── StartupError                 (never on the wire: a service says it and exits)
+    ├── StartupError                 (never on the wire: a service prints it and exits)
     └── QueryFailed                  (never on the wire: a streaming query stopped for good)
-        └── OperatorFailed           (the same: an operator of a dataflow raised an error)
+        └── OperatorFailed           (never on the wire: an operator of a dataflow raised an error)
 
-A stock Hadoop client looks at `javaClassName` and `message` alone, and takes an unexpected status whose
-JSON names no RemoteException for success: so every error that leaves a service over HTTP goes through
+A stock Hadoop client reads only `javaClassName` and `message`. It treats JSON without a RemoteException as success
+even if the status is an error. Therefore every error that leaves a service over HTTP goes through
 `remote_exception`.
 """
 
@@ -77,7 +77,7 @@ from typing import Any, ClassVar
 
 
 class PeacefsError(Exception):
-    """The root. `message` is one line that says what is wrong and, where it helps, what to do."""
+    """Base of all errors. `message` is one line that says what is wrong and, if possible, what to do."""
 
     http_status: ClassVar[int] = 500
     hadoop_class: ClassVar[str] = "java.io.IOException"
@@ -86,7 +86,7 @@ class PeacefsError(Exception):
     def __init__(self, message: str, *, culprit: str | None = None) -> None:
         super().__init__(message)
         self.message = message
-        #: Id of the datanode that the fault is ascribed to, where one is.
+        #: The id of the datanode that caused the error, if known.
         self.culprit = culprit
 
     @property
@@ -95,20 +95,20 @@ class PeacefsError(Exception):
 
 
 class PathError(PeacefsError):
-    """Something about a path of the namespace."""
+    """Base of errors about one path of the namespace."""
 
     http_status = 403
 
 
 class FileNotFound(PathError):
-    """The path names nothing."""
+    """The path does not exist."""
 
     http_status = 404
     hadoop_class = "java.io.FileNotFoundException"
 
 
 class FileAlreadyExists(PathError):
-    """The path is taken."""
+    """The path exists already."""
 
     hadoop_class = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
@@ -120,130 +120,130 @@ class ParentNotDirectory(PathError):
 
 
 class PathIsNotEmptyDirectory(PathError):
-    """A directory with children, to be deleted without `recursive`."""
+    """A directory that is not empty cannot be deleted without `recursive`."""
 
     hadoop_class = "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException"
 
 
 class PathIsDirectory(PathError):
-    """A directory where a file is wanted. HDFS answers a FileNotFoundException: "Path is not a file"."""
+    """The path is a directory, but a file is required. HDFS raises FileNotFoundException: "Path is not a file"."""
 
     http_status = 404
     hadoop_class = "java.io.FileNotFoundException"
 
 
 class FileChanged(PathError):
-    """The opened file is no longer there: it was replaced or changed since, and must be opened again."""
+    """The file was replaced, changed or deleted after it was opened. It must be opened again."""
 
 
 class PathLimitExceeded(PathError):
-    """A path longer or deeper than the limits."""
+    """A path is too long or too deep."""
 
 
 class NameTooLong(PathLimitExceeded):
-    """A name longer than `name_bytes_max`."""
+    """A name is longer than `name_bytes_max`."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException"
 
 
 class DirectoryFull(PathLimitExceeded):
-    """A directory with as many entries as `directory_entries_max`."""
+    """A directory already has `directory_entries_max` entries."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.FSLimitException$MaxDirectoryItemsExceededException"
 
 
 class InvalidAcl(PathError):
-    """An ACL that contradicts itself, is too long, or is not for such a path."""
+    """An ACL contradicts itself, is too long, or does not apply to this kind of path."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.AclException"
 
 
 class NoErasureCodingPolicy(PathError):
-    """An erasure coding policy is to be taken from what has none."""
+    """The path has no erasure coding policy that could be removed."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.NoECPolicySetException"
 
 
 class SnapshotRefused(PathError):
-    """A snapshot that cannot be, or one that stands in the way."""
+    """A snapshot is not possible here, or an existing snapshot prevents the change."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.SnapshotException"
 
 
 class SnapshotIsReadOnly(PathError):
-    """A change of what a snapshot shows."""
+    """Files in a snapshot cannot be changed."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException"
 
 
 class QuotaExceeded(PeacefsError):
-    """More than a directory may hold."""
+    """A change would exceed a quota of a directory."""
 
     http_status = 403
     hadoop_class = "org.apache.hadoop.hdfs.protocol.QuotaExceededException"
 
 
 class NamesQuotaExceeded(QuotaExceeded):
-    """More files and directories than there may be."""
+    """A change would exceed a directory's quota of names: files and directories."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException"
 
 
 class BytesQuotaExceeded(QuotaExceeded):
-    """More bytes, counted with every replica, than there may be."""
+    """A change would exceed a directory's quota of bytes, which counts every replica."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException"
 
 
 class RenameRefused(PeacefsError):
-    """A rename that HDFS refuses whatever its options: the root, or a directory into itself."""
+    """A rename that HDFS refuses with any options: of the root, or of a directory into itself."""
 
     http_status = 403
 
 
 class LeaseError(PeacefsError):
-    """Something about who may extend a file."""
+    """Base of errors about leases: the right to extend a file."""
 
     http_status = 403
 
 
 class AlreadyBeingCreated(LeaseError):
-    """Somebody else extends the file just now. HDFS's word, although the file may be old."""
+    """Another writer is extending the file. The name is HDFS's; the file may have existed for long."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException"
 
 
 class LeaseExpired(LeaseError):
-    """The lease of whoever wants to go on is no more: somebody else has taken it, or the file is gone."""
+    """The writer's lease has ended: another writer has taken it, or the file was deleted."""
 
     hadoop_class = "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException"
 
 
 class RunSuperseded(LeaseExpired):
-    """A write of a run of a query that is not the latest of its checkpoint root, or whose root is gone."""
+    """The writing run of a query is no longer the latest of its checkpoint root, or the root was deleted."""
 
 
 class AccessDenied(PeacefsError):
-    """A wrong secret, a token that does not verify or has expired, or a permission that is not there."""
+    """The secret is wrong, the token is invalid or has expired, or a permission is missing."""
 
     http_status = 403
     hadoop_class = "org.apache.hadoop.security.AccessControlException"
 
 
 class ImpersonationRefused(AccessDenied):
-    """A service that wants to act for a user and is not configured to, or not from where it is."""
+    """A service may not act for this user, or not from its host."""
 
     hadoop_class = "org.apache.hadoop.security.authorize.AuthorizationException"
 
 
 class TokenExpired(AccessDenied):
-    """A token that was good once. Its bearer asks the coordinator for another."""
+    """A valid token has expired. Its bearer should ask the coordinator for a new one."""
 
 
 class Unauthenticated(PeacefsError):
-    """No credential where one is wanted, or one that does not verify, was revoked or has expired.
+    """A required credential is missing, invalid, revoked or expired.
 
-    Hadoop's client makes an AccessControlException of the status alone, "Unauthorized".
+    Hadoop's client looks only at the status and raises an AccessControlException, "Unauthorized".
     """
 
     http_status = 401
@@ -251,35 +251,35 @@ class Unauthenticated(PeacefsError):
 
 
 class BadRequest(PeacefsError):
-    """A parameter, path or frame that is malformed."""
+    """A parameter, path or frame is malformed."""
 
     http_status = 400
     hadoop_class = "java.lang.IllegalArgumentException"
 
 
 class InvalidTopology(BadRequest):
-    """A description of a network that contradicts itself: the message names the line and the mistake."""
+    """The description of a network contradicts itself; the message names the line and the mistake."""
 
 
 class InvalidQuery(BadRequest):
-    """A dataflow that cannot run as it is written; the message says what to change."""
+    """A dataflow cannot run as it is written; the message says what to change."""
 
 
 class IllegalChange(BadRequest):
-    """A change that HDFS's rules forbid, such as a truncation to more than there is."""
+    """HDFS's rules forbid the change, such as a truncation to more than the file's length."""
 
     hadoop_class = "org.apache.hadoop.HadoopIllegalArgumentException"
 
 
 class Unsupported(PeacefsError):
-    """An operation that does not exist or is not there yet."""
+    """The operation does not exist or is not implemented."""
 
     http_status = 400
     hadoop_class = "java.lang.UnsupportedOperationException"
 
 
 class ServiceUnready(PeacefsError):
-    """Nothing is wrong with the request; the service cannot answer it now."""
+    """The request is valid, but the service cannot answer it now."""
 
     http_status = 403
     hadoop_class = "org.apache.hadoop.ipc.RetriableException"
@@ -287,13 +287,13 @@ class ServiceUnready(PeacefsError):
 
 
 class Standby(ServiceUnready):
-    """This coordinator stands by while another one leads: ask that one."""
+    """This coordinator is a standby; the leader must be asked instead."""
 
     hadoop_class = "org.apache.hadoop.ipc.StandbyException"
 
 
 class SafeMode(ServiceUnready):
-    """The coordinator has just started and still waits for its datanodes."""
+    """The coordinator has just started and is waiting for its datanodes to report."""
 
     hadoop_class = "org.apache.hadoop.hdfs.server.namenode.SafeModeException"
 
@@ -303,11 +303,11 @@ class Overloaded(ServiceUnready):
 
 
 class GrantLapsed(ServiceUnready):
-    """A chunk was not begun while its grant was good; there may be another for whoever asks again."""
+    """The writer did not begin the chunk before its grant lapsed. It may ask for another grant."""
 
 
 class NoDatanodes(PeacefsError):
-    """Fewer live datanodes with room than `min_replication`."""
+    """Fewer than `min_replication` live datanodes have space."""
 
     http_status = 403
     retriable = True
@@ -322,101 +322,101 @@ class ChunkUnavailable(PeacefsError):
 
 
 class PeerError(PeacefsError):
-    """Another service failed us: try another."""
+    """Another service failed; a different one may succeed."""
 
     retriable = True
 
 
 class PeerUnreachable(PeerError):
-    """No connection, or one that broke."""
+    """A connection could not be made, or it broke."""
 
 
 class PeerTimeout(PeerError):
-    """A peer that said nothing until the deadline."""
+    """A peer did not answer before the deadline."""
 
 
 class PeerRefused(PeerError):
-    """A peer that answered, and said no: wrong cluster, wrong secret, wrong protocol version."""
+    """A peer refused the connection: wrong cluster, wrong secret or wrong protocol version."""
 
     retriable = False
 
 
 class NodeIdTaken(PeerRefused):
-    """Another process speaks for the datanode of this id; it may be a link that has not been found broken yet."""
+    """Another connection has registered this datanode id. It may be an old one, not yet known to be broken."""
 
     retriable = True
 
 
 class CredentialRefused(PeerRefused):
-    """A datanode does not prove that it is the one to which its id belongs, or it was revoked."""
+    """A datanode cannot prove that the id it claims is its own, or its credential was revoked."""
 
 
 class ProtocolViolation(PeerError):
-    """Bytes that are no frame, or a frame that has no place here."""
+    """A peer sent bytes that are not a frame, or a frame that is not expected at this point."""
 
 
 class BrokenSeal(ProtocolViolation):
-    """Data between two services arrived altered or out of place: the network between them is at fault."""
+    """Data between two services was altered or reordered by the network between them."""
 
 
 class ChunkError(PeacefsError):
-    """Something about one replica of a chunk on one datanode."""
+    """Base of errors about one replica of a chunk on one datanode."""
 
 
 class ChecksumMismatch(ChunkError):
-    """Bytes that do not match the checksum that travelled or was stored with them."""
+    """Data does not match the checksum that was sent or stored with it."""
 
     hadoop_class = "org.apache.hadoop.fs.ChecksumException"
     retriable = True
 
 
 class StaleVersion(ChunkError):
-    """A replica or a writer whose version is older than what the datanode has seen."""
+    """The version of a replica or writer is older than one that the datanode has seen."""
 
 
 class ChunkNotFound(ChunkError):
-    """The datanode holds no such chunk."""
+    """The datanode does not have the chunk."""
 
 
 class DiskFull(ChunkError):
-    """The datanode has no room beyond what it keeps in reserve."""
+    """The datanode has no free space besides its reserve."""
 
     hadoop_class = "org.apache.hadoop.util.DiskChecker$DiskOutOfSpaceException"
     retriable = True
 
 
 class DiskFault(ChunkError):
-    """A disk that failed to write, to read or to fsync."""
+    """A disk failed to write, read or fsync."""
 
     retriable = True
 
 
 class CheckpointDamaged(PeacefsError):
-    """A file of a Spark checkpoint that is not what it should be; the message says how, without its name."""
+    """A file of a Spark checkpoint is damaged; the message says how, but does not name the file."""
 
 
 class CheckpointAltered(CheckpointDamaged):
-    """A file that can be read, and is not what its checksum file says: Spark does not compare the two."""
+    """A readable file does not match its checksum file. Spark itself does not compare the two."""
 
 
 class CheckpointTooNew(CheckpointDamaged):
-    """A file in a format of a Spark that this program does not know."""
+    """The file has the format of a newer Spark version than this program supports."""
 
 
 class LogDamaged(PeacefsError):
-    """Records of a stream log that are not what was written, or rows that do not follow those that are there."""
+    """Records of a stream log were altered, or their row numbers do not follow those of the records before."""
 
 
 class CheckpointCancelled(PeacefsError):
-    """A checkpoint was given up before it was published; nothing of it is there."""
+    """A checkpoint was cancelled before it was published. Nothing of it remains."""
 
 
 class StateError(PeacefsError):
-    """A fault of paged state: of its use, its memory or its schema."""
+    """Base of errors of paged state: in its use, its memory or its schema."""
 
 
 class PagesExhausted(StateError):
-    """The bound on the memory of a page manager is reached. `applied` records of the batch took effect."""
+    """A page manager has reached its memory limit. The first `applied` records of the batch took effect."""
 
     def __init__(self, message: str, *, applied: int = 0, culprit: str | None = None) -> None:
         super().__init__(message, culprit=culprit)
@@ -424,23 +424,23 @@ class PagesExhausted(StateError):
 
 
 class RecordRefused(StateError):
-    """A record or column that a structure cannot hold: too long, null, or of another type."""
+    """A structure cannot store a record or column: it is too long, null, or of the wrong type."""
 
 
 class SchemaMismatch(StateError):
-    """A structure was recovered whose kind or schema is not the one that was asked for."""
+    """A recovered structure has a different kind or schema than the program expects."""
 
 
 class StartupError(PeacefsError):
-    """Why a service or command cannot start: shown as one line, exit status 1."""
+    """A service or command cannot start. It prints the message as one line and exits with status 1."""
 
 
 class QueryFailed(PeacefsError):
-    """A streaming query that stops again and again, or does nothing any more."""
+    """A streaming query stops repeatedly, or makes no progress."""
 
 
 class OperatorFailed(QueryFailed):
-    """An operator of a dataflow raised an error; the message names it and the rows that it was given."""
+    """An operator of a dataflow raised an error; the message names the operator and its input rows."""
 
 
 def _tree(root: type[PeacefsError]) -> dict[str, type[PeacefsError]]:
@@ -450,7 +450,7 @@ def _tree(root: type[PeacefsError]) -> dict[str, type[PeacefsError]]:
     return found
 
 
-#: Every class of the tree by its name, which is also its code on the wire.
+#: Every error class by its name, which is also its code on the wire.
 BY_CODE: dict[str, type[PeacefsError]] = _tree(PeacefsError)
 
 _BY_HADOOP_CLASS: dict[str, type[PeacefsError]] = {}
@@ -459,15 +459,14 @@ for _kind in BY_CODE.values():
 
 
 def from_wire(code: str, message: str, culprit: str | None = None) -> PeacefsError:
-    """The error that a peer sent by its code; an unknown code becomes the root."""
+    """Return the error that a peer sent; an unknown code becomes a PeacefsError."""
     return BY_CODE.get(code, PeacefsError)(message, culprit=culprit)
 
 
 def remote_exception(error: PeacefsError, request: str = "") -> dict[str, Any]:
-    """The WebHDFS error body: `{"RemoteException": {exception, javaClassName, message}}`.
+    """Return the WebHDFS error body: `{"RemoteException": {exception, javaClassName, message}}`.
 
-    `peacefsCode`, and `requestId`, by which logs name the request, are additions of ours that stock clients pass
-    over.
+    `peacefsCode` and `requestId` (the request's id in logs) are our additions; stock clients ignore them.
     """
     return {
         "RemoteException": {
@@ -481,7 +480,7 @@ def remote_exception(error: PeacefsError, request: str = "") -> dict[str, Any]:
 
 
 def from_remote_exception(body: dict[str, Any]) -> PeacefsError:
-    """The inverse of `remote_exception`; also reads what other WebHDFS servers send."""
+    """Return the error that a WebHDFS error body describes; bodies of other WebHDFS servers work, too."""
     remote = body.get("RemoteException", {})
     message = str(remote.get("message", "the server gave no message"))
     code = remote.get("peacefsCode")

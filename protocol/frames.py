@@ -1,13 +1,13 @@
-"""Frames: bytes to messages and back. No I/O; the shells move the bytes.
+"""Encode messages into frames and decode them. No I/O.
 
 0   2  magic "pf"
 2   1  format, 1
 3   1  reserved, 0
-4   4  tag: correlates a reply with its request; 0 where order alone tells
+4   4  tag: correlates a reply with its request; 0 if the order of frames is enough
 8   4  length of the message
 12  4  length of the payload
-16  4  CRC32C of the 16 bytes before it and of the message
-20     message (MessagePack), then payload (raw bytes, checked by checksums of their own)
+16  4  CRC32C of bytes 0 to 15 and of the message
+20     message (MessagePack), then payload (raw bytes with separate checksums)
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .errors import ProtocolViolation
 from .messages import AnyMessage, Message
 from .seals import Opener
 
-# A message may carry the chunks of a whole file between a client or gateway and the coordinator; between those who
-# move data it is small.
+# A message between a client or gateway and the coordinator may list all chunks of a file. Messages on the data
+# path are small.
 frame_header_bytes_max: Final = 16 * MIB
 frame_payload_bytes_max: Final = 4 * MIB
 
@@ -37,10 +37,10 @@ _CRC = struct.Struct(">I")
 PREFIX_BYTES = _PREFIX.size + _CRC.size
 frame_bytes_max: Final = frame_header_bytes_max + frame_payload_bytes_max
 _MAGIC = b"pf"
-#: By which a port that serves HTTP too tells frames apart: no method of HTTP begins with it.
+#: Distinguishes frames from HTTP on a shared port: no HTTP method begins with this byte.
 FIRST_BYTE = _MAGIC[:1]
 _FORMAT = 1
-# With it a TLS handshake begins.
+# The first byte of a TLS handshake.
 _TLS_FIRST_BYTE = b"\x16"
 
 _encoder = msgspec.msgpack.Encoder()
@@ -53,7 +53,7 @@ class Frame(NamedTuple):
     message: Message
     payload: Bytes = b""
     tag: int = 0
-    #: So many bytes of the payload are still to be received.
+    #: Number of payload bytes that are still to be received.
     unread: int = 0
 
 
@@ -68,7 +68,7 @@ class Prefix(NamedTuple):
 
 
 def encode(message: Message, payload_bytes: int = 0, tag: int = 0) -> bytes:
-    """The bytes that precede the payload."""
+    """Encode everything of a frame except the payload."""
     body = _encoder.encode(message)
     assert len(body) <= frame_header_bytes_max, f"{type(message).__name__} of {len(body)} bytes"
     assert payload_bytes <= frame_payload_bytes_max, f"payload of {payload_bytes} bytes"
@@ -77,7 +77,7 @@ def encode(message: Message, payload_bytes: int = 0, tag: int = 0) -> bytes:
 
 
 def decode_prefix(data: Bytes, bytes_max: int = frame_bytes_max) -> Prefix:
-    """Raises ProtocolViolation for anything that is not the start of a frame within the limits and `bytes_max`."""
+    """Decode the start of a frame. Raises ProtocolViolation if it is none, or the frame exceeds a limit."""
     magic, form, _reserved, tag, message_bytes, payload_bytes = _PREFIX.unpack_from(data)
     if magic[:1] == _TLS_FIRST_BYTE:
         raise ProtocolViolation(
@@ -96,7 +96,10 @@ def decode_prefix(data: Bytes, bytes_max: int = frame_bytes_max) -> Prefix:
 
 
 def decode_message(prefix: Prefix, body: Bytes) -> Message:
-    """Raises ProtocolViolation for damage, unknown messages and fields of the wrong type."""
+    """Decode the message of a frame.
+
+    Raises ProtocolViolation if it is damaged, or has an unknown tag or a field of the wrong type.
+    """
     if crc32c(body, prefix.crc_of_prefix) != prefix.crc:
         raise ProtocolViolation("a frame arrived damaged")
     try:
@@ -106,18 +109,18 @@ def decode_message(prefix: Prefix, body: Bytes) -> Message:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames, for shells that are handed bytes (asyncio)."""
+    """Splits a byte stream into frames, for asyncio protocols."""
 
     def __init__(self, bytes_max: int = frame_bytes_max) -> None:
-        #: The longest frame that is taken; may be changed between two.
+        #: Maximum frame size; may be changed between frames.
         self.bytes_max = bytes_max
-        #: Verifies what comes, where it is sealed.
+        #: Verifies the seals of incoming data; None if the connection is not sealed.
         self.opener: Opener | None = None
         self._buffer = bytearray()
         self._prefix: Prefix | None = None
 
     def feed(self, data: Bytes) -> list[Frame]:
-        """Takes bytes as they come, gives the frames that are whole."""
+        """Add received bytes and return the frames that are complete. Raises ProtocolViolation."""
         self.take(data)
         frames = []
         while (frame := self.next()) is not None:
@@ -125,16 +128,16 @@ class FrameReader:
         return frames
 
     def take(self, data: Bytes) -> None:
-        """Takes bytes as they come, for `next`. Raises ProtocolViolation for those that are not sealed well."""
+        """Add received bytes. Raises ProtocolViolation if their seal is wrong."""
         self._buffer += data if self.opener is None else self.opener.open(data)
 
     @property
     def buffered_bytes(self) -> int:
-        """Return how many bytes have been taken and not come out yet."""
+        """Number of bytes added and not yet returned as frames."""
         return len(self._buffer)
 
     def next(self) -> Frame | None:
-        """The next frame, if it is whole. Raises ProtocolViolation."""
+        """Return the next frame, or None if it is incomplete. Raises ProtocolViolation."""
         if self._prefix is None:
             if len(self._buffer) < PREFIX_BYTES:
                 return None

@@ -1,4 +1,4 @@
-"""The handshake: both sides of a new connection find out who the other one is, before anything else.
+"""The handshake, with which both sides of a new connection authenticate each other.
 
     connector                                        acceptor
     Hello(version, cluster, role, name, target, nonce) ->
@@ -6,20 +6,20 @@
     Proof(proof)                         ->
                                           <- Welcome                                                or Failure
 
-Services prove with the cluster secret, each to the other. A proof covers the whole of Hello and Challenge:
-protocol version, cluster, both roles and names, whom the connector means and by which address, both nonces; and
-the `channel`, if the connection is TLS. The acceptor refuses to be taken for another, and proves first: a
-connector shows its proof to the one alone that it means, and whoever passes the words of a handshake on gets
-nothing. From the same words keys are derived, with which all later frames are sealed (`seals`).
+Services prove to each other that they know the cluster secret. A proof covers all of Hello and Challenge: protocol
+version, cluster, both roles and names, the target and its address, both nonces; over TLS, the `channel`, too. The
+acceptor refuses a Hello that is meant for another service, and proves first. So a connector shows its proof only
+to its intended target, and relaying a handshake gains an attacker nothing. The keys that seal all later frames are
+derived from the same messages (`seals`).
 
-A client knows no secret: it sends an empty proof and may then only make requests that carry a token.
+A client does not know the secret. It sends an empty proof and may then only make requests that carry a token.
 
-Each side speaks a range of versions, and both speak the newest that they have in common (decision 58). Where there
-is none, the refusal says on which side peacefs is to be upgraded.
+Each side supports a range of versions, and both use the newest common version (decision 58). If there is none, the
+refusal says which side must be upgraded.
 
-Written once, without I/O: `connecting` and `accepting` are generators of messages to send, resumed with the
-message received. Each ends with its `Peer`, whose `last_word` is still to be sent: a Proof as it is, after which
-all that comes is sealed; a Welcome sealed.
+`connecting` and `accepting` do no I/O. They are generators that yield messages to send and are resumed with the
+message received. Each returns a `Peer`, whose `last_word` the caller must still send. The connector's Proof is
+sent unsealed. Everything after it is sealed, beginning with the acceptor's Welcome.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from .tokens import HandshakeSecret, Signer
 
 M = TypeVar("M", bound=Message)
 _ROLES = ("client", "datanode", "agent", "coordinator")
-#: The one that has no name but its role.
+#: The name, and the role, of the coordinator.
 COORDINATOR: Final = "coordinator"
 
 
 @dataclass(frozen=True)
 class SpokenVersions:
-    """The protocol versions that a side speaks, both ends included."""
+    """A range of protocol versions, both ends included."""
 
     oldest: int
     newest: int
@@ -64,7 +64,7 @@ class SpokenVersions:
         return f"{self.newest}" if self.oldest == self.newest else f"{self.oldest} to {self.newest}"
 
     def newest_common(self, other: SpokenVersions) -> int | None:
-        """Return the version that two sides speak with each other; None if there is none."""
+        """Return the newest version in both ranges, or None if they do not overlap."""
         common = min(self.newest, other.newest)
         return common if common >= max(self.oldest, other.oldest) else None
 
@@ -75,11 +75,11 @@ SPOKEN: Final = SpokenVersions(PROTOCOL_VERSION_OLDEST, PROTOCOL_VERSION)
 
 @dataclass(frozen=True)
 class Identity:
-    """A participant's identity on the wire. `signer` is None for clients; `cluster` is empty until known.
+    """What a service or client says about itself. `signer` is None for clients; `cluster` is empty until known.
 
-    `local_socket` is the name of the one by which processes of its host reach it besides; `addresses` are those by
-    which all others do, as host:port, besides the ones that its sockets are bound to. A client shows `credential`
-    for the user that it names.
+    `local_socket` is the name of the service's local socket, for processes on its host. `addresses` (host:port)
+    are advertised, in addition to the addresses that its sockets are bound to. A client sends `credential` to
+    authenticate its user.
     """
 
     cluster: str
@@ -94,40 +94,40 @@ class Identity:
 
 @dataclass(frozen=True)
 class Peer:
-    """The identity of the other side. Only `trusted` peers have shown that they know the secret."""
+    """The identity of the other side. It is `trusted` if it has proved that it knows the secret."""
 
     cluster: str
     role: str
     name: str
     trusted: bool
-    #: The message that is still to be sent to it.
+    #: The last message of the handshake, still to be sent to the peer.
     last_word: Proof | Welcome
-    #: None where TLS protects what is sent, and for clients.
+    #: None if TLS protects the connection, and for clients.
     frame_keys: FrameKeys | None = None
-    #: Derived from the whole handshake: no other connection has the same.
+    #: A hash of the whole handshake, unique to this connection.
     transcript: bytes = b""
     credential: str = field(default="", repr=False)
-    #: The protocol version that both sides speak.
+    #: The protocol version of this connection.
     version: int = PROTOCOL_VERSION
 
 
 def connecting(
     me: Identity, nonce: bytes, *, target: Target, channel: bytes = b""
 ) -> Generator[Message, Message, Peer]:
-    """The connector's side. Raises PeerRefused when the acceptor says no or is not the one that is meant."""
+    """Run the connector's side. Raises PeerRefused if the acceptor refuses or is not the target."""
     secrets = [] if me.signer is None else [secret.name for secret in me.signer.handshake_secrets]
     oldest, newest = me.versions.oldest, me.versions.newest
     hello = Hello(oldest, me.cluster, me.role, me.name, nonce, target, secrets, me.credential, newest)
     challenge = _expect(Challenge, (yield hello))
     _check_challenge(me, challenge, target)
-    # An acceptor that knows no ranges has not seen ours.
+    # An acceptor that does not know version ranges has ignored `newest`, so its transcript lacks it.
     heard = hello if challenge.newest else msgspec.structs.replace(hello, newest=0)
     transcript = _transcript(heard, challenge, channel)
     keys, proof = None, b""
     if me.signer is not None:
         secret = me.signer.handshake_secret([challenge.secret])
         if secret is None or not hmac.compare_digest(secret.prove(b"acceptor", transcript), challenge.proof):
-            # Or the other end has another, but this one is more likely to have come later.
+            # The acceptor's secret may be the wrong one, but more likely ours is: connectors are set up later.
             raise errors.PeerRefused(_without_secret(me.name, challenge.cluster))
         proof = secret.prove(b"connector", transcript)
         if not channel:
@@ -145,7 +145,7 @@ def connecting(
 
 
 def welcomed(message: Message) -> Welcome:
-    """Return the answer to the connector's Proof. Raises PeerRefused when the acceptor says no."""
+    """Check the acceptor's answer to the Proof. Raises PeerRefused if the acceptor refuses."""
     return _expect(Welcome, message)
 
 
@@ -177,9 +177,9 @@ def _check_challenge(me: Identity, challenge: Challenge, target: Target) -> None
 def accepting(
     me: Identity, nonce: bytes, first: Message, *, channel: bytes = b"", reached: str = ""
 ) -> Generator[Message, Message, Peer]:
-    """The acceptor's side, begun with the first message; `reached` is this end of the connection, as host:port.
+    """Run the acceptor's side from the first message; `reached` is this end of the connection, as host:port.
 
-    Raises PeerRefused, which the shell sends as Failure before it closes.
+    Raises PeerRefused, which the shell must send as Failure before it closes the connection.
     """
     assert me.signer is not None, "acceptors are services and know the secret"
     hello = _expect(Hello, first)
@@ -222,7 +222,7 @@ def accepting(
 
 
 def _check_handshake(me: Identity, hello: Hello, reached: str) -> int:
-    """Return the version that both will speak. Raises PeerRefused."""
+    """Return the protocol version to use. Raises PeerRefused."""
     theirs = _versions_of(hello)
     version = me.versions.newest_common(theirs)
     if version is None:
@@ -240,7 +240,7 @@ def _check_handshake(me: Identity, hello: Hello, reached: str) -> int:
             f"{hello.name} means {target.role} {target.name}, this is {me.role} {me.name}: "
             "another service has had this address, or what was said to another one was passed on"
         )
-    # Clients prove nothing, and may come through a tunnel or another port.
+    # Clients send no proof that could be relayed, and may connect through a tunnel or another port.
     if hello.role != "client" and not {target.address, target.reached} & {*me.addresses, reached}:
         raise errors.PeerRefused(
             f"{me.name} was reached as {target.address} ({target.reached}), which is not an address of it: "
@@ -250,13 +250,13 @@ def _check_handshake(me: Identity, hello: Hello, reached: str) -> int:
 
 
 def _transcript(hello: Hello, challenge: Challenge, channel: bytes) -> bytes:
-    """All that was said, but for the proofs, in a form that only these words have."""
+    """Hash everything that both sides said, except the proofs."""
     said = (b"peacefs handshake", hello, msgspec.structs.replace(challenge, proof=b""), channel)
     return hashlib.sha256(msgspec.msgpack.encode(said)).digest()
 
 
 def _frame_keys(secret: HandshakeSecret, transcript: bytes) -> tuple[bytes, bytes]:
-    """For what the connector sends, and for what the acceptor does."""
+    """Return the key for frames to the acceptor, and the key for frames to the connector."""
     to_acceptor = secret.prove(b"frames to acceptor", transcript)
     to_connector = secret.prove(b"frames to connector", transcript)
     return to_acceptor[:SEAL_KEY_BYTES], to_connector[:SEAL_KEY_BYTES]

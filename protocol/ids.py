@@ -1,7 +1,7 @@
-"""Numbers that begin with the epoch, so that neither a crash nor an older backup repeats one; ids of requests.
+"""Chunk ids and versions, which contain the epoch so that they stay unique after a crash or restore; request ids.
 
-Layout of a number: 23 bits of epoch above 40 bits of counter, which fits SQLite's signed 64-bit integer.
-Chunk ids and chunk versions are both such numbers, drawn from one counter.
+A number has 23 bits of epoch above 40 bits of counter, which fits SQLite's signed 64-bit integer.
+Chunk ids and chunk versions are drawn from the same counter.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ NodeId = str
 
 
 def first_of_epoch(epoch: int) -> int:
-    """The smallest number of an epoch."""
+    """Return the smallest number of an epoch."""
     assert 0 <= epoch <= EPOCH_MAX, f"epoch {epoch} out of range"
     return epoch << _COUNTER_BITS
 
 
 def epoch_of(number: int) -> int:
-    """The epoch in which a number was drawn."""
+    """Return the epoch in which a number was drawn."""
     return number >> _COUNTER_BITS
 
 
@@ -48,7 +48,7 @@ def show(number: int) -> str:
 
 
 def read(text: str) -> int | None:
-    """The number that `show` shows so; None for any other text."""
+    """Parse a number in the format of `show`; None for any other text."""
     epoch, _, counter = text.partition("-")
     try:
         number = int(epoch, 16) << _COUNTER_BITS | int(counter, 16)
@@ -58,10 +58,9 @@ def read(text: str) -> int | None:
 
 
 def new_request_id() -> str:
-    """Draw the id of one request, however often that is repeated.
+    """Return a new request id; retries of the request keep it.
 
-    Eighty random bits, after the milliseconds since 1970: requests that come together lie together in the
-    coordinator's index of answers, so that a commit changes one page of it and not one for each. Nothing else
-    depends on that clock.
+    The id is the time in milliseconds since 1970, then 80 random bits. So requests of the same time are adjacent
+    in the coordinator's index of answers, and a commit changes few pages of it. Nothing else depends on the time.
     """
     return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"

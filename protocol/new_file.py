@@ -1,7 +1,7 @@
-"""A new file as its writer describes it: the one shape from the doors to the commit that creates the name.
+"""A writer's description of a new file, used from the request up to the commit that creates the name.
 
-WebHDFS, REST and frames read it; CREATE checks it and signs it into the token that completion brings back; the
-namespace makes an inode of it.
+WebHDFS, REST and frames produce it. CREATE checks it and signs it into a token. The writer returns the token when
+the file is complete, and the namespace then creates an inode.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from .errors import BadRequest
 
 
 class NewFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Zero for `replication` or `block_bytes`, which is where the writer cuts chunks, means the cluster's default.
+    """The properties of a new file. `block_bytes` is the chunk size.
 
-    Under one `request_id` the file is created once, however often it is asked for. `permission` is what `chmod`
-    takes; other bits are passed over. `unmasked` is the permission before the client's own mask, if it said that:
-    it counts where the parent has a default ACL.
+    If `replication` or `block_bytes` is 0, the cluster's default applies. Requests with the same `request_id`
+    create the file once. `permission` has the bits of `chmod`; other bits are ignored. `unmasked` is the
+    permission before the client applied its umask, if known; it is used if the parent has a default ACL.
     """
 
     path: str
@@ -33,9 +33,9 @@ class NewFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def possible_block_bytes(wanted: int) -> int:
-    """Return the block size that a file gets where this one is asked for: whole checksum blocks, within the limit.
+    """Round a requested block size down to whole checksum blocks, within the limits; 0 gives the default.
 
-    0 asks for the cluster's default. Raises BadRequest.
+    Raises BadRequest if it is negative.
     """
     if wanted < 0:
         raise BadRequest(f"block size {wanted} is negative")
@@ -44,7 +44,7 @@ def possible_block_bytes(wanted: int) -> int:
 
 
 def block_bytes_notice(wanted: int, given: int) -> str | None:
-    """Return what to tell a user whose file gets another block size than was asked for; None if it does not."""
+    """Return a notice for the user if the file's block size differs from the requested one; else None."""
     if wanted in (0, given):
         return None
     return (

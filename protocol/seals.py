@@ -1,13 +1,13 @@
-"""Seals: every byte between two services bears the proof of who sent it, and in which place.
+"""Seals: authenticate the sender and the order of all data between two services.
 
-After the handshake each direction is a row of records, and the frames are inside:
+After the handshake, the frames of each direction are sent as a sequence of records:
 
 0   4      length of the data
-4   n      data: a piece of the stream of frames
+4   n      data: a part of the stream of frames
 4+n 16     AES-128-GMAC of the data (SP 800-38D) under the key of this direction; the nonce is the record's number
 
-A record that was changed, repeated, left out, moved or taken from another connection does not verify, and ends the
-connection. What is sealed can be read on its way: who wants it hidden uses TLS, which seals by itself. No I/O.
+A record that was changed, repeated, left out, moved or taken from another connection fails verification, which
+ends the connection. Sealed data is not encrypted; TLS, which replaces seals, encrypts it. No I/O.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ _NONCE = struct.Struct(">4xQ")
 
 @dataclass(frozen=True)
 class FrameKeys:
-    """The keys of one connection, as one of its ends has them; no other connection has the same."""
+    """The keys of one end of a connection, unique to the connection."""
 
     sending: bytes
     receiving: bytes
 
 
 class Sealer:
-    """Seals what one end sends. Not thread-safe: the order is part of what is sealed."""
+    """Seals what one end sends. Not thread-safe, because seals depend on the order of records."""
 
     def __init__(self, key: bytes) -> None:
         self._mac = AESGCM(key)
         self._number = 0
 
     def seal(self, head: Bytes, payload: Bytes = b"") -> list[Bytes]:
-        """The records of a frame. A large payload stays where it is and must not change until they are sent."""
+        """Return the records of a frame. A large payload is not copied; it must not change until it is sent."""
         if len(head) + len(payload) <= frame_ahead_bytes:
             body = b"".join((head, payload)) if len(payload) else head
             return [b"".join((_LENGTH.pack(len(body)), body, self._seal_of(body)))]
-        # Small parts between two large ones go as one: each costs a system call.
+        # Join small parts between two large ones, because each part costs a system call.
         sealed: list[Bytes] = []
         between = b""
         for part in (memoryview(head), memoryview(payload)):
@@ -74,7 +74,7 @@ class Sealer:
 
 
 def record_length(data: Bytes, at: int = 0) -> int:
-    """The length of a record's data, from its first bytes. Raises BrokenSeal for one over the limit."""
+    """Return the length of the data of the record at `at`. Raises BrokenSeal if it is over the limit."""
     length: int = _LENGTH.unpack_from(data, at)[0]
     if length > sealed_record_bytes_max:
         raise BrokenSeal("what came is not sealed as it was agreed at the handshake")
@@ -82,7 +82,7 @@ def record_length(data: Bytes, at: int = 0) -> int:
 
 
 class Opener:
-    """Verifies what the other end sealed, record after record."""
+    """Verifies the records of the other end, in order."""
 
     def __init__(self, key: bytes) -> None:
         self._mac = AESGCM(key)
@@ -90,7 +90,7 @@ class Opener:
         self._waiting = bytearray()
 
     def check(self, data: Bytes, seal: Bytes) -> None:
-        """The next record. Raises BrokenSeal unless it is what the other end sent in this place."""
+        """Verify the next record. Raises BrokenSeal if it is not the next one that the other end sent."""
         nonce = _NONCE.pack(self._number)
         self._number += 1
         try:
@@ -101,7 +101,7 @@ class Opener:
             ) from None
 
     def open(self, data: Bytes) -> bytes:
-        """Takes bytes as they come, gives what is verified of them, for shells that are handed bytes (asyncio)."""
+        """Add received bytes and return the data of the complete records, for asyncio protocols."""
         self._waiting += data
         opened, at = [], 0
         with memoryview(self._waiting) as waiting:

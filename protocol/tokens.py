@@ -1,12 +1,12 @@
-"""Tokens and receipts: what the coordinator allows and what datanodes attest, signed with the cluster secret.
+"""Tokens (permits of the coordinator) and receipts (statements of datanodes), signed with the cluster secret.
 
 A token is a struct in MessagePack followed by 16 bytes of HMAC-SHA256, in URL-safe base64 without padding.
-Whoever knows the secret can sign; nobody else can change a bit. Keys for different purposes are derived from
-the secret by label, so that no token can pass for a receipt. Times are seconds of the coordinator's wall clock, by
-which datanodes judge, too.
+Only services that know the secret can sign or alter them. The keys for tokens and receipts are derived from the
+secret with different labels, so a token cannot pass for a receipt. Times are seconds of the coordinator's wall
+clock; datanodes compare with that clock, too.
 
-A token names every address that its bearer may have a service dial: a gateway, or a hop of a pipeline, connects to
-no other (decision 29).
+A token names every address to which a service may connect on behalf of its bearer. Gateways and pipeline hops
+connect to no others (decision 29).
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from .new_file import NewFile
 _MAC_BYTES = 16
 _HASH_BLOCK_BYTES = 64
 _SECRET_NAME_BYTES = 8
-#: From the URL-safe alphabet to the one that `binascii` knows; what is in neither stays out.
+#: Translates the URL-safe base64 alphabet to the standard one. `+` and `/` become `!`, which is then rejected.
 _STANDARD = bytes.maketrans(b"-_+/", b"+/!!")
 
 
 class Token(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Base of all; an array, for URLs are to be short."""
+    """Base of all tokens. Encoded as an array, to keep URLs short."""
 
     expires_s: float
 
 
 class FileWrite(Token, frozen=True):
-    """Permits to write one new file: all that its completion needs, so that CREATE commits nothing."""
+    """Permits to write one new file. Contains everything that completion needs, so that CREATE commits nothing."""
 
     file: NewFile
-    #: From where the file was created: whose checkpoint it may be part of.
+    #: The host that created the file.
     client_host: str = ""
-    #: True if the name may appear before the file is whole: it replaces nothing.
+    #: True if the name may appear before the file is complete, because it replaces no other file.
     may_appear: bool = False
 
-    # As the other tokens of files have them.
+    # The same properties as fields of the other file tokens.
 
     @property
     def path(self) -> str:
@@ -73,9 +73,9 @@ class FileWrite(Token, frozen=True):
 
 
 class FileAppend(Token, frozen=True):
-    """Permits to extend the file at a path, once or again and again: each time a lease is taken with it.
+    """Permits to extend the file at a path any number of times; each time needs a lease.
 
-    `block_bytes` and `replication` are the file's, for whoever receives the data.
+    `block_bytes` and `replication` are the file's, for the gateway that receives the data.
     """
 
     path: str
@@ -85,7 +85,7 @@ class FileAppend(Token, frozen=True):
 
 
 class FileLease(Token, frozen=True):
-    """The lease of a file: its number fences off earlier holders. `path` is for people and logs."""
+    """The lease of a file. Its number fences off earlier holders. `path` is only for logs."""
 
     path: str
     inode: int
@@ -96,9 +96,9 @@ class FileLease(Token, frozen=True):
 
 
 class FileVersion(msgspec.Struct, frozen=True, array_like=True):
-    """The chunks of a file at one moment, each with its version and how much of it is used.
+    """The chunks of a file at one moment, each as (id, version, used bytes).
 
-    Where they are more than `read_token_chunks_max` it is their `count` and a `digest` of them.
+    With more than `read_token_chunks_max` chunks, it contains only their `count` and a `digest`.
     """
 
     chunks: list[tuple[ChunkId, Version, int]]
@@ -107,11 +107,11 @@ class FileVersion(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileRead(Token, frozen=True):
-    """Permits to read one file as it was when it was opened: the inode, not the name, and that version of it.
+    """Permits to read one version of a file, identified by inode and not by name.
 
-    With `at_tx` as it was when that transaction had taken effect, which a snapshot shows. The coordinator saw that
-    `user` may read it and will look again when `expires_s` is over, if it is asked before `renewable_until_s`.
-    `chunks` says where the data of a small file is; their own tokens are left out.
+    The version is the one that was opened; with `at_tx`, the one after that transaction, as shown by a snapshot.
+    The coordinator has checked that `user` may read the file. After `expires_s` the token can be renewed, which
+    repeats the check, until `renewable_until_s`. `chunks` is the layout of a small file, without chunk tokens.
     """
 
     path: str
@@ -124,10 +124,9 @@ class FileRead(Token, frozen=True):
 
 
 class ChunkWrite(Token, frozen=True):
-    """Permits to write one version of one chunk through these nodes, at these addresses and in this order.
+    """Permits to write one version of one chunk through this pipeline, before `expires_s`.
 
-    A large chunk has a `grant` of the scheduling service, whose end the first node reports. It is to be used
-    before `expires_s`.
+    A large chunk has a `grant` of the scheduling service; the first node reports when the grant is finished.
     """
 
     chunk: ChunkId
@@ -143,8 +142,8 @@ class ChunkWrite(Token, frozen=True):
 class OneTimeChunk(Token, frozen=True, tag="FirstChunk"):
     """Permits one process of a datanode to write one version of one chunk, once.
 
-    It is in the URL of a CREATE, which whoever has it may send again. No data server takes it; the gateway of that
-    process signs ChunkWrite in its place for the first body that comes.
+    It is part of the URL of a CREATE, which a client could send more than once. Data servers do not accept it.
+    The gateway of that process replaces it by a ChunkWrite token for the first body that arrives.
     """
 
     chunk: ChunkId
@@ -154,14 +153,14 @@ class OneTimeChunk(Token, frozen=True, tag="FirstChunk"):
 
 
 class ChunkRead(Token, frozen=True):
-    """Permits to read one chunk wherever it is, for a reader of the file `inode`."""
+    """Permits a reader of the file `inode` to read one chunk, on any datanode."""
 
     chunk: ChunkId
     inode: int = 0
 
 
 class ProxyPass(Token, frozen=True):
-    """Permits a proxy user to use at a datanode the one token that it was given in the name of another."""
+    """Permits a proxy user to use, at a datanode, one token that was issued to it for another user."""
 
     real_user: str
     token_digest: bytes
@@ -171,7 +170,6 @@ class ProxyPass(Token, frozen=True):
         return cls(expires_s, real_user, _digest(token))
 
     def is_for(self, real_user: str, token: str) -> bool:
-        """Return whether this user may use that token."""
         return real_user == self.real_user and hmac.compare_digest(_digest(token), self.token_digest)
 
 
@@ -191,7 +189,7 @@ def _of_kind(token: AnyToken, kind: type[T]) -> T:
 
 
 def user_named_in(text: str) -> str | None:
-    """Return the user that a token was given to; None where it names none, or cannot be read. Verifies nothing."""
+    """Return the user that a token names, without verifying it; None if it names none or cannot be decoded."""
     try:
         raw = binascii.a2b_base64(text.encode("ascii").translate(_STANDARD) + b"=" * (-len(text) % 4))
         token = _decoder.decode(raw[:-_MAC_BYTES])
@@ -203,14 +201,14 @@ def user_named_in(text: str) -> str | None:
 class _Mac:
     """HMAC-SHA256 (RFC 2104) under one key of at most 64 bytes.
 
-    `hmac.digest` gives up the interpreter lock for what takes a microsecond, and among busy threads to get it back
-    takes many; a hash of less than 2 KiB keeps it.
+    `hmac.digest` releases the interpreter lock for a microsecond of work, and busy threads can delay its return
+    for much longer. `hashlib` keeps the lock for inputs below 2 KiB.
     """
 
     def __init__(self, key: bytes) -> None:
         block = key.ljust(_HASH_BLOCK_BYTES, b"\0")
         assert len(block) == _HASH_BLOCK_BYTES
-        # A copy of a hash costs less than a new one.
+        # Copying a hash object is cheaper than creating one.
         self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block))
         self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in block))
 
@@ -222,16 +220,14 @@ class _Mac:
 
 
 class HandshakeSecret:
-    """One secret as the handshake uses it. Its name tells nothing of it but that two have the same."""
+    """A cluster secret as the handshake uses it. Equal secrets have equal names; a name reveals nothing else."""
 
     def __init__(self, secret: bytes) -> None:
         self._key = _derive(secret, b"hello")
         self.name = hmac.digest(self._key, b"name", hashlib.sha256)[:_SECRET_NAME_BYTES]
 
     def prove(self, label: bytes, transcript: bytes) -> bytes:
-        """Compute a proof that only holders of the secret can make, different for each label; it never reveals the
-        secret.
-        """
+        """Return a proof of knowing the secret, different for each label. It does not reveal the secret."""
         return hmac.digest(self._key, label + b"\0" + transcript, hashlib.sha256)
 
 
@@ -240,20 +236,24 @@ def _derive(secret: bytes, label: bytes) -> bytes:
 
 
 class Signer:
-    """Signs with the cluster secret; verifies with it and with those that are being replaced. Thread-safe."""
+    """Signs with the cluster secret, and verifies with it and with secrets that are being replaced.
+
+    Every service has one. Tokens and receipts signed with a secret that is not in its list are refused.
+    Thread-safe.
+    """
 
     def __init__(self, secret: bytes, *others: bytes) -> None:
         self.replace(secret, *others)
 
     def replace(self, secret: bytes, *others: bytes) -> None:
-        """From now on these secrets are used; what was signed with one that is not among them is refused."""
+        """Replace all secrets; the first one signs."""
         secrets = (secret, *others)
         self._token_macs = [_Mac(_derive(each, b"token")) for each in secrets]
         self._receipt_macs = [_Mac(_derive(each, b"receipt")) for each in secrets]
         self.handshake_secrets = [HandshakeSecret(each) for each in secrets]
 
     def handshake_secret(self, names: Collection[bytes]) -> HandshakeSecret | None:
-        """The first of the secrets that bears one of these names."""
+        """Return the first secret with one of these names."""
         return next((secret for secret in self.handshake_secrets if secret.name in names), None)
 
     def sign(self, token: Token) -> str:
@@ -261,29 +261,32 @@ class Signer:
         return base64.urlsafe_b64encode(body + self._token_macs[0].of(body)).rstrip(b"=").decode()
 
     def verify(self, text: str, kind: type[T], now_s: float) -> T:
-        """Raises AccessDenied for a token that is malformed, forged or of another kind; TokenExpired."""
+        """Return a verified token.
+
+        Raises AccessDenied if it is malformed, forged or of another kind; TokenExpired if it has expired.
+        """
         return _of_kind(self._verified(text, now_s), kind)
 
     def verify_even_late(self, text: str, kind: type[T]) -> T:
-        """The same for whoever looks himself whether it has expired."""
+        """Return a verified token as `verify` does, but accept an expired one: the caller checks `expires_s`."""
         return _of_kind(self._verified(text, -inf), kind)
 
     def verify_reader(self, text: str, now_s: float) -> FileRead:
-        """The token of an open file, to be renewed. Raises AccessDenied; TokenExpired if it is too old."""
+        """Return the token of an open file if it may still be renewed. Raises AccessDenied or TokenExpired."""
         token = self.verify_even_late(text, FileRead)
         if token.renewable_until_s < now_s:
             raise TokenExpired("the file was not read for so long that it has to be opened again")
         return token
 
     def verify_for_writing(self, text: str, now_s: float) -> FileWrite | FileLease:
-        """The token of whoever writes chunks, for a new file or for one that is extended. Raises AccessDenied."""
+        """Return a token that permits to write chunks of a new or extended file. Raises AccessDenied."""
         token = self._verified(text, now_s)
         if not isinstance(token, FileWrite | FileLease):
             raise AccessDenied(f"a token to write with is wanted, this is a {type(token).__name__}")
         return token
 
     def named_in(self, text: str) -> tuple[str | None, str | None]:
-        """The path and the user that a genuine token names, for logs; None for what it does not name."""
+        """Return path and user of a correctly signed token, for logs; None for each that the token lacks."""
         try:
             token = self._verified(text, -inf)
         except AccessDenied:
@@ -308,13 +311,13 @@ class Signer:
         return token
 
     def receipt(self, node: NodeId, chunk: ChunkId, version: Version, length: int, checksum: int) -> Receipt:
-        """Make the receipt that a datanode gives once the replica is on its disk."""
+        """Return a datanode's receipt for a replica that is on its disk."""
         return Receipt(node, self._receipt_macs[0].of(_attested(node, chunk, version, length, checksum)))
 
     def verify_receipt(
         self, receipt: Receipt, chunk: ChunkId, version: Version, length: int, checksum: int
     ) -> None:
-        """Raises AccessDenied unless the datanode it names gave it for exactly this replica."""
+        """Check that the datanode named in a receipt signed it for exactly this replica. Raises AccessDenied."""
         attested = _attested(receipt.node, chunk, version, length, checksum)
         if not any(hmac.compare_digest(each.of(attested), receipt.mac) for each in self._receipt_macs):
             raise AccessDenied(f"the receipt of datanode {receipt.node} does not verify")

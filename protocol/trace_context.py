@@ -1,8 +1,7 @@
-"""The request that the running code serves: an id that goes with it from the client through all services.
+"""The trace context: the id of the request that the running code serves, passed on through all services.
 
-Belongs to shells and drivers alone: it names the request in logs and in what is asked of others on its behalf. No
-core and no participant decides anything by it, and none gets to see it. An id is a label that anybody may choose:
-nothing is permitted by it.
+Only shells and drivers use it, to name the request in logs and in messages sent on its behalf. Cores and
+participants never see it. Clients may choose any id, so an id grants no permission.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from msgspec.structs import replace
 
 from peacefs.protocol.messages import Message, TracedMessage
 
-# The id by which a request is named in logs: a longer one is replaced.
+# Longer ids are replaced by a new one.
 trace_id_characters_max: Final = 64
 
 
 C = TypeVar("C", bound="TraceContext | None")
-#: The HTTP header that brings an id, and takes it back.
+#: The HTTP header for the id, in requests and in answers.
 TRACE_HEADER: Final = b"x-request-id"
 _WELL_FORMED = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:-]{{0,{trace_id_characters_max - 1}}}")
 _SPAN = re.compile("[0-9a-f]{16}")
@@ -31,22 +30,22 @@ _ID_BITS = 128
 
 
 class Recording(Protocol):
-    """A span that is being recorded, in a process that traces (`tracing`). Ended once."""
+    """A span that is being recorded, in a process with tracing enabled (`tracing`). It is ended exactly once."""
 
     @property
     def id(self) -> str:
-        """Return 16 hexadecimal digits."""
+        """The span's id: 16 hexadecimal digits."""
 
     def phase(self, name: str, begin_ns: int, end_ns: int, attributes: Mapping[str, str | int | float]) -> None:
-        """Add a part that is over already; times are of `time.time_ns`."""
+        """Add a finished part of the span; times are from `time.time_ns`."""
 
     def end(self, error: str = "") -> None:
-        """It is over now; `error` says how it failed, if it did."""
+        """End the span now; `error` is empty if it succeeded."""
 
 
 class TraceContext:
-    """The id of a request; where it is traced, the id of the span that this is within, and the span itself if it
-    is of this process. Immutable."""
+    """The id of a request. If the request is traced, also the id of the current span, and the span itself if this
+    process records it. Immutable."""
 
     __slots__ = ("id", "recording", "span")
 
@@ -57,42 +56,42 @@ class TraceContext:
 
 
 _current: ContextVar[TraceContext | None] = ContextVar("peacefs-trace", default=None)
-#: Return the context of the running code; None where it serves nobody's request.
+#: Return the context of the running code, or None if it serves no request.
 current: Final = _current.get
 
 
 def current_id() -> str:
-    """Return the id of the request that the running code serves; empty if it serves none."""
+    """Return the id of the request that the running code serves, or an empty string."""
     context = _current.get()
     return "" if context is None else context.id
 
 
 def new_trace_id() -> str:
-    """Draw an id: 32 hexadecimal digits, as OpenTelemetry's trace ids."""
+    """Return a random id of 32 hexadecimal digits, like OpenTelemetry's trace ids."""
     return f"{random.getrandbits(_ID_BITS) or 1:032x}"
 
 
 def is_well_formed(text: str) -> bool:
-    """Return whether a stranger's id is short, and of letters, digits and `._:-` alone."""
+    """Return whether an id from outside is short and has only letters, digits and `._:-`."""
     if text.isalnum() and text.isascii() and len(text) <= trace_id_characters_max:
-        return True  # as those are that we draw; the expression would take four times as long
+        return True  # all ids of `new_trace_id`; the regular expression takes four times as long
     return _WELL_FORMED.fullmatch(text) is not None
 
 
 def continued(text: str, span: str = "") -> TraceContext:
-    """Return the context of a request that came with this id; it gets another if that is none."""
+    """Return the context of a request that arrived with this id; with a new id if it is malformed."""
     if not is_well_formed(text):
         return TraceContext(new_trace_id())
     return TraceContext(text, span if span and _SPAN.fullmatch(span) else "")
 
 
 def context_of(message: Message) -> TraceContext:
-    """Return the context that a peer's message came with; another where it came without, or with a bad one."""
+    """Return the context of a peer's message; with a new id if it has none or a malformed one."""
     return continued(message.trace, message.span) if isinstance(message, TracedMessage) else continued("")
 
 
 def stamped(message: Message) -> Message:
-    """Return the message as it is sent: what asks for something bears the id of the current request."""
+    """Return the message with the current request's id, if its type carries one and it has none."""
     context = _current.get()
     if context is None or not isinstance(message, TracedMessage) or message.trace:
         return message
@@ -100,19 +99,19 @@ def stamped(message: Message) -> Message:
 
 
 def begun(message: Message) -> Message:
-    """The same for a request that may begin here: without a current one it gets an id of its own."""
+    """Stamp the message as `stamped` does, but with a new id if there is no current request."""
     if _current.get() is not None or not isinstance(message, TracedMessage):
         return stamped(message)
     return replace(message, trace=new_trace_id())
 
 
 def enter(context: TraceContext | None) -> Token[TraceContext | None]:
-    """Serve a request from here on, in this task or thread; None for none."""
+    """Set the context of this task or thread; None if it serves no request. Undo it with `leave`."""
     return _current.set(context)
 
 
 def switch_to(context: TraceContext | None) -> None:
-    """Serve a request from here on, as `enter`, for who never goes back: it costs little where nothing changes."""
+    """Set the context like `enter`, but without a way to undo it. Cheap if the context is unchanged."""
     if _current.get() is not context:
         _current.set(context)
 
@@ -123,12 +122,12 @@ def leave(token: Token[TraceContext | None]) -> None:
 
 
 def current_or_new() -> TraceContext:
-    """Return the context of the running code, or of a request that begins here."""
+    """Return the context of the running code, or a new one."""
     return _current.get() or TraceContext(new_trace_id())
 
 
 class serving(Generic[C]):
-    """`with serving(context):` the code within serves that request."""
+    """Context manager: `with serving(context):` runs its body in this context."""
 
     __slots__ = ("_context", "_token")
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
-# An offender may read its refusal before the connection is reset.
+# After refusing a request, the server waits this long before it resets the connection, so that the client can read
+# the refusal.
 http_linger_s: Final = 1.0
 http_connections_max: Final = 4096

@@ -3,5 +3,5 @@
 from typing import Final
 
 query_kill_timeout_s: Final = 3.0
-# Per stateful operator: the number of its stores in all partitions.
+# Maximum number of state stores of one stateful operator, over all its partitions.
 checkpoint_partitions_max: Final = 1_000_000

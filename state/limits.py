@@ -4,8 +4,8 @@ from typing import Final
 
 from peacefs.protocol.limits import MIB
 
-# Default maximum of rows per batch that a scan yields.
+# Default maximum number of rows per batch of a scan.
 state_scan_records: Final = 65_536
-# If a smaller share of an older checkpoint's pages is still needed, the next checkpoint writes those pages again.
+# If less than this share of an older checkpoint's pages is still needed, the next checkpoint rewrites those pages.
 state_live_share_min: Final = 0.5
 state_index_bytes_max: Final = 512 * MIB

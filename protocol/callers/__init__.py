@@ -1,1 +1,1 @@
-"""Who asks: bearer and delegation tokens, and the caller that one of them names. HTTP is in `webhdfs`."""
+"""Authentication of callers with bearer and delegation tokens. HTTP headers and parameters are in `webhdfs`."""

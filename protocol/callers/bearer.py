@@ -1,8 +1,8 @@
-"""Bearer tokens: JSON Web Tokens (RFC 7519) signed with Ed25519, made and read with PyJWT.
+"""Bearer tokens: JSON Web Tokens (RFC 7519) signed with Ed25519, encoded and decoded with PyJWT.
 
-Signatures are asymmetric so that a datanode can verify a token and cannot make one. Lifetimes are judged by the
-caller's clock, not the library's. A token says who its bearer is and nothing else: what users may do is decided
-where they ask.
+Signatures are asymmetric so that a datanode can verify a token but cannot make one. Callers of this module check
+lifetimes with their own clock, instead of PyJWT. A token only identifies its bearer; permissions are checked where
+a request is served.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOT_OURS = "the token is none of this cluster's, or was changed"
 
 
 class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The payload of a token. Times are seconds since 1970, `aud` is the cluster."""
+    """The payload of a token. Times are seconds since 1970; `aud` is the cluster."""
 
     iss: str
     aud: str
@@ -42,32 +42,33 @@ class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
     jti: str
     iat: int
     exp: int
-    #: May administer the cluster.
+    #: True if the bearer may administer the cluster.
     adm: bool = False
-    #: The OAuth2 client that it was granted to.
+    #: The OAuth2 client to which the token was granted; empty if none.
     client_id: str = ""
 
 
 def key_number(public: bytes) -> int:
-    """Return the number of a key, drawn from its public half: 31 bits, as Hadoop's tokens name keys."""
+    """Return the number of a key: 31 bits of a hash of its public half, since Hadoop's tokens number keys so."""
     return int.from_bytes(hashlib.sha256(public).digest()[:_NUMBER_BYTES]) & 0x7FFFFFFF
 
 
 def key_id(number: int) -> str:
-    """Return the same number as tokens name it, in `kid`."""
+    """Return a key number as it appears in the `kid` header of tokens."""
     return f"{number:08x}"
 
 
 class VerificationKey:
-    """The public half of a key."""
-
     def __init__(self, public: bytes) -> None:
         self.public = public
         self.number = key_number(public)
         self._key = Ed25519PublicKey.from_public_bytes(public)
 
     def read(self, token: str, cluster: str) -> Claims:
-        """Raises Unauthenticated for anything but a token of this cluster, signed with this key."""
+        """Return the claims of a token.
+
+        Raises Unauthenticated unless the token is for this cluster and signed with this key.
+        """
         try:
             claims = jwt.decode(
                 token,
@@ -77,7 +78,7 @@ class VerificationKey:
                 issuer=_ISSUER,
                 options={
                     "require": ["exp", "iat", "jti", "sub", "aud", "iss"],
-                    # By the clock of whoever asks.
+                    # The caller checks times with its own clock.
                     "verify_exp": False,
                     "verify_iat": False,
                     "verify_nbf": False,
@@ -97,7 +98,7 @@ class VerificationKey:
 
 
 class SigningKey:
-    """A whole key. Its private half leaves this object as `pem` only."""
+    """A key pair. The private half leaves this object only through `pem`."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
@@ -109,7 +110,7 @@ class SigningKey:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> SigningKey:
-        """Raises ValueError for what is no such key."""
+        """Read a key. Raises ValueError if it is not an Ed25519 private key."""
         private = load_pem_private_key(pem, None)
         if not isinstance(private, Ed25519PrivateKey):
             raise ValueError(f"a key of another kind: {type(private).__name__}")
@@ -133,7 +134,7 @@ class SigningKey:
         is_administrator: bool = False,
         client: str = "",
     ) -> str:
-        """Return a token that says that its bearer is `user`."""
+        """Return a token that identifies its bearer as `user`."""
         claims = Claims(_ISSUER, cluster, user, token_id, int(issued_s), int(expires_s), is_administrator, client)
         headers = {"kid": key_id(self.number)}
         return jwt.encode(msgspec.to_builtins(claims), self._private, algorithm=_ALGORITHM, headers=headers)
@@ -145,7 +146,7 @@ class SigningKey:
 def read_token(
     token: str, find_key: Callable[[str], VerificationKey | None], cluster: str
 ) -> tuple[Claims, VerificationKey]:
-    """Return what a token says, and the key that it names and was verified with. Raises Unauthenticated."""
+    """Verify a token with the key that it names; return its claims and that key. Raises Unauthenticated."""
     if len(token) > bearer_token_characters_max:
         raise Unauthenticated(f"a token of more than {bearer_token_characters_max} characters is none of ours")
     try:

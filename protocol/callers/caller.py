@@ -1,4 +1,4 @@
-"""The caller of a request, once it has been authenticated, and whom it may act for."""
+"""The authenticated caller of a request, and the users for whom it may act."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Final
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.values.account_names import check_account_name
 
-#: The key of the caller in ASGI scopes. Without it names are trusted: Hadoop's simple authentication.
+#: Key of the caller in ASGI scopes. If it is absent, user names are trusted: Hadoop's simple authentication.
 CALLER: Final = "peacefs.caller"
-#: The key of the user for whom a proxy user acts, in scopes, once that was decided.
+#: Key in ASGI scopes of the user for whom a proxy user acts, after this was permitted.
 EFFECTIVE_USER: Final = "peacefs.effective-user"
 
 
@@ -27,7 +27,7 @@ class Via(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated caller. `token_id` names the token for logs; it is no secret."""
+    """An authenticated caller. `token_id` identifies the token in logs; it is not secret."""
 
     user: str
     via: Via
@@ -35,9 +35,9 @@ class Caller:
     token_id: str = ""
 
     def acting_as(self, named: str | None) -> str:
-        """Return in whose name this is done, which is the caller's own unless an administrator names another.
+        """Return the user as whom the request runs: the caller, or any user that an administrator names.
 
-        Raises AccessDenied.
+        Raises AccessDenied if a caller that is not an administrator names another user.
         """
         if not named or named == self.user:
             return self.user
@@ -48,18 +48,18 @@ class Caller:
 
 
 def caller_of(scope: MutableMapping[str, Any]) -> Caller | None:
-    """Return the authenticated caller of a request; None where names are believed."""
+    """Return the authenticated caller of a request, or None if user names are trusted."""
     caller: Caller | None = scope.get(CALLER)
     return caller
 
 
 def effective_user_of(scope: MutableMapping[str, Any]) -> str | None:
-    """Return for whom a proxy user asks; None where nobody acts for another."""
+    """Return the user for whom a proxy user makes this request, or None if no proxy user is involved."""
     user: str | None = scope.get(EFFECTIVE_USER)
     return user
 
 
 def user_of(scope: MutableMapping[str, Any], named: str) -> str:
-    """Return in whose name a request is to be carried out that names a user. Raises AccessDenied."""
+    """Return the user as whom to run a request that names the user `named`. Raises AccessDenied."""
     caller = caller_of(scope)
     return named if caller is None else caller.acting_as(named)

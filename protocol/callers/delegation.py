@@ -1,8 +1,9 @@
 """Hadoop's delegation tokens as WebHDFS carries them: `delegation=<urlString>`.
 
-The bytes are Hadoop's: a Token of identifier, password, kind and service, whose identifier is that of HDFS
-(AbstractDelegationTokenIdentifier), so that its tools show and renew it. The password is not Hadoop's HMAC but a
-signature over the identifier: a datanode can then verify a token and cannot make one. No client looks into it.
+The format is Hadoop's: a Token of identifier, password, kind and service, with HDFS's identifier
+(AbstractDelegationTokenIdentifier), so Hadoop's tools can show and renew it. The password is a signature over the
+identifier instead of Hadoop's HMAC, so that a datanode can verify a token but cannot make one. Clients treat the
+password as opaque.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from peacefs.protocol.errors import Unauthenticated
 
 from .bearer import SigningKey, VerificationKey
 
-# A delegation token travels in URLs; owner and renewer are at most of `account_name_characters_max`.
+# Delegation tokens travel in URLs. Owner and renewer have at most `account_name_characters_max` characters each.
 delegation_token_characters_max: Final = 2048
 
 
@@ -24,14 +25,14 @@ KIND: Final = "WEBHDFS delegation"
 _IDENTIFIER_VERSION = 0
 _DOMAIN = b"peacefs delegation token 1\0"
 _UNREADABLE = "the delegation token cannot be read: it is not as it was issued"
-#: Hadoop's variable-length integers: up to here in the first byte itself.
+#: Hadoop's variable-length integers: values up to this are stored in one byte.
 _ONE_BYTE_MAX = 127
 _LENGTH_BASE = -112
 
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """The content of a delegation token, in HDFS's words. Times are milliseconds since 1970."""
+    """The content of a delegation token, with HDFS's field names. Times are milliseconds since 1970."""
 
     owner: str
     renewer: str
@@ -39,7 +40,7 @@ class Identifier:
     max_ms: int
     sequence: int
     key: int
-    #: The proxy user that fetched it for its owner.
+    #: The proxy user that fetched the token for its owner; empty if the owner fetched it.
     real_user: str = ""
 
     def encode(self) -> bytes:
@@ -68,7 +69,7 @@ class Identifier:
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """A token that was presented, or is to be given away."""
+    """A delegation token as it is sent: signed by `issue`, or received and not yet verified."""
 
     identifier: bytes
     password: bytes
@@ -77,7 +78,7 @@ class DelegationToken:
 
     @classmethod
     def issue(cls, what: Identifier, key: SigningKey, cluster: str, service: str) -> DelegationToken:
-        """`service` is the coordinator's address as clients find the token by it."""
+        """Sign a token. `service` is the coordinator's address, by which clients select the token."""
         identifier = what.encode()
         return cls(identifier, key.sign(_signed(identifier, cluster)), KIND, service)
 
@@ -109,7 +110,7 @@ def _signed(identifier: bytes, cluster: str) -> bytes:
 
 
 def _integer(value: int) -> bytes:
-    """Encode a number from 0 on as WritableUtils.writeVLong does."""
+    """Encode a non-negative number as Hadoop's WritableUtils.writeVLong does."""
     if value <= _ONE_BYTE_MAX:
         return bytes([value])
     digits = value.to_bytes((value.bit_length() + 7) // 8)
@@ -125,7 +126,7 @@ def _text(value: str) -> bytes:
 
 
 class _FieldReader:
-    """Reads one value after the other. Every method raises Unauthenticated for what is not there."""
+    """Reads values in order. Every method raises Unauthenticated if the data ends early or is malformed."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -142,7 +143,7 @@ class _FieldReader:
         if first >= 0:
             return first
         length = _LENGTH_BASE - first
-        # Negative numbers have no place in a token.
+        # Negative numbers are not allowed in a token.
         if not 1 <= length <= 8:
             raise Unauthenticated(_UNREADABLE)
         return int.from_bytes(self.take(length))

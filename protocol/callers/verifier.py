@@ -1,7 +1,7 @@
-"""Verifies credentials with public keys, as coordinators and datanodes do: nothing is asked of anybody.
+"""Verify bearer and delegation tokens with public keys, without asking another service.
 
-A token that was verified is remembered by its hash until it ends, so that each costs one signature and not one a
-request. What is revoked, or signed with a key that was given up, is refused from the moment that `trust` is told.
+Verified tokens are cached by hash, so the signature is checked once per token and not once per request. `trust`
+updates keys and revocations; tokens that are revoked, or signed with a retired key, are refused from then on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .bearer import VerificationKey, key_id, read_token
 from .caller import Caller, Via
 from .delegation import DelegationToken, Identifier
 
-# Verified tokens that are remembered by their hash.
+# Maximum number of cached tokens.
 verified_tokens_max: Final = 10_000
 
 
@@ -26,32 +26,36 @@ _ADVICE = "make another with `peacefs token create`, and put it where PEACEFS_TO
 
 
 def client_revocation(client: str) -> str:
-    """Return the id by which all tokens are revoked that an OAuth2 client was granted."""
+    """Return the id that revokes all tokens granted to an OAuth2 client."""
     return f"client/{client}"
 
 
 def delegation_id(sequence: int) -> str:
-    """Return the id by which a delegation token is revoked."""
+    """Return the id that revokes a delegation token."""
     return f"delegation/{sequence}"
 
 
 def sequence_of(token_id: str) -> int:
-    """Return the number of the delegation token that is revoked by this id."""
+    """Return the number of the delegation token with this id; the inverse of `delegation_id`."""
     return int(token_id.removeprefix("delegation/"))
 
 
 class Verified(NamedTuple):
-    """A credential that holds, and until when by itself."""
+    """A verified credential, its expiry time and the ids that revoke it."""
 
     caller: Caller
     key: int
-    #: All ids by which it can be revoked.
+    #: All ids that revoke it.
     revoked_by: tuple[str, ...]
     expires_s: float
 
 
 class Verifier:
-    """Knows the keys of one cluster. Any thread may `trust`; one verifies."""
+    """Verifies tokens of one cluster, for coordinators and gateways.
+
+    A token is accepted only if its key is trusted, it is not revoked and it has not expired; this is checked on
+    every call, also for cached tokens. Any thread may call `trust`; only one thread verifies.
+    """
 
     def __init__(self, cluster: str, *, remembered_max: int = verified_tokens_max) -> None:
         self._cluster = cluster
@@ -65,18 +69,18 @@ class Verifier:
 
     @property
     def is_required(self) -> bool:
-        """Return whether callers have to authenticate. Raises ServiceUnready while that is not known."""
+        """Return whether callers must authenticate. Raises ServiceUnready before the first `trust`."""
         if self._is_required is None:
             raise ServiceUnready("this datanode has not heard from the coordinator yet; try again")
         return self._is_required
 
     @property
     def remembered(self) -> int:
-        """Return how many tokens need not be verified again."""
+        """Return the number of cached tokens."""
         return len(self._verified)
 
     def trust(self, trust: Trust) -> None:
-        """Replaces all that is trusted."""
+        """Replace the trusted keys and the revoked ids."""
         keys = {key.number: self._keys.get(key.number) or VerificationKey(key.public) for key in trust.keys}
         self._ends_s = {key.number: key.ends_s for key in trust.keys}
         self._keys = keys
@@ -85,11 +89,11 @@ class Verifier:
         self._is_required = trust.is_required
 
     def bearer(self, token: str, now_s: float) -> Verified:
-        """Return who bears a token. Raises Unauthenticated."""
+        """Verify a bearer token. Raises Unauthenticated."""
         return self._verified_by(token, now_s, self._read_bearer)
 
     def delegation(self, token: str, now_s: float) -> Verified:
-        """Return who gave a delegation token away. Raises Unauthenticated."""
+        """Verify a delegation token; the caller is its owner. Raises Unauthenticated."""
         return self._verified_by(token, now_s, self._read_delegation)
 
     def _verified_by(self, token: str, now_s: float, read: Callable[[str], Verified]) -> Verified:
