@@ -1,4 +1,4 @@
-"""How bytes and time move: effects, the drivers that perform them, connections and TLS.
+"""I/O and time: effects, the drivers that perform them, connections and TLS.
 
-Start with `effects`, then `thread_driver`. This package imports `protocol` alone.
+Start with `effects`, then `thread_driver`. This package imports only `protocol`.
 """

@@ -1,4 +1,4 @@
-"""The path of a coordinator's local socket for administrators, for both of its sides."""
+"""The path of a coordinator's local socket for administrators, used by the coordinator and by its clients."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Below a coordinator's directory; the directory in between is its owner's alone.
+#: Relative to a coordinator's directory. Only its owner can access `admin`.
 _RELATIVE = Path("admin", "admin.socket")
-#: `sun_path` of Linux, with the byte that ends it.
+#: Size of Linux's `sun_path`, without the terminating byte.
 _PATH_BYTES_MAX = 107
 
 
 def socket_path(directory: Path) -> Path:
-    """Return where it is in a coordinator's directory."""
     return directory / _RELATIVE
 
 
 def find_socket(path: Path) -> Path:
-    """Return the socket that a path means: itself, or that of a coordinator's directory, or of `peacefs up`'s."""
+    """Find the socket in a coordinator's directory or in that of `peacefs up`; else return `path` itself."""
     for candidate in (path / _RELATIVE, path / "coordinator" / _RELATIVE):
         if path.is_dir() and candidate.exists():
             return candidate
@@ -28,7 +27,7 @@ def find_socket(path: Path) -> Path:
 
 @contextlib.contextmanager
 def within_limit(path: Path) -> Iterator[str]:
-    """A name of the same file that the kernel takes for a socket, however long the path is."""
+    """Return a name of the same socket that is short enough for the kernel."""
     text = str(path)
     if len(os.fsencode(text)) <= _PATH_BYTES_MAX:
         yield text

@@ -1,7 +1,7 @@
-"""Calls of the coordinator that keep no thread: begun, and waited for as one participant waits for another.
+"""Asynchronous calls of the coordinator, for participants that a reactor runs.
 
-For participants that a reactor runs: one of its workers would do nothing but sleep until the answer is there, and
-to wake a thread costs more than the rest of a call.
+A blocking call would keep one of the reactor's workers asleep until the answer arrives, and waking a thread costs
+more than the rest of the call. Instead, the call is started, and the participant waits for a ticket.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from peacefs.protocol.trace_context import stamped
 from . import effects as fx
 
 T = TypeVar("T")
-#: Begins a call without waiting; None where that cannot be now. Whoever waits no longer cancels the future. One
-#: that fails says nothing but that the call is to be made once more.
+#: Starts a call without waiting, or returns None if that is impossible now. The caller cancels the future when it
+#: stops waiting. If the future fails, the call must be repeated; the error itself has no meaning.
 BeginCall = Callable[[Message], Future[Message] | None]
 
 
 def with_begun_calls(steps: fx.Steps[T], begin: BeginCall) -> fx.Steps[T]:
-    """The same participant, whose calls are begun; what cannot be begun, or fails, is left to the driver."""
+    """Run a participant with asynchronous calls. Calls that cannot be started, or fail, are left to the driver."""
     try:
         effect = next(steps)
         while True:

@@ -1,7 +1,7 @@
-"""Reads of files by those who have somebody else to ask should the disk hang.
+"""Reads of files with a timeout, for readers that can ask another datanode if the disk hangs.
 
-What is in the kernel's memory comes at once. For the rest a thread waits in the reader's place, and is left to
-wait once the reader's time is over: it reads into memory of its own.
+Data in the page cache is returned at once. Other data is read by a thread into a buffer of its own, so that after
+a timeout the thread can be left waiting for the disk.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from peacefs.protocol.errors import PeerTimeout
 
 from .disk_files import DiskFile, read_from_memory
 
-# Readers of shared descriptors wait for the disk with so many threads at most.
+# Maximum number of threads that wait for the disk.
 bounded_read_threads: Final = 16
 
 
 class BoundedReads:
-    """Thread-safe; begins a thread when it first needs one. `close` it when no more is read."""
+    """Reads with a timeout, for ThreadDriver. Starts threads when needed; `close` it after use. Thread-safe."""
 
     def __init__(self, threads_max: int = bounded_read_threads) -> None:
         self._threads_max = threads_max
@@ -31,10 +31,9 @@ class BoundedReads:
         self._spare: deque[bytearray] = deque(maxlen=threads_max)
 
     def read_into(self, file: DiskFile, target: memoryview, offset: int, timeout_s: float) -> int:
-        """Read into a buffer and return the number of bytes, fewer than there is room for only at the end of the
-        file.
+        """Fill a buffer and return the number of bytes, which is smaller than the buffer only at the file's end.
 
-        Raises PeerTimeout when the disk has not given them in time, OSError when it cannot.
+        Raises PeerTimeout if the disk is too slow, OSError if the read fails.
         """
         given = read_from_memory(file, target, offset)
         if given == len(target):
@@ -52,12 +51,12 @@ class BoundedReads:
         return given + count
 
     def read_ahead(self, file: DiskFile, offset: int, length: int) -> None:
-        """Has the disk begin to read these bytes, unless they seem to be in memory. Waits for nothing."""
+        """Start reading these bytes into the page cache, unless they seem to be there. Does not wait."""
         if not read_from_memory(file, bytearray(1), offset + length - 1):
             self._pool().submit(_ask_for, file.descriptor, offset, length)
 
     def _room(self, count: int) -> bytearray:
-        """Memory that was used before, where there is some: new memory is slow to come by."""
+        """Return a buffer, a used one if possible: allocating new memory is slow."""
         with contextlib.suppress(IndexError):
             room = self._spare.pop()
             if len(room) >= count:
@@ -71,7 +70,7 @@ class BoundedReads:
             return self._threads
 
     def close(self) -> None:
-        """Waits for nobody."""
+        """Stop the threads, without waiting for running reads."""
         with self._lock:
             threads, self._threads = self._threads, None
         if threads is not None:

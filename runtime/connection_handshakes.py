@@ -1,7 +1,7 @@
-"""Open a connection, or accept one: both sides of the handshake over a socket.
+"""Open or accept a connection: both sides of the handshake over a socket.
 
-Over TLS, the certificate is checked first, and the handshake's proof covers the channel. The keys that come out of
-the handshake seal the connection, unless TLS protects it.
+Over TLS, the certificate is checked first, and the handshake's proof covers the channel. Without TLS, the keys
+that the handshake derives seal the connection.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from .local_sockets import dial, named, show_address, show_end
 from .tls_socket import require_certificate
 
 data_frame_bytes_max: Final = 5 * MIB
-# To a datanode a client sends packets.
+# The largest frames that clients send to a datanode are packets.
 client_data_frame_bytes_max: Final = packet_bytes + 64 * KIB
 
 
 def open_connection(
     address: fx.Address, name: str, me: Identity, tls: TlsIdentity | None = None, *, role: str = "datanode"
 ) -> tuple[SocketConnection, Peer]:
-    """Connect, with `tls` over TLS, and complete the handshake as `me` with the expected peer.
+    """Connect and complete the handshake as `me` with the expected peer; with `tls`, over TLS.
 
     Raises PeerUnreachable, PeerTimeout or PeerRefused.
     """

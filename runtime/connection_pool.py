@@ -1,4 +1,4 @@
-"""Connections that lie idle until somebody wants one to the same address: few, and not for long."""
+"""A pool of idle connections for reuse, limited in number and age."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ from .connections import SocketConnection
 from .idle_reaper import IdleReaper
 from .in_process_payloads import ServedHere
 
-# The connecting side closes idle connections well before the other side does; over the number, the longest idle.
+# The connecting side closes idle connections well before the other side does. Above the maximum number, the one
+# that has been idle for longest is closed.
 idle_connection_kept_s: Final = idle_connection_timeout_s / 2
 idle_connections_max: Final = 256
-# One that was of use so lately is used again without a look at whether the peer has hung up since.
+# A connection that was used within this time is reused without checking whether the peer has closed it.
 trusted_connection_s: Final = 1.0
 
 
-#: The address that a connection leads to, and the expected peer.
+#: The address of a connection, and the name of the expected peer.
 _Place = tuple[fx.Address, str]
 
 
 class ConnectionPool:
-    """Connections that lie idle between requests, so many at most and each for so long. Thread-safe."""
+    """Opens connections for a driver and keeps them idle between requests, for reuse. Thread-safe.
+
+    A connection is either idle here or used by one participant, which must `release` or `close` it.
+    """
 
     def __init__(
         self,
@@ -46,10 +50,10 @@ class ConnectionPool:
         credential: Callable[[], str] | None = None,
         tls: TlsIdentity | None = None,
     ) -> None:
-        """Without `local_sockets` peers of this host are reached by TCP alone, as those of others.
+        """Without `local_sockets`, peers on this host are reached only over TCP, like other peers.
 
-        `credential` gives what each new connection shows: such a pool is for connections to the coordinator.
-        With `tls` all that goes over TCP is encrypted.
+        `credential` returns the credential for each new connection; used for connections to the coordinator.
+        With `tls`, all TCP connections are encrypted.
         """
         self._me = me
         self._credential = credential
@@ -60,7 +64,7 @@ class ConnectionPool:
         self._idle_s_max = idle_s_max
         self._local_sockets = local_sockets
         self._lock = threading.Lock()
-        #: By address and name, in the order in which they came to lie idle; empty ones are left out.
+        #: Idle connections by address and name, oldest first. There are no empty queues.
         self._idle: dict[_Place, deque[SocketConnection]] = {}
         self._idle_count = 0
         self._place_of: dict[SocketConnection, _Place] = {}
@@ -69,11 +73,11 @@ class ConnectionPool:
 
     @property
     def idle(self) -> int:
-        """Return how many connections lie idle."""
+        """Number of idle connections."""
         return self._idle_count
 
     def kept(self, address: fx.Address, name: str) -> SocketConnection | None:
-        """One to this peer that lies idle, taken without waiting."""
+        """Take an idle connection to this peer, without waiting; None if there is none."""
         while (kept := self._take((address, name))) is not None:
             idle_s = self._clock() - kept.idle_since
             if idle_s < trusted_connection_s:
@@ -133,7 +137,7 @@ class ConnectionPool:
         return connection
 
     def reap(self, now_s: float) -> float | None:
-        """Closes what has lain idle for too long; when the next will have, if there is one."""
+        """Close connections that were idle for too long; return when the next one is due, if any."""
         overdue = []
         with self._lock:
             for place, idle in list(self._idle.items()):
@@ -151,7 +155,7 @@ class ConnectionPool:
         connection.close()
 
     def shut_down(self) -> None:
-        """Wakes every participant that waits for a peer, with PeerUnreachable, and connects no more."""
+        """Open no more connections; interrupt participants that wait for a peer with PeerUnreachable."""
         with self._lock:
             self._shut_down = True
             opened = list(self._place_of)
@@ -159,7 +163,7 @@ class ConnectionPool:
             connection.shut_down()
 
     def close_all(self) -> None:
-        """Closes what lies idle, and keeps nothing from now on; what is in use is closed by its user."""
+        """Close all idle connections and keep none from now on. Users close the connections in use."""
         self._reaper.stop()
         with self._lock:
             self._idle_max = 0

@@ -39,42 +39,43 @@ from .sealed_source import SealedSource
 from .sending_end import SendingEnd
 from .tls_socket import TlsSocket, await_tls
 
-# A connection's buffer begins with this and doubles when so much has come.
+# Initial size of a connection's buffer, which doubles whenever it is full.
 frame_buffer_bytes_min: Final = 64 * KIB
 
 
 class SocketConnection(SendingEnd):
-    """Frames over a blocking TCP socket, with receive buffers that are used again and again.
+    """Frames over a blocking socket, with reusable receive buffers. Drivers of participants use it.
 
-    Every system call gives up the interpreter lock, and under load a turn at it costs more than the call: a small
-    frame is received with one call, which takes what has come, and what it took too much is the next frame's.
+    A thread releases the interpreter lock for every system call, and under load getting it back costs more than
+    the call. Therefore one call receives a small frame and whatever follows it; surplus bytes are kept in `_ahead`
+    for the next frame. A received payload is valid until the next receive.
     """
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         super().__init__(sock, peer)
         self._buffer = bytearray()
-        #: Received bytes from `_at` to `_end` that belong to no frame yet.
+        #: Received bytes that were not returned yet are those from `_at` to `_end`.
         self._ahead = memoryview(bytearray(frame_ahead_bytes))
         self._at = self._end = 0
         self._frame_bytes_max = handshake_frame_bytes_max
         self.local_address: fx.Address | None = None
         self.idle_since = 0.0
-        #: The account that the buffer is charged to, if any.
+        #: The budget that the buffer counts against, if any.
         self._budget: FrameBudget[SocketConnection] | None = None
-        #: True if a reactor polls it.
+        #: True if a reactor has registered the socket with epoll.
         self.is_polled = False
         #: True if a frame has begun to arrive that is too large for `receive_now`.
         self.is_large_ahead = False
-        #: The way of large payloads in when the peer is in this process.
+        #: Source of large payloads if the peer is in this process.
         self._takes: InProcessPayloads | None = None
-        #: Verifies everything received, once the handshake has given keys.
+        #: Verifies all received data after the handshake, if the connection is sealed.
         self._source: SealedSource | None = None
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def secure(self, context: ssl.SSLContext, host: str | None = None) -> None:
-        """Goes on over TLS, before anything was said. `host` is whom a connector has dialled.
+        """Start TLS, before the first frame. `host` is the host that a connector dialled, None for an acceptor.
 
         Raises PeerRefused, PeerTimeout, PeerUnreachable.
         """
@@ -88,7 +89,7 @@ class SocketConnection(SendingEnd):
         except OSError as error:
             raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
         self._socket = tls
-        # The handshake has left others.
+        # The TLS handshake has changed the socket's timeouts.
         self._timeouts_s = dict.fromkeys(self._timeouts_s, 0.0)
 
     @property
@@ -98,11 +99,11 @@ class SocketConnection(SendingEnd):
 
     @property
     def has_peer_certificate(self) -> bool:
-        """Return whether the peer has shown a certificate of our CA."""
+        """True if the peer has shown a certificate of our CA."""
         return isinstance(self._socket, TlsSocket) and self._socket.has_peer_certificate
 
     def seal(self, keys: FrameKeys | None) -> None:
-        """From now on all that is sent is sealed, and all that comes has to be. Nothing for no keys."""
+        """Seal all further data in both directions. Does nothing without keys."""
         if keys is not None:
             assert not self.has_bytes_ahead, "what came before the keys is not sealed"
             assert not self.channel, "what TLS protects has no seals"
@@ -110,7 +111,7 @@ class SocketConnection(SendingEnd):
             self._source = SealedSource(self._wire, Opener(keys.receiving))
 
     def receive_descriptor(self, timeout_s: float) -> tuple[Message, DiskFile | None]:
-        """The next frame's message over a local socket, and the file that came with it."""
+        """Receive a message over a local socket, and the open file that was sent with it, if any."""
         assert not self.has_bytes_ahead, "what comes with a frame that was taken in already is lost"
         try:
             self._limit(socket.SO_RCVTIMEO, timeout_s)
@@ -135,13 +136,13 @@ class SocketConnection(SendingEnd):
 
     @property
     def has_bytes_ahead(self) -> bool:
-        """Return whether more has been taken from the socket than came out."""
+        """True if bytes were received that no frame has been made of."""
         if self._source is not None and self._source.has_more:
             return True
         return self._at < self._end or (isinstance(self._socket, TlsSocket) and self._socket.has_pending)
 
     def receive_now(self) -> Frame | None:
-        """A frame that has come, without waiting; None while it is not whole, or when it `is_large_ahead`."""
+        """Return a received frame without waiting; None if it is incomplete or too large (`is_large_ahead`)."""
         kept = self._end - self._at
         if kept and ((frame := self._frame_ahead()) is not None or self.is_large_ahead):
             return frame
@@ -171,10 +172,10 @@ class SocketConnection(SendingEnd):
         return Frame(decode_message(prefix, come[PREFIX_BYTES:message_end]), come[message_end:end], prefix.tag)
 
     def receive(self, timeout_s: float, into: memoryview | None = None, payload_max: int | None = None) -> Frame:
-        """The first bytes of a frame may be awaited for `timeout_s`, and its rest as long again in all.
+        """Receive a frame. Its first bytes, and then the rest of it, may each take `timeout_s`.
 
-        A large payload for which there is room in `into` is laid there. Of one that is longer than `payload_max`
-        the rest is left to `receive_more`.
+        A large payload is received directly into `into` if it fits. Of a payload longer than `payload_max`, only
+        that part is received; get the rest with `receive_more`.
         """
         try:
             self._limit(socket.SO_RCVTIMEO, timeout_s)
@@ -199,7 +200,7 @@ class SocketConnection(SendingEnd):
         return Frame(message, view[prefix.message_bytes :], prefix.tag, unread)
 
     def receive_more(self, count: int, timeout_s: float, into: memoryview | None = None) -> memoryview:
-        """The next `count` bytes of a payload that `receive` has begun, with the same time as a frame's rest."""
+        """Receive the next `count` bytes of a payload of which `receive` has returned the beginning."""
         try:
             self._limit(socket.SO_RCVTIMEO, timeout_s)
             deadline_s = time.monotonic() + timeout_s
@@ -214,18 +215,18 @@ class SocketConnection(SendingEnd):
     def greeted(
         self, bytes_max: int = frame_bytes_max, budget: FrameBudget[SocketConnection] | None = None
     ) -> None:
-        """The hello is over: from now on frames up to this size are taken in, on account of `budget`."""
+        """Accept frames up to this size after the handshake; their buffer counts against `budget`."""
         self._frame_bytes_max = bytes_max
         self._budget = budget
 
     def rest(self) -> None:
-        """Between two requests nothing is held that is on account of others."""
+        """Free the buffer between requests, if it counts against a shared budget."""
         if self._budget is not None and self._buffer:
             self._buffer = bytearray()
             self._budget.hold(self, 0)
 
     def _hold(self, count: int) -> bytearray:
-        """A new buffer: who got the frame before may still look at the old one."""
+        """Return a new buffer, within the budget. The old one may still be in use by the previous receiver."""
         if self._budget is not None and (longest := self._budget.hold(self, count)) is not None:
             if longest is self:
                 raise self._budget.overloaded()
@@ -233,7 +234,7 @@ class SocketConnection(SendingEnd):
         return bytearray(count)
 
     def _look_ahead(self, wanted: int, deadline_s: float) -> None:
-        """Takes what has come, `wanted` bytes at least."""
+        """Receive what has arrived into `_ahead`, at least `wanted` bytes."""
         kept = self._end - self._at
         if kept >= wanted:
             return
@@ -245,7 +246,7 @@ class SocketConnection(SendingEnd):
                 self._check(deadline_s)
 
     def _take_in(self, total: int, deadline_s: float) -> memoryview:
-        """The next `total` bytes. The buffer grows with what comes, whatever was announced."""
+        """Receive the next `total` bytes. The buffer grows with the data received, not with the announced size."""
         if total <= self._end - self._at:
             start, self._at = self._at, self._at + total
             return self._ahead[start : self._at]
@@ -265,7 +266,7 @@ class SocketConnection(SendingEnd):
         return memoryview(self._buffer)[:total]
 
     def _is_large(self, message_bytes: int, payload_bytes: int) -> bool:
-        """Return whether the received bytes end within so much of the payload."""
+        """Return whether the message is in `_ahead` but the payload is not, or only in part."""
         return message_bytes <= self._end - self._at < message_bytes + payload_bytes
 
     def _take_into(self, target: memoryview, deadline_s: float) -> memoryview:
@@ -279,7 +280,7 @@ class SocketConnection(SendingEnd):
         while len(view):
             count = self._receive_into(view, socket.MSG_WAITALL)
             view = view[count:]
-            # A call that brings less than all has waited for as long as it may.
+            # A call that returns less than requested has used up the socket's timeout.
             if len(view) and count < packet_bytes:
                 self._check(deadline_s)
 
@@ -296,12 +297,12 @@ class SocketConnection(SendingEnd):
         return count
 
     def _check(self, deadline_s: float) -> None:
-        """Slow bytes earn no more time, unless a packet of them comes in it."""
+        """Raise PeerTimeout after the deadline."""
         if time.monotonic() >= deadline_s:
             raise PeerTimeout(f"{self.peer} sends its frame too slowly")
 
     def has_been_closed(self) -> bool:
-        """Return whether the peer hung up (or broke the silence) while the connection lay idle."""
+        """Return whether the peer closed an idle connection, or sent something unexpected on it."""
         if self.has_bytes_ahead:
             return True
         try:
@@ -330,14 +331,14 @@ class SocketConnection(SendingEnd):
                 payloads.end()
 
     def shut_down(self) -> None:
-        """Wakes whoever is blocked on the connection; callable from any thread."""
+        """Wake the threads that are blocked on the connection. Callable from any thread."""
         self._end_in_process()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     @property
     def is_closed(self) -> bool:
-        """Return whether this side has closed it."""
+        """True if this side has closed the connection."""
         return self._socket.fileno() < 0
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Count what the data path does. The service that owns the process publishes the counts (`service/metrics.py`)."""
+"""Counters of the data path. The service publishes them (`service/metrics.py`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class CountElsewhere(Collector):
-    """A counter that somebody else keeps, looked at whenever it is asked for. Once a process for each name."""
+    """A metric whose value is read from a function. Publish each name once per process."""
 
     def __init__(self, name: str, meaning: str, value: Callable[[], float]) -> None:
         self._name = name
@@ -36,9 +36,9 @@ class CountElsewhere(Collector):
 
 
 class QuickCounter(CountElsewhere):
-    """A counter without labels for what every small chunk does: one call, where the library's own takes four.
+    """A counter without labels for hot paths. `inc` is one call; the library's counter needs four. Thread-safe.
 
-    Thread-safe. Once a process for each name.
+    Create each name once per process.
     """
 
     def __init__(self, name: str, meaning: str) -> None:
@@ -61,6 +61,6 @@ tls_days_left = Gauge(
 )
 tls_days_left.set(inf)
 
-# Registered by the service that writes through effects: the coordinator's are SQLite's, and are not seen here.
+# Registered only by datanodes: the coordinator's fsyncs are made by SQLite and not counted here.
 fsyncs = Counter("peacefs_fsyncs", "fsyncs of files and directories", ["of"], registry=None)
 fsyncs_of_files, fsyncs_of_directories = fsyncs.labels("file"), fsyncs.labels("directory")

@@ -1,4 +1,4 @@
-"""Files and directories by system calls, as drivers of participants need them. Knows no chunk."""
+"""Operations on files and directories for drivers of participants. Knows nothing about chunks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from peacefs.protocol.limits import KIB
 
 from . import effects as fx
 
-# A large chunk that is written around the page cache goes to the disk in pieces of so much.
+# Size of a write with O_DIRECT.
 direct_write_bytes: Final = 512 * KIB
 
 
-# Linux alone has them, and Python has no names for them.
+# Linux-only system calls that Python does not wrap.
 _renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 if _renameat2 is not None:
     _renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
@@ -42,7 +42,7 @@ class DiskFile(fx.File):
         self.end = os.fstat(descriptor).st_size
 
     def append(self, buffers: Sequence[Bytes]) -> None:
-        """All of it at the end of the file, however little the kernel takes at once. Raises OSError."""
+        """Write all buffers to the end of the file. Raises OSError."""
         pending = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
         while pending:
             written = os.pwritev(self.descriptor, pending, self.end)
@@ -53,7 +53,7 @@ class DiskFile(fx.File):
                 pending[0] = pending[0][written:]
 
     def begin_writeback(self) -> None:
-        """Has the kernel begin to write the file, where it can be told to; a fault will show again at the sync."""
+        """Start writing the file to disk without waiting. Errors are reported by `sync`."""
         if _sync_file_range is not None:
             _sync_file_range(self.descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
@@ -63,9 +63,10 @@ class DiskFile(fx.File):
 
 
 class DirectFile(DiskFile):
-    """A new file that is appended to around the page cache (O_DIRECT), from memory that is aligned as that wants.
+    """A new file that is written with O_DIRECT, bypassing the page cache.
 
-    What fills no whole piece waits here until the sync, so that only the file's last page is cached.
+    Data is collected in an aligned buffer and written in pieces of `direct_write_bytes`. `sync` writes the
+    remainder; only the file's last page goes through the page cache.
     """
 
     __slots__ = ("_direct", "_filled", "_piece", "_written")
@@ -74,7 +75,7 @@ class DirectFile(DiskFile):
         super().__init__(descriptor)
         self._direct = True
         self._piece = memoryview(mmap.mmap(-1, direct_write_bytes))
-        #: The bytes of the piece that are not in the file yet, which is so long.
+        #: Bytes in the buffer that are not written yet, and the bytes written to the file.
         self._filled = 0
         self._written = self.end
 
@@ -92,7 +93,7 @@ class DirectFile(DiskFile):
                     self._filled = 0
 
     def begin_writeback(self) -> None:
-        """Do nothing: a direct write has reached the disk when it returns."""
+        """Do nothing, because direct writes need no writeback."""
 
     def sync(self) -> None:
         whole = self._filled // mmap.PAGESIZE * mmap.PAGESIZE
@@ -108,7 +109,7 @@ class DirectFile(DiskFile):
             try:
                 written = os.pwrite(self.descriptor, data, self._written)
             except OSError as error:
-                # Some file systems take O_DIRECT at the open and no such write, or want larger pieces.
+                # Some file systems accept O_DIRECT at open but not this write, or need a larger alignment.
                 if error.errno != errno.EINVAL or not self._direct:
                     raise
                 self._use_cache()
@@ -123,10 +124,9 @@ class DirectFile(DiskFile):
 
 
 def read_from_memory(file: DiskFile, target: bytearray | memoryview, offset: int) -> int:
-    """Read the beginning of a file as far as it is in the kernel's memory, into `target`; return the number of
-    bytes.
+    """Fill `target` from `offset` as far as the data is in the page cache; return the number of bytes.
 
-    Waits for nothing, and raises nothing: a fault of the disk is for one to meet who may wait.
+    Never waits for the disk, and returns 0 on errors: a later blocking read will report them.
     """
     if not _NO_WAIT:
         return 0
@@ -137,13 +137,13 @@ def read_from_memory(file: DiskFile, target: bytearray | memoryview, offset: int
 
 
 def read_whole_from_memory(file: DiskFile, offset: int, length: int) -> bytes | None:
-    """Read a part of a file from the kernel's memory alone; None where that does not have all of it."""
+    """Read a part of a file from the page cache; None if not all of it is there."""
     data = bytearray(length)
     return bytes(data) if read_from_memory(file, data, offset) == length else None
 
 
 def sync_directory(path: str) -> None:
-    """fsync of a directory: its names are durable then. Raises OSError."""
+    """Make the names in a directory durable, with fsync. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -152,8 +152,8 @@ def sync_directory(path: str) -> None:
 
 
 def exchange_names(first: str, second: str) -> None:
-    """Give each of two files or directories the other's name, in one step. Raises OSError, where the kernel or the
-    file system cannot do that, too."""
+    """Swap the names of two files or directories atomically. Raises OSError, also if the kernel or the file system
+    does not support it."""
     if _renameat2 is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), first)
     if _renameat2(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _RENAME_EXCHANGE):
@@ -162,7 +162,7 @@ def exchange_names(first: str, second: str) -> None:
 
 
 def list_directory(path: str) -> list[tuple[str, int]]:
-    """Names and sizes in bytes, sorted; -1 for a directory. Raises OSError."""
+    """Return the sorted names and sizes in bytes of the entries; size -1 for a directory. Raises OSError."""
     with os.scandir(path) as entries:
         return sorted(
             (

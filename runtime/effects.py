@@ -1,18 +1,19 @@
-"""The vocabulary in which a participant says what it wants done.
+"""Effects: the operations that a participant can request from its driver.
 
-A participant (a pipeline hop, the chunk store's commit, a writer, a reader) is a generator: it yields effects
-and is resumed with their results, or with the fault thrown into it. It touches no socket, file or clock of its
-own. `threads.ThreadDriver` performs effects with system calls, one thread a participant; the simulated cluster
-of the tests performs the same ones under a seed and can crash a node at any of them.
+A participant (a pipeline hop, the chunk store's commit, a writer, a reader) is a generator. It yields effects and
+is resumed with their results, or with an exception if they fail. It does no I/O itself and reads no clock.
+`thread_driver.ThreadDriver` performs effects with system calls, one thread per participant. `reactor.Reactor` runs
+many participants on one thread. The simulated cluster of the tests performs the same effects under a seed and can
+crash a node at any of them.
 
-Use the small functions below with `yield from`; they say what each effect does, and carry the types that a bare
-`yield` would lose:
+Use the functions below with `yield from`. They document each effect, and have the types that a bare `yield` would
+lose:
 
     frame = yield from receive(connection, timeout_s=5.0)
 
-Faults: network effects and `call` raise classes of `errors` (`PeerUnreachable`, `PeerTimeout`, ...); disk
-effects raise `OSError`. Between two effects a participant runs alone in the simulation but beside others on
-threads: shared state is guarded by an ordinary lock that is never held across a yield.
+Network effects and `call` raise classes of `errors` (`PeerUnreachable`, `PeerTimeout`, ...); disk effects raise
+`OSError`. With threads, participants run concurrently, so shared state needs an ordinary lock. A lock must never
+be held across a yield.
 """
 
 from __future__ import annotations
@@ -34,22 +35,21 @@ Address = tuple[str, int]
 
 
 class Effect:
-    """Base of all. Drivers dispatch on the exact class."""
+    """Base of all effects. Drivers dispatch on the exact class."""
 
     __slots__ = ()
 
 
-#: A participant in the making: yields effects, returns a T.
+#: A participant, or a part of one: yields effects and returns a T.
 Steps = Generator[Effect, Any, T]
 
 
 class Connection:
-    """A framed connection whose hello is done. Opaque to participants; each driver has its own kind."""
+    """A framed connection after its handshake. Opaque to participants; each driver has its own subclass."""
 
-    #: Name of the peer, for messages and blame.
+    #: Name of the peer, for error messages.
     peer: str
-    #: The address of the local socket for processes of its host, over which open files can be shared; None for
-    #: none.
+    #: The peer's local socket, over which it can share open files with processes of its host; None if unavailable.
     local_address: Address | None = None
 
 
@@ -104,7 +104,7 @@ class Receive(Effect):
     timeout_s: float
     into: memoryview | None
     payload_max: int | None = None
-    #: Until it comes, nothing is under way on the connection.
+    #: True if the connection is idle until this frame arrives.
     begins_request: bool = False
 
 
@@ -139,7 +139,7 @@ class Call(Effect):
 class OpenLocalFile(Effect):
     path: str
     create: bool
-    #: It is appended to, synced once, and closed.
+    #: True if the file is only appended to, synced once, and closed.
     written_once: bool = False
 
 
@@ -240,7 +240,7 @@ class Now(Effect):
 
 @dataclass(slots=True)
 class WallClock(Effect):
-    """Seconds since 1970, for what is shown or compared between machines."""
+    """Seconds since 1970, for display and for comparisons between machines."""
 
 
 @dataclass(slots=True)
@@ -250,14 +250,14 @@ class Sleep(Effect):
 
 @dataclass(slots=True)
 class Ticket:
-    """Something that one participant waits for and another brings about, once."""
+    """A one-time event that one participant waits for and another one fires."""
 
     fired: bool = False
     _wakers: list[Callable[[], None]] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
 
     def fire(self) -> None:
-        """Once more is harmless, and does what was left undone where Ctrl-C has interrupted who fired it first."""
+        """Wake all waiters. Firing again is harmless, and completes a first call that Ctrl-C has interrupted."""
         if self.fired and not self._wakers:
             return
         with self._lock:
@@ -268,7 +268,7 @@ class Ticket:
         self._wakers.clear()
 
     def when_fired(self, wake: Callable[[], None]) -> None:
-        """For drivers: calls `wake` once the ticket has fired, at once if it has; seldom, a second time."""
+        """Call `wake` when the ticket fires, or now if it has. For drivers; may rarely call it twice."""
         with self._lock:
             if not self.fired:
                 self._wakers.append(wake)
@@ -286,46 +286,47 @@ class Wait(Effect):
 
 
 def connect(address: Address, name: str) -> Steps[Connection]:
-    """A connection to a datanode's data server, kept from earlier use or new."""
+    """Return a connection to a datanode's data server, from the pool or new."""
     return (yield Connect(address, name))  # type: ignore[no-any-return]
 
 
 def send(connection: Connection, message: Message, payload: Bytes = b"", *, timeout_s: float) -> Steps[None]:
-    """Sends a frame. Raises PeerTimeout when the peer takes it too slowly, PeerUnreachable when it is gone."""
+    """Send a frame. Raises PeerTimeout if the peer receives too slowly, PeerUnreachable if the connection
+    broke."""
     yield Send(connection, message, payload, timeout_s)
 
 
 def send_file(
     connection: Connection, message: Message, file: File, offset: int, length: int, *, timeout_s: float
 ) -> Steps[None]:
-    """Sends a frame whose payload is part of a file, which is not looked at on its way.
+    """Send a frame whose payload is part of a file, without reading or verifying it.
 
-    Raises OSError for a fault of the disk: the frame may have been begun, and the connection is only to be closed.
+    Raises OSError if the disk fails. Part of the frame may have been sent, so the connection must then be closed.
     """
     yield SendFile(connection, message, file, offset, length, timeout_s)
 
 
 def send_descriptor(connection: Connection, message: Message, file: File, *, timeout_s: float) -> Steps[None]:
-    """Sends a frame over a local socket, and with it the open file, for reading alone; it stays open here.
+    """Send a frame over a local socket together with the open file, read-only. The file stays open here, too.
 
-    Raises OSError for a fault of the file, BadRequest over any other connection: nothing has been sent then.
+    Raises OSError if the file cannot be reopened, BadRequest over other connections. Nothing was sent then.
     """
     yield SendDescriptor(connection, message, file, timeout_s)
 
 
 def receive_descriptor(connection: Connection, *, timeout_s: float) -> Steps[tuple[Message, File | None]]:
-    """The next message over a local socket, and the file that came with it, which is then closed as any other."""
+    """Receive a message over a local socket and the file sent with it, if any, which the caller must close."""
     return (yield ReceiveDescriptor(connection, timeout_s))  # type: ignore[no-any-return]
 
 
 def receive(
     connection: Connection, *, timeout_s: float, into: memoryview | None = None, payload_max: int | None = None
 ) -> Steps[Frame]:
-    """The next frame; its payload is valid until the next `receive` on this connection.
+    """Receive a frame; its payload is valid until the next `receive` on this connection.
 
-    A payload for which there is room in `into` may be laid there, from its start: then `payload.obj is into.obj`.
-    Of a payload that is longer than `payload_max` only so much is received; `receive_more` gives the rest, which
-    `Frame.unread` tells, before anything else is received.
+    A payload that fits into `into` may be stored at its start; then `payload.obj is into.obj`. Of a longer payload
+    than `payload_max`, only that part is received. `Frame.unread` is the size of the rest, which must be received
+    with `receive_more` before anything else.
     """
     return (yield Receive(connection, timeout_s, into, payload_max))  # type: ignore[no-any-return]
 
@@ -333,27 +334,27 @@ def receive(
 def receive_more(
     connection: Connection, count: int, *, timeout_s: float, into: memoryview | None = None
 ) -> Steps[Bytes]:
-    """The next `count` bytes of a payload that `receive` has begun; valid as those are, and laid as they are."""
+    """Receive the next `count` bytes of a payload that `receive` has begun. Validity and `into` are as there."""
     return (yield ReceiveMore(connection, count, timeout_s, into))  # type: ignore[no-any-return]
 
 
 def next_request(connection: Connection, *, timeout_s: float) -> Steps[Frame]:
-    """The same where one request is done and the next may be long in coming."""
+    """Receive the first frame of the next request, which may not arrive for a long time."""
     return (yield Receive(connection, timeout_s, None, begins_request=True))  # type: ignore[no-any-return]
 
 
 def release(connection: Connection) -> Steps[None]:
-    """Gives a connection back for others to use. Only between requests, when nothing is under way on it."""
+    """Return a connection to the pool. Allowed only between requests."""
     yield Release(connection)
 
 
 def close(connection: Connection) -> Steps[None]:
-    """For good: what is under way on it is cut off."""
+    """Close a connection, aborting any request on it."""
     yield Close(connection)
 
 
 def call(message: Message, answer: type[M], *, timeout_s: float = control_call_timeout_s) -> Steps[M]:
-    """Asks the coordinator and gives its answer; raises the error of our tree that its Failure names."""
+    """Send a message to the coordinator and return its answer. Raises the error that a Failure names."""
     reply = yield Call(message, timeout_s)
     if isinstance(reply, Failure):
         raise from_wire(reply.code, reply.message, reply.culprit)
@@ -363,109 +364,108 @@ def call(message: Message, answer: type[M], *, timeout_s: float = control_call_t
 
 
 def open_file(path: str, *, create: bool = False, written_once: bool = False) -> Steps[File]:
-    """Opens for reading and appending; `create` makes a new empty one, replacing what was there.
+    """Open a file for reading and appending; with `create`, create it or truncate an existing one.
 
-    A file that is `written_once` is only appended to, synced, and closed: nothing of it is read before.
+    With `written_once`, the caller will only append, sync once and close, but not read.
     """
     return (yield OpenLocalFile(path, create, written_once))  # type: ignore[no-any-return]
 
 
 def append(file: File, *buffers: Bytes) -> Steps[None]:
-    """Writes all of it at the end of the file."""
+    """Append all buffers to the file."""
     yield AppendToFile(file, buffers)
 
 
 def read_part(path: str, offset: int, length: int) -> Steps[bytes]:
-    """Up to `length` bytes of a file that nobody needs to have opened; fewer only at its end.
+    """Read up to `length` bytes of a file by path; fewer only at its end.
 
-    The file may stay open for the next who reads of it, for a while also without its name.
+    The driver may keep the file open for the next reader, for a while even after it was deleted.
     """
     return (yield ReadPart(path, offset, length))  # type: ignore[no-any-return]
 
 
 def read_at(file: File, offset: int, length: int) -> Steps[bytes]:
-    """Up to `length` bytes; fewer only at the end of the file."""
+    """Read up to `length` bytes; fewer only at the end of the file."""
     return (yield ReadAt(file, offset, length))  # type: ignore[no-any-return]
 
 
 def read_into(file: File, offset: int, target: memoryview, *, timeout_s: float) -> Steps[int]:
-    """Fills `target`, as far as the file goes, and says how far: for who can ask somebody else for these bytes.
+    """Read into `target` up to the end of the file; return the number of bytes.
 
-    Raises PeerTimeout when the disk has not given them in time.
+    Raises PeerTimeout if the disk is too slow, so that the caller can read from another datanode.
     """
     return (yield ReadInto(file, offset, target, timeout_s))  # type: ignore[no-any-return]
 
 
 def read_ahead(file: File, offset: int, length: int) -> Steps[None]:
-    """Has the disk begin to read what will be wanted, and waits for nothing: `read_at` then finds it in memory."""
+    """Start reading into the page cache without waiting, to speed up a later `read_at`."""
     yield ReadAhead(file, offset, length)
 
 
 def start_writeback(file: File) -> Steps[None]:
-    """Has the disk begin to write what was appended, and waits for nothing: a later sync is short."""
+    """Start writing appended data to disk without waiting, so that a later sync is short."""
     yield StartWriteback(file)
 
 
 def sync(file: File) -> Steps[None]:
-    """fsync. After a fault nothing in the file is to be trusted."""
+    """Make appended data durable, with fsync. If it fails, nothing in the file can be trusted."""
     yield Sync(file)
 
 
 def drop_cached(file: File) -> Steps[None]:
-    """Make the next read come from the medium instead of memory, except for bytes not synced yet."""
+    """Drop the file from the page cache, so that the next read comes from the disk. Unsynced data stays cached."""
     yield DropCached(file)
 
 
 def truncate(file: File, length: int) -> Steps[None]:
-    """Leaves the first `length` bytes; the next append goes there."""
+    """Truncate the file to `length` bytes; the next append goes there."""
     yield TruncateFile(file, length)
 
 
 def close_file(file: File) -> Steps[None]:
-    """Close a file; appended bytes that were not synced may be lost in a crash, as before."""
+    """Close a file. This does not sync it."""
     yield CloseFile(file)
 
 
 def rename(source: str, target: str) -> Steps[None]:
-    """Replaces what was there, atomically; durable after `sync_directory`."""
+    """Rename a file, atomically replacing `target`. Durable after `sync_directory`."""
     yield RenameFile(source, target)
 
 
 def sync_directory(path: str) -> Steps[None]:
-    """Makes durable which names the directory has."""
+    """Make the names in a directory durable."""
     yield SyncDirectory(path)
 
 
 def remove(path: str) -> Steps[None]:
-    """Removes a file; that there is none is not a fault."""
+    """Remove a file. Succeeds if it does not exist."""
     yield Remove(path)
 
 
 def make_directory(path: str) -> Steps[None]:
-    """Makes a directory and its parents; that it is there is not a fault."""
+    """Make a directory and its parents. Succeeds if it exists."""
     yield MakeDirectory(path)
 
 
 def list_directory(path: str) -> Steps[list[tuple[str, int]]]:
-    """Names and sizes of the files in a directory, sorted; sub-directories have size -1."""
+    """Return the sorted names and sizes of the files in a directory; subdirectories have size -1."""
     return (yield ListDirectory(path))  # type: ignore[no-any-return]
 
 
 def now() -> Steps[float]:
-    """Monotonic seconds: for deadlines and for how long something took."""
+    """Return monotonic seconds, for deadlines and durations."""
     return (yield Now())  # type: ignore[no-any-return]
 
 
 def wall_clock() -> Steps[float]:
-    """Seconds since 1970: for what is shown, or compared between machines, as a token's expiry is."""
+    """Return seconds since 1970, for display and for comparisons between machines, such as expiry times."""
     return (yield WallClock())  # type: ignore[no-any-return]
 
 
 def sleep(seconds: float) -> Steps[None]:
-    """Nothing, for so long."""
     yield Sleep(seconds)
 
 
 def wait(ticket: Ticket, *, timeout_s: float) -> Steps[bool]:
-    """Until the ticket fires (True) or the time is over (False)."""
+    """Wait until the ticket fires (True) or the time is over (False)."""
     return (yield Wait(ticket, timeout_s))  # type: ignore[no-any-return]

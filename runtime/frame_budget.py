@@ -1,4 +1,4 @@
-"""Limit the memory that unfinished frames hold in a service, over all clients together. No I/O."""
+"""Limits the memory of clients' unfinished frames and the number of connections of a service. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ K = TypeVar("K")
 
 
 class FrameBudget(Generic[K]):
-    """Bytes by connection, in the order in which they began to hold any. Thread-safe."""
+    """Counts the bytes that each connection holds for an unfinished frame. Thread-safe."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -24,7 +24,7 @@ class FrameBudget(Generic[K]):
         return self._bytes
 
     def hold(self, holder: K, count: int) -> K | None:
-        """From now on `holder` has `count` bytes. The longest holder, which has to go, if that is too much now."""
+        """Set the bytes of `holder`; if the total is too large, return the oldest holder, which must be closed."""
         with self._lock:
             self._bytes += count - self._held.get(holder, 0)
             if count:
@@ -38,7 +38,7 @@ class FrameBudget(Generic[K]):
 
 
 class ConnectionCounts(Generic[K]):
-    """Count connections of each kind by their address. Thread-safe."""
+    """Limits the number of connections of each kind, such as each client. Thread-safe."""
 
     def __init__(self, of_a_kind_max: int) -> None:
         self._max = of_a_kind_max
@@ -46,7 +46,7 @@ class ConnectionCounts(Generic[K]):
         self._lock = threading.Lock()
 
     def enter(self, kind: K) -> None:
-        """Raises Overloaded when there are too many of this kind."""
+        """Count one more connection. Raises Overloaded if there are too many of this kind."""
         with self._lock:
             count = self._counts.get(kind, 0)
             if count >= self._max:

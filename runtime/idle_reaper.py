@@ -1,7 +1,7 @@
-"""Lets go by time of what lies idle, also when nobody asks for it any more.
+"""Closes idle resources after some time, even if the pool that holds them is no longer used.
 
-Its thread is there only while something lies idle, so that whoever forgets to close what it watches over leaves
-nothing running for long. Knows nothing of connections.
+The reaper's thread runs only while something is idle. So a pool that is never closed does not leave a thread
+running for long.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .worker_thread import WorkerThread
 
 
 class IdleReaper:
-    """`reap` is called with the time, at once and then whenever it is due: it lets go of what has lain idle for
-    too long and gives when it is to be called again, None if nothing is left.
+    """Calls `reap(now)` when something may have been idle for too long.
 
-    Times are monotonic seconds. Thread-safe.
+    `reap` closes what is overdue and returns the time for its next call, or None if nothing is idle. Times are
+    monotonic seconds. Thread-safe.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class IdleReaper:
         self._reap = reap
         self._name = name
         self._clock = clock
-        # No condition: who watches or stops may be interrupted by Ctrl-C, as `worker_thread` has it.
+        # No Condition, because Ctrl-C may interrupt `watch` or `stop`: see `worker_thread`.
         self._lock = threading.Lock()
         self._stop_asked: SimpleQueue[None] = SimpleQueue()
         self._thread: WorkerThread | None = None
@@ -36,8 +36,8 @@ class IdleReaper:
         self._stopped = False
 
     def watch(self) -> None:
-        """Something lies idle now. Cheap while something else does."""
-        # Connections that lay idle before are due before this.
+        """Note that something has become idle. Cheap if something else already is."""
+        # What became idle earlier is due earlier, so the running thread needs no new time.
         if self._asked:
             return
         with self._lock:
@@ -48,7 +48,7 @@ class IdleReaper:
                 self._thread = thread
 
     def stop(self) -> None:
-        """Reaps no more; `watch` does nothing from now on."""
+        """Stop reaping and end the thread; later calls of `watch` do nothing."""
         with self._lock:
             self._stopped = True
             thread = self._thread
@@ -70,5 +70,5 @@ class IdleReaper:
                 with contextlib.suppress(Empty):
                     self._stop_asked.get(timeout=max(0.0, due_s - self._clock()))
         if self._stopped:
-            # Another thread may be there to stop, after a start that was interrupted.
+            # If a start was interrupted, a second thread may exist; let it stop, too.
             self._stop_asked.put(None)

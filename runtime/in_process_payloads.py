@@ -1,8 +1,8 @@
-"""Large payloads between two ends of a connection that are in one process: a gateway and its own data server.
+"""Passes large payloads in memory if both ends of a connection are in one process: a gateway and its data server.
 
-What one end holds in memory the other may look at there. The head of a frame goes through the socket, with all
-that this brings: the order, the deadlines, the end of a connection. A payload that is too large to come with it is
-passed as it lies, no further ahead than a socket would let it.
+The head of a frame still goes through the socket, which keeps the order, the deadlines and the end of the
+connection. A payload that is too large to be received with the head is passed by reference, without a copy. The
+amount of payloads in transit is limited, as a socket would limit it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import ProtocolViolation
 from peacefs.protocol.limits import MIB
 
-# Payloads given and not taken within one process: so little that it is still in the processor's cache.
+# Limit on payloads in transit: small enough to stay in the processor's cache.
 in_process_bytes_max: Final = 1 * MIB
 
 
-#: Addresses and ports of a connection: one's own, then the peer's.
+#: The two addresses of a connection: this end's, then the peer's.
 Ends = tuple[tuple[str, int], tuple[str, int]]
 
 
 class InProcessPayloads:
-    """From who connected to who serves. Thread-safe."""
+    """Payloads on their way from the connecting end to the serving end. Thread-safe."""
 
     def __init__(self, bytes_max: int = in_process_bytes_max) -> None:
         self._bytes_max = bytes_max
@@ -34,9 +34,9 @@ class InProcessPayloads:
         self._is_over = False
 
     def give(self, payload: Bytes, timeout_s: float) -> bool:
-        """False if there was no room in time. After the end nobody takes it, as the socket will tell.
+        """Pass a payload; return False if there was no space in time. After `end` it is discarded.
 
-        The payload must not change until the connection is closed, or the request that it is part of answered.
+        The payload must not change until the connection is closed or the request is answered.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._has_room(len(payload)), timeout_s):
@@ -47,7 +47,7 @@ class InProcessPayloads:
             return True
 
     def take(self) -> memoryview:
-        """The payload of a frame whose head has come."""
+        """Return the payload of the frame whose head was received. Raises ProtocolViolation if there is none."""
         with self._changed:
             if not self._payloads:
                 raise ProtocolViolation("a frame came without the payload that was to come in memory")
@@ -57,7 +57,7 @@ class InProcessPayloads:
         return memoryview(payload)
 
     def end(self) -> None:
-        """Wakes who waits for room, and lets go of what was not taken."""
+        """Discard the payloads in transit, and wake threads that wait for space."""
         with self._changed:
             self._is_over = True
             self._payloads.clear()
@@ -68,11 +68,11 @@ class InProcessPayloads:
 
 
 class InProcessConnection(Protocol):
-    """The part of a connection that this module uses."""
+    """The interface of a connection that this module uses."""
 
     @property
     def ends(self) -> Ends | None:
-        """None once it is closed."""
+        """The two addresses; None if the connection is closed."""
         ...
 
     def takes_from(self, payloads: InProcessPayloads) -> None: ...
@@ -81,7 +81,7 @@ class InProcessConnection(Protocol):
 
 
 class ServedHere:
-    """The connections that this process serves, for those who find that they have connected to themselves."""
+    """The connections that this process serves, to detect connections of the process to itself."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -89,7 +89,8 @@ class ServedHere:
         self._ends_of: dict[InProcessConnection, Ends] = {}
 
     def add(self, connection: InProcessConnection) -> None:
-        """To be called before the hello, so that who connected finds it after."""
+        """Register a connection. Call this before the handshake, so that the connecting end finds it
+        afterwards."""
         ends = connection.ends
         if ends is not None:
             with self._lock:
@@ -97,16 +98,16 @@ class ServedHere:
                 self._ends_of[connection] = ends
 
     def remove(self, connection: InProcessConnection) -> None:
-        """Before it is closed: its ends may then be another's."""
+        """Unregister a connection. Call this before closing it, since its addresses may then be reused."""
         with self._lock:
             ends = self._ends_of.pop(connection, None)
             if ends is not None:
                 del self._served[ends]
 
     def join(self, connecting: InProcessConnection) -> None:
-        """Let both ends pass payloads in memory from now on, if the other one is here.
+        """Pass payloads in memory from now on, if the other end is in this process.
 
-        Nothing may be under way.
+        Call this while the connection is idle.
         """
         ends = connecting.ends
         if ends is None:

@@ -1,6 +1,6 @@
-"""Files that one reader reads of after the other, kept open for a while: to open one may wait for the disk.
+"""A cache of open files for reading, because opening a file may wait for the disk.
 
-A kept file holds its room on the disk after its name has gone, so it is kept for no longer than that is worth.
+A deleted file occupies disk space while it is open, so files are kept open only for a short time.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ kept_file_s: Final = 10.0
 class _Kept:
     file: DiskFile
     until_s: float
-    #: Those who read of it at this moment. The last of them closes what is no longer kept.
+    #: Number of current readers. The last reader closes a file that is no longer kept.
     users: int = 1
     is_kept: bool = True
 
 
 class KeptFiles:
-    """Thread-safe. `forget_old` is to be called now and then, and `close` when nobody reads any more."""
+    """A cache of open files. Call `forget_old` regularly, and `close` after the last read. Thread-safe."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class KeptFiles:
         return len(self._kept)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """Read a part of a file, which is kept where there is room. Raises OSError."""
+        """Read a part of a file and keep the file open, if the limit allows. Raises OSError."""
         used = self._join(path) or self._open(path)
         try:
             return os.pread(used.file.descriptor, length, offset)
@@ -55,18 +55,18 @@ class KeptFiles:
             self._leave(used)
 
     def read_from_memory(self, path: str, offset: int, length: int) -> bytes | None:
-        """Read a part of a file that is kept without waiting; None where not all of it is to be had so."""
+        """Read a part of a kept file without waiting; None if the file or some of the data is not in memory."""
         used = self._join(path)
         if used is None:
             return None
-        # Without the lock: should the kernel wait after all, it is for this thread alone.
+        # Without the lock, so that only this thread is delayed if the kernel waits after all.
         try:
             return read_whole_from_memory(used.file, offset, length)
         finally:
             self._leave(used)
 
     def _join(self, path: str) -> _Kept | None:
-        """Return a file that is kept, of which one more reads; None if it is not here."""
+        """Return a kept file and count one more reader; None if it is not kept."""
         with self._lock:
             kept = self._kept.get(path)
             if kept is not None:
@@ -89,7 +89,7 @@ class KeptFiles:
             _close([used])
 
     def forget_old(self) -> None:
-        """Close what has been kept for long, or leave that to its last user."""
+        """Close the files that were kept for `kept_s`. If a file is being read, its last reader closes it."""
         with self._lock:
             now_s = self._clock()
             unused = self._forget([path for path, kept in self._kept.items() if kept.until_s <= now_s])
@@ -101,7 +101,7 @@ class KeptFiles:
         _close(unused)
 
     def _forget(self, paths: list[str]) -> list[_Kept]:
-        """Keep them no longer; return those that nobody reads."""
+        """Stop keeping these files; return those without readers."""
         forgotten = [self._kept.pop(path) for path in paths]
         for kept in forgotten:
             kept.is_kept = False
@@ -109,8 +109,8 @@ class KeptFiles:
 
 
 def _close(unused: list[_Kept]) -> None:
-    """Without the lock: to close the last of a file whose name has gone may take the disk's time."""
+    """Close files. Call without the lock: closing a deleted file may wait for the disk."""
     for each in unused:
-        # All that mattered of it has been read.
+        # An error on closing does not matter after reading.
         with contextlib.suppress(OSError):
             os.close(each.file.descriptor)

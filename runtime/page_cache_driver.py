@@ -1,8 +1,8 @@
-"""The driver for a thread that must not wait: it reads what the kernel has in memory, and performs nothing else.
+"""A driver for a thread that must not wait. It only reads files that are open and in the page cache.
 
-A read of a file says at once that its data would have to come from the disk (`RWF_NOWAIT` of Linux; some file
-systems know none and say so each time). To open a file may wait for the disk, too: here only those are read that
-others have opened and that are kept. Whoever is told that he would wait begins again with another driver.
+It uses Linux's `RWF_NOWAIT`, with which a read fails at once if it needs the disk. (File systems without support
+always fail.) Opening a file may wait, too, so only files in KeptFiles are read. If a participant would wait, the
+caller runs it again from the start with another driver.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 
 class WouldWait(Exception):
-    """The participant was given up where it would have waited."""
+    """The participant was stopped because its next effect would have waited."""
 
 
 class PageCacheDriver:
-    """Runs participants on the calling thread. Thread-safe."""
+    """Runs participants on the calling thread, without waiting. Thread-safe."""
 
     def __init__(self, kept_files: KeptFiles) -> None:
         self._kept_files = kept_files
 
     def run(self, steps: fx.Steps[T]) -> T:
-        """Runs a participant to its end; what it raises comes out here. Raises WouldWait."""
+        """Run a participant to its end; its exceptions are raised here. Raises WouldWait."""
         try:
             effect = next(steps)
             while True:

@@ -1,7 +1,7 @@
-"""Files and directories that only the user who runs a service may open, whatever the umask is.
+"""Files and directories that only the user who runs a service may open, independent of the umask.
 
-New ones are made so. One that an earlier version, or somebody else, has made is mended once, with one line in the
-log.
+New ones are created with these modes. For existing ones, `mend` removes the permissions of other users and logs
+it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _CANNOT_BE_MENDED = {errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 def make_directory(path: Path) -> None:
-    """Make a private directory unless it is there; its parents get what the umask gives. Raises OSError."""
+    """Make a private directory unless it exists; parents get the default mode. Raises OSError."""
     path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
 
 
 def make_directories(path: str) -> None:
-    """Make a private directory, and private parents where they are missing. Raises OSError."""
+    """Make a private directory and its missing parents, also private, unless it exists. Raises OSError."""
     try:
         os.mkdir(path, DIRECTORY_MODE)  # noqa: PTH102
     except FileExistsError:
@@ -42,21 +42,21 @@ def make_directories(path: str) -> None:
 
 
 def create_file(path: Path) -> None:
-    """Make an empty private file in place of one that is there. Raises OSError."""
+    """Create an empty private file, replacing an existing one. Raises OSError."""
     path.unlink(missing_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
 
 def opener(path: str, flags: int) -> int:
-    """Open a file as `open` does, for its `opener` argument; a file that is made is private."""
+    """Open a file, as the `opener` argument of `open`; created files are private."""
     return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
 
 def mend(directory: Path, choose: Callable[[Path], bool] = lambda entry: True) -> None:
-    """Take the directory, and those of its entries that `choose` takes, from all users but their owners.
+    """Make the directory, and the entries in it for which `choose` is true, private.
 
-    Only what belongs to this user can be mended; a directory on a read-only disk is left with a warning. Raises
-    StartupError for what stays open, OSError when the directory cannot be read.
+    This works only for files of this user. On a read-only disk it only logs a warning. Raises StartupError if a
+    file cannot be made private, OSError if the directory cannot be read.
     """
     before = stat.S_IMODE(directory.stat().st_mode)
     if before & stat.S_ISVTX and before & _OF_OTHERS and _holds_more(directory, choose):
@@ -79,7 +79,7 @@ def _holds_more(directory: Path, choose: Callable[[Path], bool]) -> bool:
 
 
 def _entries(directory: Path, choose: Callable[[Path], bool]) -> Iterable[Path]:
-    # The directory first: from then on nobody else reaches what lies in it.
+    # The directory first: once it is private, other users cannot reach its entries.
     yield directory
     for entry in sorted(directory.iterdir()):
         if choose(entry) and not entry.is_symlink() and (entry.is_file() or entry.is_dir()):
@@ -87,7 +87,7 @@ def _entries(directory: Path, choose: Callable[[Path], bool]) -> Iterable[Path]:
 
 
 def _close_to_others(path: Path) -> bool:
-    """Return whether other users could open it before. Raises StartupError when they still can."""
+    """Make a path private; return whether others could open it. Raises StartupError if they still can."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if not mode & _OF_OTHERS:
         return False

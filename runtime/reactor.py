@@ -1,18 +1,18 @@
-"""The driver that runs many participants on one thread, which waits for all their connections at once.
+"""A driver that runs many participants on one thread, which waits for all their connections with epoll.
 
-With a thread for each connection every system call gives the interpreter lock up, and small chunks are made of
-little else: what they cost is turns at the lock. Here participants go on one after the other until they have to
-wait; what would hold the others up (much data, a connection to be made, a slow disk) is done by workers beside.
+With one thread per connection, each system call releases the interpreter lock. Writing small chunks consists
+mostly of system calls, so getting the lock back dominates their cost. The reactor's thread instead runs one
+participant after another, each until it must wait. Worker threads do what would delay the others: bulk data,
+connecting, and a slow disk.
 
-A disk that has been quick lately is written to on the reactor's thread: all that came meanwhile is then the next
-batch. To a slow one a worker appends, and syncs it; the reactor's thread goes on with what came of it. Should the
-reactor's thread not come back, another takes the reactor over, and the one that hangs is a worker. Whose peer
-sends faster than it is served goes on when the others have had their turn. Of a file that is kept open the thread
-itself reads what is in the kernel's memory.
+If the disk was fast recently, the reactor's thread writes and syncs itself; requests that arrive meanwhile form
+the next batch. If it was slow, a worker does so and then hands the participant back. If the reactor's thread hangs
+for `reactor_stuck_s`, a new thread takes over and the hanging one continues as a worker. A participant whose peer
+sends faster than it is served must let others run in between. The reactor's thread reads files itself only if they
+are open and in the page cache.
 
-A run goes on on one thread at a time, or it waits; the lock is held when it changes between the two. Whoever moves
-much data keeps its worker, with blocking calls and large buffers, until its request is over. Knows sockets and the
-clock, and no role.
+A participant either waits or runs on exactly one thread; the lock is held while that changes. A participant that
+moves much data keeps its worker, blocking calls and large buffers until the end of the request.
 """
 
 from __future__ import annotations
@@ -41,55 +41,55 @@ from .connections import SocketConnection
 from .served_request import ServedRequest
 from .thread_driver import ThreadDriver
 
-# A disk that takes longer lately is not waited for by the thread that all small chunks share, and one that does
-# not answer at all holds it up for so long at most.
+# The reactor's thread writes to the disk itself only if recent writes took less than `quick_disk_s`. If it hangs
+# for `reactor_stuck_s`, another thread replaces it.
 quick_disk_s: Final = 0.001
 reactor_stuck_s: Final = 1.0
-# A step that has run so long without waiting, because its peer sends without a pause, lets the others go first.
+# A participant that has run for this long without waiting, because its peer keeps sending, lets others run.
 reactor_turn_s: Final = 0.01
 
 
 log = logging.getLogger("peacefs.reactor")
-#: In place of a result: another thread goes on with the run.
+#: Returned instead of a result: the participant waits, or another thread continues it.
 _LATER: Final = object()
-#: A participant that requests one of these moves much data.
+#: A participant that yields one of these moves much data.
 _BULK = (fx.ReadAt, fx.SendFile)
-#: Over so many of its answers the disk's quickness is smoothed.
+#: The disk's recent time is smoothed over about this many operations.
 _DISK_TIMES = 8
 _EVENTS = {fx.Receive: select.EPOLLIN, fx.Send: select.EPOLLOUT}
 
 
 @dataclass(slots=True, eq=False)
 class _RunningParticipant:
-    """A participant on its way. `effect` is what it waits for, or waited for last: each is another object."""
+    """A running participant. `effect` is the one it waits for, or last waited for, compared by identity."""
 
     steps: fx.Steps[None]
     ended: Callable[[Exception | None], None]
     effect: fx.Effect | None = None
     waits: bool = False
     deadline_s: float = inf
-    #: When its deadline is looked at next; it may have moved by then.
+    #: The time of its next timer, which checks whether the deadline has moved.
     looked_at_s: float = inf
     unsent: memoryview | None = None
     keeps_worker: bool = False
     request: ServedRequest | None = None
-    #: The request that it was begun for, if it serves that one alone.
+    #: The context of its request, if it serves only one.
     context: TraceContext | None = None
 
 
 @dataclass(slots=True)
 class _Synced(fx.Effect):
-    """The result of a sync in a worker, for the reactor's thread to go on with."""
+    """Hands a participant back to the reactor's thread with the result of a sync by a worker."""
 
     fault: OSError | None
 
 
 class _Begun(fx.Effect):
-    """The reactor's thread is to take the first step."""
+    """Makes the reactor's thread run the first step of a participant."""
 
 
 def _nobody_hears(_fault: Exception | None) -> None:
-    """The end of a run that has ended already."""
+    """Replace the callback of a participant that has ended."""
 
 
 _Performer = Callable[[_RunningParticipant, Any], Any]
@@ -100,14 +100,17 @@ def _at_once(perform: Callable[[Any], Any]) -> _Performer:
 
 
 class Reactor:
-    """Runs participants from `run` on, until `stop`. Thread-safe."""
+    """Runs the participants of a datanode's data server and gateway, until `stop`. Thread-safe.
+
+    Each participant runs on at most one thread at a time, and only the reactor's thread must not block.
+    """
 
     def __init__(self, driver: ThreadDriver, name: str, *, workers_max: int) -> None:
-        """`driver` does what blocks; as many as `workers_max` at once."""
+        """`driver` performs blocking effects, on up to `workers_max` threads."""
         self._driver = driver
         self._workers = ThreadPoolExecutor(workers_max, thread_name_prefix=f"{name}-worker")
         self._thread = self._new_thread(name)
-        #: The identity of that thread once it runs.
+        #: The id of the reactor's thread; None until it runs.
         self._here: int | None = None
         self._watch = threading.Thread(target=self._keep_watch, name=f"{name}-watch", daemon=True)
         self._epoll = select.epoll()
@@ -117,13 +120,13 @@ class Reactor:
         self._armed: dict[int, _RunningParticipant] = {}
         self._ready: deque[int] = deque()
         self._fired: deque[tuple[_RunningParticipant, fx.Effect]] = deque()
-        #: Those who wait for nobody but for the others' turns.
+        #: Participants that could go on but let others run first.
         self._yielded: deque[tuple[_RunningParticipant, fx.Effect]] = deque()
         self._timers: list[tuple[float, int, _RunningParticipant]] = []
         self._numbers = itertools.count()
         self._is_asleep = False
         self._sleeps_until_s = inf
-        #: The recent time of the disk, and since when the reactor's thread has been at one step.
+        #: The smoothed time of disk operations; the time when the reactor's thread began its current step.
         self._disk_s = 0.0
         self._busy_since_s = inf
         self._stopping = threading.Event()
@@ -145,19 +148,19 @@ class Reactor:
         self._watch.start()
 
     def run(self, steps: fx.Steps[None], ended: Callable[[Exception | None], None]) -> None:
-        """Begins a participant on the calling thread, which may block; `ended` hears of its end, on any thread.
+        """Start a participant on the calling thread, which may block.
 
-        What the participant raises is handed to `ended`.
+        `ended` is called on any thread when it ends, with its exception or None.
         """
         run = _RunningParticipant(steps, ended)
         self._resume(run, partial(next, steps))
 
     def begin(self, steps: fx.Steps[None], ended: Callable[[Exception | None], None]) -> None:
-        """The same on the reactor's thread, in the context of the caller's request."""
+        """Start a participant on the reactor's thread, in the trace context of the caller."""
         self._hand_back(_RunningParticipant(steps, ended, context=current()), _Begun())
 
     def stop(self) -> None:
-        """There are no runs any more. May be called in place of `start`, and twice."""
+        """Stop all threads, after the last participant has ended. May be called twice, or without `start`."""
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -172,13 +175,13 @@ class Reactor:
     # -- going on ----------------------------------------------------------------------------------
 
     def _resume(self, run: _RunningParticipant, step: Callable[[], fx.Effect]) -> None:
-        """Have the run take a step, and go on with the effect that it wants."""
+        """Run one step of a participant, and continue with the effect that it yields."""
         self._go_on(run, None, step)
 
     def _go_on(
         self, run: _RunningParticipant, effect: fx.Effect | None, step: Callable[[], fx.Effect] | None = None
     ) -> None:
-        """Performs `effect`, or that of `step`, and all that follow until the run has to wait."""
+        """Perform `effect`, or the one that `step` returns, and all further ones until the participant waits."""
         steps, performers = run.steps, self._performers
         switch_to(run.context if run.request is None else run.request.context)
         try:
@@ -202,7 +205,7 @@ class Reactor:
 
     def _end(self, run: _RunningParticipant, fault: Exception | None) -> None:
         self._end_request(run)
-        # Its timer may be due in minutes: until then it keeps the run, which keeps nothing from here on.
+        # A timer may refer to the run for minutes, so drop what the run refers to.
         ended, run.ended, run.effect, run.unsent = run.ended, _nobody_hears, None, None
         ended(fault)
 
@@ -227,7 +230,7 @@ class Reactor:
         return _LATER
 
     def _read_part(self, run: _RunningParticipant, effect: fx.ReadPart) -> Any:
-        """Whoever reads what is open and in memory keeps the reactor's thread."""
+        """Read on this thread if the file is open and in the page cache; else in a worker."""
         data = self._driver.kept_files.read_from_memory(effect.path, effect.offset, effect.length)
         return data if data is not None else self._by_worker(run, effect)
 
@@ -242,7 +245,7 @@ class Reactor:
             fault = error
         self._disk_s += (time.monotonic() - began_s - self._disk_s) / _DISK_TIMES
         if isinstance(effect, fx.Sync) and not run.keeps_worker and not self._is_here():
-            # The disk has had its time. Two threads that both go on would take the interpreter from each other.
+            # Continue on the reactor's thread: two running threads would compete for the interpreter lock.
             return self._hand_back(run, _Synced(fault))
         if fault is not None:
             raise fault
@@ -290,7 +293,7 @@ class Reactor:
         elif run.keeps_worker:
             return self._by_worker(run, effect)
         if effect.begins_request and run.effect is not effect and not connection.has_bytes_ahead:
-            # It comes when this answer has been taken, not before.
+            # The peer sends its next request only after it has received this answer, so wait at once.
             connection.rest()
             return self._park(run, effect, effect.timeout_s, connection)
         if self._is_here() and time.monotonic() - self._busy_since_s > reactor_turn_s:
@@ -299,7 +302,7 @@ class Reactor:
         if frame is not None:
             return frame
         if effect.begins_request and connection.has_bytes_ahead and effect.timeout_s > begun_frame_timeout_s:
-            # The request may be long in coming, but not once it has begun.
+            # An idle connection may wait for long, but a request that has begun has a shorter deadline.
             effect.timeout_s = begun_frame_timeout_s
             run.effect = None
         if connection.is_large_ahead:
@@ -343,7 +346,7 @@ class Reactor:
         timeout_s: float,
         connection: SocketConnection | None = None,
     ) -> Any:
-        """The run waits from here on. One that is woken and finds too little keeps its deadline."""
+        """Let the participant wait for `effect`. If it waited for the same effect before, its deadline stays."""
         with self._lock:
             if run.effect is not effect:
                 run.effect, run.deadline_s = effect, time.monotonic() + timeout_s
@@ -355,7 +358,7 @@ class Reactor:
         return _LATER
 
     def _yield(self, run: _RunningParticipant, effect: fx.Receive) -> Any:
-        """The run goes on when whoever can by now has gone on."""
+        """Let all participants that are ready run first."""
         self._park(run, effect, effect.timeout_s)
         self._yielded.append((run, effect))
         self._ring()
@@ -370,7 +373,7 @@ class Reactor:
     def _arm(self, run: _RunningParticipant, connection: SocketConnection, events: int) -> None:
         descriptor = connection.fileno()
         self._armed[descriptor] = run
-        # For one event: a connection that nobody waits for may be another driver's.
+        # One event only: between waits, a worker may use the connection with blocking calls.
         events |= select.EPOLLONESHOT
         if connection.is_polled:
             self._epoll.modify(descriptor, events)
@@ -406,7 +409,7 @@ class Reactor:
             step()
 
     def _next_step(self) -> Callable[[], None]:
-        """Whoever takes over must not be given the same."""
+        """Take the next step to run. Called with the lock, so that a replacing thread does not get the same."""
         while self._ready:
             descriptor = self._ready.popleft()
             if descriptor == self._bell:
@@ -452,9 +455,9 @@ class Reactor:
         return partial(self._time_out, run, effect)
 
     def _keep_watch(self) -> None:
-        """Has another thread take over from one that does not come back, from the disk most likely.
+        """Replace the reactor's thread if it hangs, most likely in a disk operation.
 
-        Closes files that have been kept for long, too.
+        Also closes kept files that are too old.
         """
         while not self._stopping.wait(reactor_stuck_s / 2):
             self._driver.kept_files.forget_old()
@@ -473,7 +476,7 @@ class Reactor:
     def _poll(self) -> None:
         with self._lock:
             if not self._is_here():
-                # Anything given to it now would be kept from the thread that has taken over.
+                # This thread was replaced; events polled here would be lost to the new thread.
                 return
             self._busy_since_s = inf
             self._sleeps_until_s = self._timers[0][0] if self._timers else inf

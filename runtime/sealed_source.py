@@ -1,4 +1,4 @@
-"""Verified bytes from a socket whose other end seals what it sends; none comes out before its record verifies."""
+"""Receives sealed data from a socket. Bytes are returned only after their record was verified."""
 
 from __future__ import annotations
 
@@ -8,41 +8,43 @@ from peacefs.protocol.limits import frame_ahead_bytes, packet_bytes
 from peacefs.protocol.seals import LENGTH_BYTES, RECORD_BYTES_OVER, SEAL_BYTES, Opener, record_length
 
 _NOTHING = memoryview(b"")
-# A plain number: flags of an enumeration cost microseconds.
+# A plain int, because operations on enum flags take microseconds.
 _WAIT_ALL = int(socket.MSG_WAITALL)
-#: A small record is received with one call, and the beginning of a large one with it.
+#: Large enough to receive a small record and the beginning of the next with one call.
 _BUFFER_BYTES = frame_ahead_bytes + RECORD_BYTES_OVER
 
 
 class SealedSource:
-    """Stands before a socket's `recv_into`. A record that fits where it is wanted is received there at once."""
+    """A replacement for a socket's `recv_into`. Large records are received directly into the caller's buffer.
+
+    SocketConnection uses it after the handshake. No byte is returned before its record is verified.
+    """
 
     def __init__(self, sock: socket.socket, opener: Opener) -> None:
         self._socket = sock
         self._opener = opener
         self._raw = memoryview(bytearray(_BUFFER_BYTES))
-        #: Received bytes from `_at` to `_end` that are not verified yet.
+        #: Received bytes that are not verified are those from `_at` to `_end`.
         self._at = self._end = 0
-        #: Verified bytes that have not come out yet.
+        #: Verified bytes that were not returned yet.
         self._opened = _NOTHING
         self._seal = memoryview(bytearray(SEAL_BYTES))
 
     @property
     def has_more(self) -> bool:
-        """Return whether more has been taken from the socket than came out."""
+        """True if bytes were received and not returned yet."""
         return len(self._opened) > 0 or self._at < self._end
 
     def came_with_file(self, view: memoryview) -> None:
-        """These bytes came, in a call that took an open file with them; nothing else was waiting."""
+        """Add bytes that were received together with an open file. No other bytes may be waiting."""
         assert not self.has_more
         self._at, self._end = 0, len(view)
         self._raw[: self._end] = view
 
     def recv_into(self, view: memoryview, flags: int) -> int | None:
-        """Receive verified bytes into `view` and return their number: 0 when the record is not whole; None at the
-        end.
+        """Receive verified bytes into `view`; return their number: 0 if the record is incomplete, None at the end.
 
-        With MSG_WAITALL as many as there is room for, unless time is up. Raises BlockingIOError, OSError,
+        With MSG_WAITALL, fill `view` unless the socket's timeout expires. Raises BlockingIOError, OSError,
         ProtocolViolation.
         """
         flags = int(flags)
@@ -62,7 +64,7 @@ class SealedSource:
         return filled
 
     def _give(self, view: memoryview) -> int:
-        """Give out verified bytes, as many as there is room for."""
+        """Copy verified bytes into `view`; return their number."""
         given = 0
         while given < len(view) and (self._opened or self._verify()):
             count = min(len(self._opened), len(view) - given)
@@ -72,7 +74,7 @@ class SealedSource:
         return given
 
     def _verify(self) -> bool:
-        """Return whether a whole record was here; `_opened` is its content."""
+        """Verify the next record into `_opened`; return False if it is incomplete."""
         here = self._end - self._at
         if here < LENGTH_BYTES or here < (length := record_length(self._raw, self._at)) + RECORD_BYTES_OVER:
             return False
@@ -84,7 +86,7 @@ class SealedSource:
         return True
 
     def _receive(self, flags: int) -> int:
-        """More of what has not been verified yet. 0 at the end."""
+        """Receive more bytes into `_raw`; return their number, 0 at the end of the stream."""
         kept = self._end - self._at
         length = record_length(self._raw, self._at) if kept >= LENGTH_BYTES else None
         needed = _BUFFER_BYTES if length is None else max(_BUFFER_BYTES, length + RECORD_BYTES_OVER)
@@ -96,7 +98,7 @@ class SealedSource:
             self._raw[:kept] = bytes(self._raw[self._at : self._end])
         self._at, self._end = 0, kept
         if length is None:
-            # It is unknown whether more will come: this takes what is there.
+            # The record's length is unknown, so do not wait for more than has arrived.
             flags &= ~_WAIT_ALL
             needed = len(self._raw)
         count = self._socket.recv_into(self._raw[kept:needed], 0, flags)
@@ -104,7 +106,7 @@ class SealedSource:
         return count
 
     def _lay(self, view: memoryview) -> int:
-        """Receives the data of a large record that fits in `view` there; 0 if it is not so."""
+        """Receive the data of an incomplete record directly into `view`; 0 if it does not fit or is complete."""
         here = self._end - self._at - LENGTH_BYTES
         if here < 0 or not here < (length := record_length(self._raw, self._at)) <= len(view):
             return 0
@@ -117,7 +119,7 @@ class SealedSource:
             if count == 0:
                 raise ConnectionAbortedError("the connection ended within a record")
             if count < min(packet_bytes, sum(map(len, wanted))):
-                # It has waited for as long as it may.
+                # The call has used up the socket's timeout.
                 raise BlockingIOError
             wanted = _without(wanted, count)
         self._opener.check(view[:length], self._seal)

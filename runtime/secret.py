@@ -1,6 +1,6 @@
-"""The cluster secret: a file with a line of at least 32 characters that every service has, and no client.
+"""The cluster secret: a file with a line of at least 32 characters, known to all services but not to clients.
 
-While a secret is replaced the file has several lines: the first is signed with, all are accepted.
+While a secret is being replaced, the file has several lines. The first one signs; all are accepted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECRET_FILE_VARIABLE = "PEACEFS_SECRET_FILE"
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address to bind is reachable from this machine alone."""
+    """Return whether an address to bind is reachable only from this machine."""
     if host == "localhost":
         return True
     try:
@@ -32,13 +32,13 @@ def is_loopback(host: str) -> bool:
 
 
 def find_secret_file(given: Path | None) -> Path | None:
-    """The file named by the option, else by the environment."""
+    """Return the file named by the option, or else by the environment."""
     named = os.environ.get(SECRET_FILE_VARIABLE)
     return given or (Path(named) if named else None)
 
 
 def require_secret_for(host: str, secret_file: Path | None) -> None:
-    """Raises StartupError for an address beyond loopback without a secret that was handed out on purpose."""
+    """Check that a service reachable from other machines has a secret file. Raises StartupError."""
     if secret_file is None and not is_loopback(host):
         raise StartupError(
             f"{host} is reachable from other machines: that needs a cluster secret that all services share. "
@@ -47,10 +47,10 @@ def require_secret_for(host: str, secret_file: Path | None) -> None:
 
 
 def read_secrets(path: Path) -> list[bytes]:
-    """The secrets, one at least, without surrounding white space. Raises StartupError with what is wrong.
+    """Read the secrets, at least one, without surrounding whitespace. Raises StartupError.
 
-    One that every user may read is warned of and not refused: in a container, which has no others, it may have to
-    be so.
+    A file that every user can read causes only a warning, because containers may need that and have no other
+    users.
     """
     try:
         secrets = [line.strip() for line in path.read_bytes().splitlines() if line.strip()]
@@ -69,7 +69,7 @@ def read_secrets(path: Path) -> list[bytes]:
 
 
 def read_again(signer: Signer, path: Path) -> None:
-    """Has the secrets of a file used from now on, in place of those that it had before."""
+    """Reload the secrets of a file into the signer; keep the old ones if the file is invalid."""
     try:
         secrets = read_secrets(path)
     except StartupError as mistake:
@@ -81,7 +81,10 @@ def read_again(signer: Signer, path: Path) -> None:
 
 
 def read_or_make_secrets(path: Path) -> list[bytes]:
-    """The secrets; one is made at random with mode 0600 when there is no file yet. For one process at a time."""
+    """Read the secrets; first create the file with a random secret if it does not exist.
+
+    Must not run in two processes at once. Raises StartupError.
+    """
     if not path.exists():
         try:
             _make_secret(path)
@@ -91,7 +94,7 @@ def read_or_make_secrets(path: Path) -> list[bytes]:
 
 
 def _make_secret(path: Path) -> None:
-    """Whole or not at all: half a secret would be refused for ever after."""
+    """Write a new secret atomically: a partial one would be rejected at every later start."""
     staged = path.with_name(path.name + ".new")
     staged.unlink(missing_ok=True)
     with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

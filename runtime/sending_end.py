@@ -1,4 +1,4 @@
-"""The sending end of a connection: messages, payloads and files as frames, by a blocking socket with deadlines."""
+"""The sending half of a connection: sends messages, payloads and files as frames, with deadlines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .tls_socket import TlsSocket
 _TIMEVAL = struct.Struct("@ll")
 _TIMEOUT_TOLERANCE = 0.01
 _NOTHING = memoryview(b"")
-# Errors of the socket that `sendfile` reports; anything else concerns the file. (The first: it was closed here.)
+# Errors from `sendfile` that concern the socket; others concern the file. (EBADF: this side closed the socket.)
 _FAULTS_OF_A_PEER = {
     errno.EBADF,
     errno.ENOTCONN,
@@ -39,10 +39,10 @@ _FAULTS_OF_A_PEER = {
 
 
 class SendingEnd(fx.Connection):
-    """The half of a connection that sends; `connections.SocketConnection` adds the half that receives.
+    """The sending half of a connection; `connections.SocketConnection` adds the receiving half.
 
-    Deadlines are the kernel's (SO_RCVTIMEO, SO_SNDTIMEO), not Python's: those make a socket non-blocking, and a
-    packet of a MiB then takes a dozen calls and as many turns at the interpreter lock, in place of one.
+    Deadlines are the kernel's (SO_RCVTIMEO, SO_SNDTIMEO). Python's timeouts would make the socket non-blocking; a
+    packet of 1 MiB would then need a dozen calls instead of one, and the interpreter lock again after each.
     """
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
@@ -50,18 +50,18 @@ class SendingEnd(fx.Connection):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(None)
         self._socket: socket.socket | TlsSocket = sock
-        #: The socket for bytes that are encrypted already.
+        #: The TCP or Unix socket below TLS.
         self._wire = sock
         self._timeouts_s = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
         self.peer = peer
-        #: The way of large payloads out when the peer is in this process.
+        #: Destination of large payloads if the peer is in this process.
         self._gives: InProcessPayloads | None = None
-        #: Seals everything sent, once the handshake has given keys.
+        #: Seals all data sent after the handshake, if the connection is sealed.
         self._sealer: Sealer | None = None
 
     @property
     def is_local(self) -> bool:
-        """Return whether both ends are processes of this host, connected by a local socket."""
+        """True if the connection is a local socket."""
         return self._wire.family == socket.AF_UNIX
 
     def send(self, message: Message, payload: Bytes, timeout_s: float, tag: int = 0) -> None:
@@ -80,7 +80,7 @@ class SendingEnd(fx.Connection):
             raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
 
     def send_file(self, message: Message, file: DiskFile, offset: int, length: int, timeout_s: float) -> None:
-        """A frame whose payload goes from the page cache to the socket. Raises OSError for a fault of the disk."""
+        """Send a frame whose payload is part of a file. Raises OSError if the disk fails."""
         frames_sent.inc()
         head = memoryview(encode(message, length))
         deadline_s = time.monotonic() + timeout_s
@@ -93,7 +93,7 @@ class SendingEnd(fx.Connection):
             if tls is None:
                 self._send_rest(head[self._wire.send(head, socket.MSG_MORE) :], deadline_s)
             while length:
-                # The kernel gives every few pages so much time; a call that then ends early has waited in vain.
+                # The kernel's timeout applies to every few pages; a call that ends early has used it up.
                 deadline_s = time.monotonic() + timeout_s
                 if tls is None:
                     sent = os.sendfile(self._wire.fileno(), file.descriptor, offset, length)
@@ -115,7 +115,7 @@ class SendingEnd(fx.Connection):
     def _send_file_sealed(
         self, sealer: Sealer, head: memoryview, file: DiskFile, offset: int, length: int, timeout_s: float
     ) -> None:
-        """Send a file over a sealed connection: the bytes come through this process, a record's data at a time."""
+        """Send a file over a sealed connection, one record at a time, since each must be read to be sealed."""
         self._send_all(sealer.seal(head), time.monotonic() + timeout_s)
         buffer = memoryview(bytearray(min(length, sealed_record_bytes_max)))
         while length:
@@ -126,9 +126,9 @@ class SendingEnd(fx.Connection):
             offset, length = offset + len(data), length - len(data)
 
     def send_descriptor(self, message: Message, file: DiskFile, timeout_s: float) -> None:
-        """A frame over a local socket, with which the file comes.
+        """Send a frame over a local socket together with the open file.
 
-        Raises OSError for a fault of the file, BadRequest where none can come with a frame.
+        Raises OSError if the file cannot be reopened, BadRequest if this is not a local socket.
         """
         if not self.is_local:
             raise BadRequest("files are shared over local sockets alone")
@@ -158,13 +158,13 @@ class SendingEnd(fx.Connection):
 
     def _send_rest(self, view: memoryview, deadline_s: float) -> None:
         while len(view):
-            # A call that sends less than all has waited for as long as it may.
+            # A call that sends less than all has used up the socket's timeout.
             if time.monotonic() >= deadline_s:
                 raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
             view = view[self._socket.send(view) :]
 
     def send_now(self, message: Message, payload: Bytes) -> memoryview:
-        """Sends what goes without waiting; gives the rest, for `send_rest_now`, before anything else is sent."""
+        """Send without waiting; return the unsent rest, which must go to `send_rest_now` before anything else."""
         assert self._gives is None or len(payload) <= frame_ahead_bytes, (
             "who sends so much has a thread of its own"
         )
@@ -187,9 +187,9 @@ class SendingEnd(fx.Connection):
             raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
 
     def _limit(self, option: int, timeout_s: float) -> None:
-        # One that is as good is left as it is: most differ by the time that the step before took.
+        # Skip the system call if the timeout hardly differs; most differ only by the duration of the last step.
         if abs(self._timeouts_s[option] - timeout_s) > timeout_s * _TIMEOUT_TOLERANCE:
-            # Zero would mean no limit to the kernel.
+            # The kernel takes zero as no limit.
             seconds, microseconds = divmod(max(int(timeout_s * 1_000_000), 1), 1_000_000)
             self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(seconds, microseconds))
             self._timeouts_s[option] = timeout_s

@@ -1,4 +1,4 @@
-"""A request that a driver of connections serves: its context, from the frame that begins it to the next one's."""
+"""A request that arrived in a frame: its trace context, span and duration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger("peacefs.requests")
 
 
 class ServedRequest:
-    """Made when the request has come; `end` when the connection is free for another, or is given up."""
+    """Created when the request arrives. Call `end` when the connection is free again or closed."""
 
     __slots__ = ("_began_s", "_message", "context")
 
@@ -26,7 +26,7 @@ class ServedRequest:
         self._began_s = time.monotonic()
 
     def end(self) -> None:
-        """Log it, where the log wants to know. To be called in its context."""
+        """End the span, and log the request at level DEBUG. Call this in the request's context."""
         if self.context.recording is not None:
             self.context.recording.end()
         if log.isEnabledFor(logging.DEBUG):

@@ -1,7 +1,6 @@
-"""The driver that performs effects with system calls, on the thread that calls it.
+"""The driver that performs effects with blocking system calls, on the calling thread.
 
-Knows sockets, files and the clock, and no role. Blocking calls release the interpreter lock, so that
-participants on many threads overlap where it counts: in the kernel.
+Blocking calls release the interpreter lock, so participants on many threads run concurrently in the kernel.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ log = logging.getLogger("peacefs.disk")
 def _wait(ticket: fx.Ticket, timeout_s: float) -> bool:
     if ticket.fired:
         return True
-    # A bare lock: an event costs ten times as much, and every small chunk waits for one.
+    # A bare lock: an Event costs ten times as much, and every small chunk waits once.
     woken = threading.Lock()
     woken.acquire()
 
     def wake() -> None:
-        # Released already where the ticket was fired twice.
+        # The lock is already released if the ticket fires twice.
         with contextlib.suppress(RuntimeError):
             woken.release()
 
@@ -70,7 +69,7 @@ class ThreadDriver:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._sync_to_disk = sync_to_disk
-        # A rest that no sync asks for would never be written.
+        # A DirectFile writes its last bytes at the sync; without syncs they would be lost.
         self._write_around_cache = write_around_cache and sync_to_disk
         self._said_no_direct = False
         self.pool = pool
@@ -110,12 +109,12 @@ class ThreadDriver:
         }
 
     def close(self) -> None:
-        """No participant runs any more."""
+        """Close kept files and threads, after the last participant has ended."""
         self._bounded_reads.close()
         self.kept_files.close()
 
     def run(self, steps: fx.Steps[T]) -> T:
-        """Runs a participant to its end; what it raises comes out here."""
+        """Run a participant to its end; its exceptions are raised here."""
         perform = self._perform
         if is_tracing():
             steps = observed_here(steps)
@@ -125,7 +124,7 @@ class ThreadDriver:
                 try:
                     result = perform[type(effect)](effect)
                 except (PeacefsError, OSError, KeyboardInterrupt) as fault:
-                    # Ctrl-C as well: what is under way may have a last word to say.
+                    # Ctrl-C, too, so that the participant can clean up.
                     effect = steps.throw(fault)
                 else:
                     effect = steps.send(result)
@@ -134,11 +133,11 @@ class ThreadDriver:
             return finished
 
     def perform(self, effect: fx.Effect) -> Any:
-        """One effect, for another driver that leaves it to this one."""
+        """Perform one effect, for another driver that delegates it."""
         return self._perform[type(effect)](effect)
 
     def performer(self, kind: type[fx.Effect]) -> Callable[[Any], Any]:
-        """Return the function that performs all effects of a kind."""
+        """Return the function that performs effects of this class."""
         return self._perform[kind]
 
     def _open_file(self, effect: fx.OpenLocalFile) -> DiskFile:
@@ -150,13 +149,13 @@ class ThreadDriver:
         try:
             return DiskFile(os.open(effect.path, flags, FILE_MODE))
         except OSError as error:
-            # A disk that takes no change is still read; an append will say so.
+            # A read-only disk can still be read; an append will fail.
             if error.errno != errno.EROFS or effect.create:
                 raise
             return DiskFile(os.open(effect.path, os.O_RDONLY | os.O_CLOEXEC))
 
     def _open_direct(self, path: str, flags: int) -> DirectFile | None:
-        """None where the file system has no O_DIRECT, which is said once."""
+        """Open a file with O_DIRECT; None if the file system does not support it, which is logged once."""
         try:
             return DirectFile(os.open(path, flags | os.O_DIRECT, FILE_MODE))
         except OSError as error:

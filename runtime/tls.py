@@ -1,8 +1,8 @@
-"""TLS of services and clients: contexts made of certificates in files; files that change need no restart.
+"""TLS of services and clients: SSL contexts from certificate files, which are reloaded when they change.
 
-A service has a certificate, its key, and the CA that has signed the certificates of all services; it shows its
-certificate as an acceptor and as a connector. A client has a CA at most. A connector verifies the chain and the
-host that it dials. Knows files, the clock and OpenSSL, and no role.
+A service has a certificate, its key, and the CA that signed the certificates of all services. It shows its
+certificate both as acceptor and as connector. A client has at most a CA. A connector verifies the certificate
+chain and the host that it dialled.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from peacefs.runtime.tls_variables import CA_FILE_VARIABLE, CA_VARIABLE, CERTIFI
 
 from .tls_faults import explain_own
 
-# Certificates are checked so often; they are reloaded when they have stayed the same from one check to the next.
+# How often the files are checked. Changed files are reloaded if they are the same at two consecutive checks.
 tls_files_look_s: Final = 2.0
 tls_renewal_warning_pause_s: Final = 86_400.0
 
 
 log = logging.getLogger("peacefs.tls")
 
-# For TLS 1.2; those of 1.3 are all of this kind.
+# For TLS 1.2. All ciphers of TLS 1.3 are of this kind.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """PEM files. A client has no certificate and no key; without `ca` it trusts the CAs that its system trusts."""
+    """PEM files. A client has no certificate and no key; without `ca` it trusts the CAs of the system."""
 
     certificate: Path | None = None
     key: Path | None = None
@@ -49,7 +49,7 @@ class TlsFiles:
 
 
 def tls_files(certificate: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:
-    """The files of a service; None for none. Raises StartupError for some that are given without the others."""
+    """Return the files of a service; None if none are given. Raises StartupError if only some are given."""
     given = {"--tls-certificate": certificate, "--tls-key": key, "--tls-ca": ca}
     missing = [option for option, file in given.items() if file is None]
     if len(missing) == len(given):
@@ -60,7 +60,7 @@ def tls_files(certificate: Path | None, key: Path | None, ca: Path | None) -> Tl
 
 
 def require_tls_for(addresses: list[str], files: TlsFiles | None, *, no_tls: bool) -> None:
-    """Raises StartupError for an address beyond loopback without TLS, unless that was asked for."""
+    """Check that a service reachable from other machines has TLS or `no_tls`. Raises StartupError."""
     if files is not None and no_tls:
         raise StartupError(
             f"--no-tls contradicts the TLS files that are given (by options, or by {CERTIFICATE_VARIABLE}, "
@@ -75,7 +75,7 @@ def require_tls_for(addresses: list[str], files: TlsFiles | None, *, no_tls: boo
 
 
 def describe_tls(tls: TlsIdentity | None, addresses: list[str]) -> str:
-    """For the line that a service logs when it starts."""
+    """Describe the use of TLS, for the line that a service logs at its start."""
     if tls is not None:
         return f"TLS, with a certificate for {tls.days_left:.0f} more days"
     if all(is_loopback(host) for host in addresses):
@@ -84,14 +84,14 @@ def describe_tls(tls: TlsIdentity | None, addresses: list[str]) -> str:
 
 
 class ServerContext(ssl.SSLContext):
-    """The context of acceptors. `channel` is the SHA-256 of the certificate that they show."""
+    """The SSL context of acceptors. `channel` is the SHA-256 of their certificate."""
 
     channel = b""
 
 
 @dataclass(frozen=True)
 class _CertificateGeneration:
-    """The TLS contexts made from one state of the files."""
+    """The SSL contexts made from one state of the files."""
 
     connector: ssl.SSLContext
     acceptors: dict[ssl.VerifyMode, ServerContext]
@@ -99,10 +99,11 @@ class _CertificateGeneration:
 
 
 class TlsIdentity:
-    """The contexts of one service or client. Thread-safe.
+    """The SSL contexts of one service or client. Servers and connection pools ask it for each connection.
 
-    Files that have changed are taken when they are whole and good; otherwise that is logged, and what was there is
-    kept. `host` is how others reach the service, for which its certificate has to be. Raises StartupError.
+    Changed files are loaded when they are complete and valid; otherwise the fault is logged and the old contexts
+    stay in use. The certificate must be valid for `host`, by which others reach the service. Raises StartupError.
+    Thread-safe.
     """
 
     def __init__(
@@ -127,37 +128,38 @@ class TlsIdentity:
 
     @classmethod
     def of_client(cls, ca_file: Path | None = None) -> TlsIdentity:
-        """Trusts `ca_file`, else what PEACEFS_CA_FILE names, else the CAs of the system."""
+        """Return an identity that trusts `ca_file`, or else the file in PEACEFS_CA_FILE, or else the system's
+        CAs."""
         named = os.environ.get(CA_FILE_VARIABLE)
         return cls(TlsFiles(ca=ca_file or (Path(named) if named else None)))
 
     # -- contexts ------------------------------------------------------------------------------------
 
     def connector_context(self) -> ssl.SSLContext:
-        """For a new connection to a service. Files that have changed count from then on."""
+        """Return the context for a new connection to a service; first reload changed files."""
         self.look()
         return self._generation.connector
 
     def server_context(self, wants: ssl.VerifyMode = ssl.CERT_NONE) -> ServerContext:
-        """For a connection that has come. `wants` says whether the connector must show a certificate, or may."""
+        """Return the context for an accepted connection. `wants`: whether the connector needs a certificate."""
         return self._generation.acceptors[wants]
 
     # -- time passes ---------------------------------------------------------------------------------
 
     @property
     def days_left(self) -> float:
-        """Until the certificate expires; negative afterwards."""
+        """Days until the certificate expires; negative afterwards."""
         return (self._generation.expires_s - self._wall_clock()) / _DAY_S
 
     def start_watch(self) -> None:
-        """Looks after the files from now on, on a thread of its own, and warns before the certificate expires."""
+        """Start a thread that reloads changed files and warns before the certificate expires."""
         self.warn_of_expiry()
         tls_days_left.set_function(lambda: self.days_left)
         self._watch = threading.Thread(target=self._keep_watch, name="tls-files", daemon=True)
         self._watch.start()
 
     def stop_watch(self) -> None:
-        """May be called without `start_watch`."""
+        """Stop the thread. May be called without `start_watch`."""
         self._stopping.set()
         if self._watch is not None:
             self._watch.join()
@@ -168,19 +170,19 @@ class TlsIdentity:
             self.warn_of_expiry()
 
     def look(self) -> None:
-        """Takes files that have changed, and have stayed so since it last looked."""
+        """Reload files that have changed, if they have not changed again since the last check."""
         with self._lock:
             if self._clock() - self._looked_s < tls_files_look_s / 2:
                 return
             self._looked_s = self._clock()
             state = _state_of(self.files)
-            # While several files are replaced one after the other, the first few make no sense alone.
+            # While several files are replaced one by one, they do not fit together.
             is_settled, self._seen_once = state == self._seen_once, state
             if state != self._seen and is_settled:
                 self._take(state)
 
     def reload(self) -> None:
-        """Takes the files as they are, as somebody has asked for it."""
+        """Reload the files now."""
         with self._lock:
             self._take(_state_of(self.files))
 
@@ -195,7 +197,7 @@ class TlsIdentity:
         self._warned_s = None
 
     def warn_of_expiry(self) -> None:
-        """Logs, once in a while, that the certificate expires soon or has expired."""
+        """Log that the certificate expires soon or has expired, at most once per day."""
         if self.days_left > tls_renewal_warning_days:
             return
         if self._warned_s is not None and self._clock() - self._warned_s < tls_renewal_warning_pause_s:
@@ -214,7 +216,7 @@ class TlsIdentity:
 
 
 def _load(files: TlsFiles, host: str | None) -> _CertificateGeneration:
-    """Raises StartupError with what is wrong, and what to do."""
+    """Make contexts from the files. Raises StartupError if they are unusable."""
     connector = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _harden(connector)
     if files.ca is None:
@@ -234,7 +236,7 @@ def _load(files: TlsFiles, host: str | None) -> _CertificateGeneration:
         if wants is not ssl.CERT_NONE:
             assert files.ca is not None
             _trust(acceptor, files.ca)
-            # Those who show certificates keep their connections: tickets would never be used.
+            # Services keep their connections, so session tickets would never be used.
             acceptor.num_tickets = 0
         acceptor.channel = channel
     _rehearse(files, acceptors[ssl.CERT_REQUIRED], host)
@@ -280,8 +282,8 @@ def _show(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 
 def _facts_of(certificate: Path) -> tuple[bytes, float]:
-    """The SHA-256 of the first certificate in a file, and when it expires."""
-    # Clients have no certificates, and do without what takes a moment to import.
+    """Return the SHA-256 of the first certificate in a file, and when it expires."""
+    # Imported here because the import is slow and clients do not need it.
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -295,7 +297,7 @@ def channel_of_certificate(der: bytes | None) -> bytes:
 
 
 def _rehearse(files: TlsFiles, acceptor: ssl.SSLContext, host: str | None) -> None:
-    """Has the certificate verified by OpenSSL as others will do it, in both directions."""
+    """Verify the certificate as peers will, in both roles, with a handshake in memory. Raises StartupError."""
     connector = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     connector.check_hostname = host is not None
     assert files.ca is not None
@@ -318,7 +320,7 @@ def _rehearse(files: TlsFiles, acceptor: ssl.SSLContext, host: str | None) -> No
 
 
 def _state_of(files: TlsFiles) -> tuple[object, ...]:
-    """Differs whenever a file has been replaced or written to."""
+    """Return a value that changes whenever a file is replaced or written to."""
     return tuple(_stat(file) for file in (files.certificate, files.key, files.ca) if file is not None)
 
 

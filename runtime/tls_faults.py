@@ -1,6 +1,6 @@
-"""Faults of TLS as one line: what is wrong, and what to do.
+"""Explains TLS faults in one line: what is wrong and what to do.
 
-Also what is answered, in plain text, to those who come to a port for TLS without TLS.
+Also makes the plain-text answer to connections without TLS on a TLS port.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from peacefs.protocol.frames import FIRST_BYTE, encode
 from peacefs.protocol.messages import Failure
 from peacefs.protocol.webhdfs.answers import error_answer
 
-#: With it every record of a handshake begins, and no frame, and no method of HTTP.
+#: The first byte of every TLS handshake record; no frame and no HTTP method begins with it.
 TLS_FIRST_BYTE: Final = b"\x16"
 # From OpenSSL's x509_vfy.h.
 _NOT_YET_VALID, _EXPIRED = 9, 10
@@ -47,7 +47,8 @@ _ALERTS = {
 
 
 def explain(fault: ssl.SSLError, host: str = "") -> str:
-    """Describe another side's fault, or its complaint about us, for a sentence that begins with its name."""
+    """Describe the peer's fault, or its complaint about us, as a sentence without the subject (the peer's
+    name)."""
     if isinstance(fault, ssl.SSLCertVerificationError):
         return _of_certificate(fault, host)
     reason = fault.reason or ""
@@ -61,7 +62,7 @@ def explain(fault: ssl.SSLError, host: str = "") -> str:
 
 
 def is_about_certificates(fault: ssl.SSLError) -> bool:
-    """Return whether trying again is of no use until somebody has changed a file."""
+    """Return whether a retry is useless until somebody has changed a file."""
     reason = fault.reason or ""
     return (
         isinstance(fault, ssl.SSLCertVerificationError)
@@ -90,7 +91,7 @@ def _of_certificate(fault: ssl.SSLCertVerificationError, host: str) -> str:
 
 
 def explain_own(fault: ssl.SSLError, certificate: Path | None, ca: Path, host: str | None) -> str:
-    """Say what is wrong with one's own certificate, which has been verified as others would."""
+    """Describe what is wrong with this side's own certificate."""
     code = fault.verify_code if isinstance(fault, ssl.SSLCertVerificationError) else 0
     if code == _EXPIRED:
         return f"the certificate {certificate}, or its CA, has expired: make one (`peacefs certificates create`)"
@@ -108,7 +109,7 @@ def explain_own(fault: ssl.SSLError, certificate: Path | None, ca: Path, host: s
     return f"the certificate {certificate} cannot be used: {fault.reason or fault.strerror}"
 
 
-#: Why a connection without TLS goes no further.
+#: The refusal of a connection without TLS.
 PLAIN_REFUSED: Final = (
     "this port speaks TLS: use https:// (for Spark swebhdfs://), and give a service --tls-certificate, --tls-key "
     "and --tls-ca"

@@ -32,25 +32,28 @@ from peacefs.runtime.tls_faults import (
     plain_refusal,
 )
 
-# The most that is encrypted or received at once: larger pieces cost more, for their memory comes anew from the
+# Maximum size encrypted or received at once. Larger pieces are slower, as their memory comes fresh from the
 # kernel.
 tls_sealed_bytes_max: Final = 64 * KIB
 
 
 _TIMEVAL = struct.Struct("@ll")
-# The most that a record holds, and what it may have besides.
+# Maximum data of a TLS record, and maximum overhead per record.
 _RECORD_BYTES = 16 * 1024
 _OVERHEAD_BYTES = 256
 _own = threading.local()
 
 
 class TlsSocket:
-    """One thread at a time may receive, and one send."""
+    """A TLS connection with the interface of a blocking socket, for SocketConnection.
+
+    One thread may send while another one receives. Timeouts are set with setsockopt, as on the socket below.
+    """
 
     def __init__(
         self, sock: socket.socket, context: ssl.SSLContext, peer: str, *, server_hostname: str | None = None
     ) -> None:
-        """With a `ServerContext` it is the acceptor's end; else the peer has to be `server_hostname`."""
+        """Be the acceptor if `context` is a ServerContext; else a connector that requires `server_hostname`."""
         self._socket = sock
         self._peer = peer
         self._host = server_hostname or ""
@@ -68,7 +71,7 @@ class TlsSocket:
     # -- the handshake -------------------------------------------------------------------------------
 
     def shake_hands(self, timeout_s: float) -> None:
-        """Raises PeerRefused, PeerUnreachable, OSError, and BlockingIOError when the time is over."""
+        """Complete the TLS handshake. Raises PeerRefused, PeerUnreachable, OSError; BlockingIOError on timeout."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             self._wait_no_longer_than(deadline_s)
@@ -77,7 +80,7 @@ class TlsSocket:
             except ssl.SSLWantReadError:
                 self._socket.sendall(self._outgoing.read())
             except ssl.SSLError as fault:
-                # The alert that tells the peer.
+                # Send the alert that tells the peer.
                 with contextlib.suppress(OSError):
                     self._socket.sendall(self._outgoing.read())
                 raise self._explained(fault) from None
@@ -96,30 +99,31 @@ class TlsSocket:
 
     @property
     def channel(self) -> bytes:
-        """The SHA-256 of the acceptor's certificate, which both ends know."""
+        """The SHA-256 of the acceptor's certificate."""
         if isinstance(self._context, ServerContext):
             return self._context.channel
         return channel_of_certificate(self._object.getpeercert(binary_form=True))
 
     @property
     def has_peer_certificate(self) -> bool:
-        """Return whether the peer has shown a certificate of our CA."""
+        """True if the peer has shown a certificate of our CA."""
         return self._object.getpeercert(binary_form=True) is not None
 
     # -- receiving -----------------------------------------------------------------------------------
 
     @property
     def has_pending(self) -> bool:
-        """Return whether more has been taken from the socket than came out."""
+        """True if bytes were received and not returned yet."""
         return self._incoming.pending > 0 or self._object.pending() > 0
 
     def recv_into(self, view: memoryview, _count: int, flags: int) -> int:
-        """As a socket's, with MSG_DONTWAIT or MSG_WAITALL or neither; 0 is the end."""
+        """Receive like `socket.recv_into`, with MSG_DONTWAIT, MSG_WAITALL or neither; 0 at the end."""
         filled = self._receive_into(view, flags)
         if filled:
             self._has_received = True
         elif not self._has_received and not isinstance(self._context, ServerContext):
-            # In TLS 1.3 an acceptor judges our certificate when we have finished, and not all say what they found.
+            # In TLS 1.3 the acceptor checks our certificate after our handshake ends, and may close without an
+            # alert.
             raise PeerUnreachable(
                 f"{self._peer} closed the connection after the TLS handshake: its log says why. Does it trust the "
                 "CA of this side's certificate?"
@@ -150,12 +154,12 @@ class TlsSocket:
         return filled
 
     def recv(self, count: int, flags: int) -> bytes:
-        """For a look at whether something has come, which leaves it there."""
+        """Check with MSG_PEEK whether data has arrived; the result is not the data."""
         assert flags & socket.MSG_PEEK, "data is received by `recv_into`"
         return b"?" if self.has_pending else self._socket.recv(count, flags)
 
     def _take(self, wanted: int, flags: int) -> None:
-        """Takes what has come, about as much as is wanted."""
+        """Receive encrypted bytes for about `wanted` bytes of data, and pass them to OpenSSL."""
         scratch = _scratch()
         size = wanted + (wanted // _RECORD_BYTES + 1) * _OVERHEAD_BYTES
         count = self._socket.recv_into(scratch, min(size, len(scratch)), flags)
@@ -166,7 +170,7 @@ class TlsSocket:
             self._incoming.write(scratch[:count])
 
     def _open_into(self, view: memoryview) -> int:
-        """Decrypts what there is and has room."""
+        """Decrypt received data into `view`; return the number of bytes."""
         filled, incoming, opened = 0, self._incoming, self._object
         with self._lock:
             while filled < len(view) and (incoming.pending or opened.pending()):
@@ -185,7 +189,7 @@ class TlsSocket:
     # -- sending -------------------------------------------------------------------------------------
 
     def seal(self, buffers: Sequence[Bytes]) -> bytes:
-        """Encrypts; what it gives has to be sent, all of it, before anything else is sealed."""
+        """Encrypt. All of the result must be sent before anything else is encrypted."""
         if sum(map(len, buffers)) <= _RECORD_BYTES:
             buffers = (b"".join(buffers),)
         with self._lock:
@@ -195,11 +199,11 @@ class TlsSocket:
             return self._outgoing.read()
 
     def send(self, data: Bytes) -> int:
-        """Sends all, or raises BlockingIOError."""
+        """Send all data. Raises BlockingIOError on timeout."""
         return self.sendmsg((b"", data))
 
     def sendmsg(self, buffers: Sequence[Bytes]) -> int:
-        """Sends all, a head and its payload, or raises BlockingIOError."""
+        """Send a head and its payload. Raises BlockingIOError on timeout."""
         deadline_s = time.monotonic() + self._timeouts_s[socket.SO_SNDTIMEO]
         head, payload = buffers[0], memoryview(b"".join(buffers[1:]) if len(buffers) != 2 else buffers[1])
         self._send_sealed(self.seal((head, payload[:tls_sealed_bytes_max])), deadline_s)
@@ -208,7 +212,7 @@ class TlsSocket:
         return len(head) + len(payload)
 
     def send_file(self, head: Bytes, descriptor: int, offset: int, length: int) -> int:
-        """Sends `head` and the next of a file's bytes; how many of these, 0 if there are none any more."""
+        """Send `head` and a piece of a file; return the size of the piece, 0 at the end of the file."""
         scratch = _scratch()
         count = os.preadv(descriptor, (scratch[: min(length, len(scratch))],), offset)
         if count:
@@ -218,7 +222,7 @@ class TlsSocket:
     def _send_sealed(self, sealed: bytes, deadline_s: float) -> None:
         sent = self._socket.send(sealed)
         while sent < len(sealed):
-            # A call that sends less than all has waited for as long as it may.
+            # A call that sends less than all has used up the socket's timeout.
             if time.monotonic() >= deadline_s:
                 raise BlockingIOError
             sent += self._socket.send(memoryview(sealed)[sent:])
@@ -258,9 +262,9 @@ class TlsSocket:
 
 
 def await_tls(sock: socket.socket, peer: str, timeout_s: float) -> None:
-    """Waits for the beginning of a handshake. Answers anything else, and raises PeerRefused.
+    """Wait for the first byte of a TLS handshake. If the peer does not use TLS, refuse it and raise PeerRefused.
 
-    Raises BlockingIOError when the time is over, and OSError.
+    Raises PeerUnreachable if the peer closes, BlockingIOError on timeout, and OSError.
     """
     _limit(sock, timeout_s)
     first = sock.recv(1, socket.MSG_PEEK)
@@ -272,7 +276,7 @@ def await_tls(sock: socket.socket, peer: str, timeout_s: float) -> None:
         _limit(sock, last_word_timeout_s)
         sock.send(plain_refusal(first))
         sock.shutdown(socket.SHUT_WR)
-        # With something unread the answer would be lost.
+        # Closing a socket with unread data would discard the answer.
         sock.recv(frame_ahead_bytes)
     raise PeerRefused(f"{peer} does not speak TLS, and {PLAIN_REFUSED}")
 
@@ -284,18 +288,18 @@ def _limit(sock: socket.socket, timeout_s: float) -> None:
 
 
 def require_certificate(hello: Message, *, is_shown: bool) -> None:
-    """Raises PeerRefused for a service that comes over TLS without a certificate; clients need none."""
+    """Check that a service shows a certificate; clients need none. Raises PeerRefused."""
     if isinstance(hello, Hello) and hello.role != "client" and not is_shown:
         raise PeerRefused(f"{hello.name} shows no certificate, as services do: {SERVICE_OPTIONS}")
 
 
 def _read(opened: ssl.SSLObject, view: memoryview) -> int:
-    # With a buffer it is a count that comes, whatever is declared.
+    # With a buffer, `read` returns a count, although its type says bytes.
     return cast(int, opened.read(len(view), view))
 
 
 def _scratch() -> memoryview:
-    """Return the buffer in which a thread receives encrypted bytes; its content is copied at once."""
+    """Return this thread's buffer for one receive or file read; its content is copied at once."""
     try:
         kept: memoryview = _own.scratch
     except AttributeError:

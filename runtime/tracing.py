@@ -1,8 +1,8 @@
-"""Traces: how long each part of a request took, in every process that served it, for whoever draws a picture.
+"""Tracing: records how long each part of a request took, in every process that served it.
 
-Nothing is traced unless the process has installed a tracer (`service.open_telemetry`). No core and no participant
-knows of it: a participant is watched from outside, by the effects that it yields and what becomes of them. Whether
-a request is traced follows from its id, so that all processes decide alike without asking each other.
+Nothing is traced unless the process has installed a tracer (`service.open_telemetry`). Cores and participants do
+not know about tracing: it only observes the effects that a participant yields. Whether a request is traced depends
+on its id, so all processes make the same decision.
 """
 
 from __future__ import annotations
@@ -43,34 +43,33 @@ _NAMES: Mapping[type[fx.Effect], str] = {
 
 
 class Tracer(Protocol):
-    """The traces of one process. Thread-safe."""
+    """Records the traces of one process. Thread-safe."""
 
     def begin(self, name: str, context: TraceContext, attributes: Attributes) -> Recording | None:
-        """Begin a span of a request, within the one that its context names. None if it is not traced."""
+        """Begin a span within the one that the context names; return None if the request is not traced."""
 
 
 _tracer: Tracer | None = None
 
 
 def install(tracer: Tracer | None) -> None:
-    """Trace with it, from before anything is served; None for no more traces."""
+    """Set the tracer of this process, before it serves requests; None stops tracing."""
     global _tracer
     _tracer = tracer
 
 
 def is_tracing() -> bool:
-    """Return whether this process has a tracer."""
     return _tracer is not None
 
 
 def traced(name: str, context: TraceContext, attributes: Attributes) -> TraceContext:
-    """Return the context within a new span, which whoever began it ends; the same context if it is not traced."""
+    """Begin a span and return its context; the caller must end it. If not traced, return the given context."""
     recording = None if _tracer is None else _tracer.begin(name, context, attributes)
     return context if recording is None else TraceContext(context.id, recording.id, recording)
 
 
 class spanning:
-    """`with spanning("OPEN"):` the code within is a span of the request that it serves, if that is traced."""
+    """Context manager: `with spanning("OPEN"):` records its body as a span of the current request, if traced."""
 
     __slots__ = ("_attributes", "_name", "_recording", "_token")
 
@@ -98,7 +97,8 @@ class spanning:
 
 
 class operation:
-    """`with operation("read"):` the same for what may begin a request, too, as a client does."""
+    """Context manager: `with operation("read"):` records a span like `spanning`, and begins a request if
+    needed."""
 
     __slots__ = ("_attributes", "_context", "_is_own", "_name", "_token")
 
@@ -122,7 +122,7 @@ class operation:
 
 
 class beginning(operation):
-    """The same for what goes on when the code within is over, unless that fails: who goes on ends the span."""
+    """An `operation` that continues after the `with` body: the caller ends the span, unless the body fails."""
 
     __slots__ = ()
 
@@ -136,7 +136,7 @@ class beginning(operation):
 
 
 class _Phase:
-    """All effects of one kind within a request: when the first began, the last ended, and the time of all."""
+    """All effects of one kind within a request: begin of the first, end of the last, total duration and count."""
 
     __slots__ = ("begin_ns", "busy_ns", "count", "end_ns")
 
@@ -148,7 +148,7 @@ class _Phase:
 
 
 class _Phases:
-    """The phases of the request that a participant serves."""
+    """Collects the phases of the request that a participant serves."""
 
     def __init__(self) -> None:
         self._recording: Recording | None = None
@@ -188,7 +188,7 @@ class _Phases:
 
 
 def observed(steps: fx.Steps[T]) -> fx.Steps[T]:
-    """The same participant, whose effects are noted as phases of the spans within which they are performed."""
+    """Run a participant and record its effects as phases of the current spans."""
     phases = _Phases()
     try:
         effect = next(steps)
@@ -217,6 +217,6 @@ def observed(steps: fx.Steps[T]) -> fx.Steps[T]:
 
 
 def observed_here(steps: fx.Steps[T]) -> fx.Steps[T]:
-    """The same where the running code serves a request that is recorded; else the participant as it is."""
+    """Return `observed(steps)` if the current request is recorded, else `steps`."""
     context = current()
     return steps if context is None or context.recording is None else observed(steps)

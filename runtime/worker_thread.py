@@ -1,8 +1,8 @@
-"""A thread that Ctrl-C leaves in good order, at whatever moment it interrupts who starts it or waits for it.
+"""A thread that can be started and joined safely while Ctrl-C may interrupt the caller at any moment.
 
-Python raises KeyboardInterrupt between any two steps of the main thread, also within `Event.wait` and
-`Condition.__enter__`: their lock then stays taken, and whoever sets the event waits for ever. An interrupted
-`Thread.join` takes the thread for ended. What waits here waits for a bare lock, which has no such moments.
+Python may raise KeyboardInterrupt within `Event.wait` and `Condition.__enter__`. Their lock then stays locked, and
+the thread that sets the event waits forever. An interrupted `Thread.join` considers the thread ended. This class
+waits only for bare locks, which do not have these problems.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ class WorkerThread:
 
     @property
     def is_current(self) -> bool:
-        """Return whether this is the thread that asks."""
+        """True if the calling thread is this one."""
         return self._thread is threading.current_thread()
 
     def start(self) -> None:
-        """Have it begin. One that Ctrl-C interrupts may have begun or not; then `join` sees to it."""
+        """Start the thread. If Ctrl-C interrupts this call, it may have started or not; `join` handles both."""
         try:
             self._thread.start()
         except RuntimeError as fault:
-            # `Thread.start` waits by an event, which complains of its lock when it is interrupted.
+            # `Thread.start` waits for an Event, which raises RuntimeError when it is interrupted.
             if isinstance(fault.__context__, KeyboardInterrupt):
                 raise fault.__context__ from None
             raise
         self._is_started = True
 
     def join(self) -> None:
-        """Wait until the function has ended. One whose start was interrupted does not begin any more."""
+        """Wait until the function has ended. If its start was interrupted, make sure that it does not run."""
         if self._is_started:
             with self._until_ended:
                 return

@@ -1,4 +1,4 @@
-"""What each service process needs: the HTTP server, metrics, logs, traces and signals.
+"""Parts of every service process: HTTP server, metrics, logs, traces and signals.
 
-Start with `process` and `http_server`. This package imports `protocol` and `runtime` alone.
+Start with `process` and `http_server`. This package imports only `protocol` and `runtime`.
 """

@@ -1,16 +1,16 @@
-"""Keep web pages from acting through a browser: which hosts are ours, and which requests come from other sites.
+"""Protection against requests that foreign web pages send through a user's browser (CSRF, DNS rebinding).
 
-A page that a developer opens can send requests to this service, and reach addresses that its author cannot. Three
-rules hold it off. The Host header must name this service, because a page whose own name is made to lead here (DNS
-rebinding) bears that name. An Origin, or what the browser says of the site that a request comes from
-(Sec-Fetch-Site), must be our own; only a plain visit of an address may begin elsewhere. And a browser that changes
-something must send a header that a form cannot send: Hadoop's `dfs.webhdfs.rest-csrf.*` with its defaults.
+A web page can make the browser of a developer send requests to this service. Three rules prevent that:
 
-An address written in numbers is accepted as a Host, whichever it is: a name is what can be made to lead elsewhere,
-and behind a mapped port a service does not know its own address. Programs send no Origin, and are not asked for
-the header: Hadoop's client, curl, and ours.
+- The Host header must name this service. In a DNS rebinding attack it has the attacker's host name.
+- `Origin` and `Sec-Fetch-Site`, if sent, must be our own. Only plain navigation may start on another site.
+- A browser that changes something must send a header that HTML forms cannot send: Hadoop's
+  `dfs.webhdfs.rest-csrf.*` with its defaults.
 
-No answer ever bears a header that lets another origin read it (`Access-Control-Allow-...`), whatever is asked.
+Any IP address is accepted as Host: only names can be rebound, and behind port mapping a service does not know its
+own address. Programs such as curl and Hadoop's client send no Origin and need no custom header.
+
+No answer has an `Access-Control-Allow-...` header, so pages of other origins cannot read any.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _POLICY: Final = (b"content-security-policy", b"default-src 'none'; frame-ancest
 
 
 class OwnNames:
-    """The host names that lead here: those that the service binds and tells others, and those in addition."""
+    """The host names of this service: bound, advertised, and additionally allowed."""
 
     def __init__(self, bound: str, advertised: str, allowed: Iterable[str] = ()) -> None:
         names = {_canonical(name) for name in (bound, advertised, *allowed)}
@@ -52,13 +52,13 @@ class OwnNames:
         self._names = frozenset(names)
 
     def include(self, host: str) -> bool:
-        """Return whether a Host header's name is ours. An address in numbers, or a name of loopback, always is."""
+        """Return whether a Host header's name is ours. IP addresses and localhost names always are."""
         name = _canonical(host)
         return name in self._names or _is_address(name) or name == "localhost" or name.endswith(".localhost")
 
 
 class BrowserGuard:
-    """Stands before another application. Refuses in words; adds the headers that browsers obey to every answer."""
+    """ASGI middleware that applies `check` to each request and adds security headers to each answer."""
 
     def __init__(self, app: App, names: OwnNames) -> None:
         self._app = app
@@ -79,7 +79,10 @@ class BrowserGuard:
 
 
 def check(scope: Scope, names: OwnNames) -> None:
-    """Raise AccessDenied for a foreign host or site, BadRequest for a change by a browser without the header."""
+    """Check one request.
+
+    Raises AccessDenied for a foreign host or site, BadRequest for a browser's change without the custom header.
+    """
     hosts: list[bytes] = []
     origin = site = mode = None
     is_browser = has_custom_header = False
@@ -109,7 +112,7 @@ def check(scope: Scope, names: OwnNames) -> None:
     if site is not None and site not in (b"same-origin", b"none") and not is_visit:
         raise AccessDenied("the request comes from a web page of another site; such requests are refused")
     if changes and not has_custom_header and (is_browser or origin is not None or site is not None):
-        # Hadoop's words.
+        # Begins with the message that Hadoop sends.
         raise BadRequest(
             "Missing Required Header for CSRF Vulnerability Protection: a browser that changes something sends "
             "X-XSRF-HEADER, with any value"
@@ -117,7 +120,7 @@ def check(scope: Scope, names: OwnNames) -> None:
 
 
 def with_protection(headers: Headers) -> Headers:
-    """Add what keeps a browser from guessing types, framing, embedding and telling others the URL."""
+    """Add headers against content sniffing, framing, cross-origin embedding and referrers."""
     headers += _PROTECTION
     if not any(name == _POLICY[0] for name, _value in headers):
         headers.append(_POLICY)
@@ -125,14 +128,14 @@ def with_protection(headers: Headers) -> Headers:
 
 
 def _the_host(hosts: list[bytes], scope: Scope) -> str:
-    """HTTP/1.0 may leave it out, which no browser does."""
+    """Return the Host header; empty if an HTTP/1.0 request has none. Raises BadRequest."""
     if len(hosts) > 1 or (not hosts and scope.get("http_version") != "1.0"):
         raise BadRequest("the request has no Host header" if not hosts else "the request has several Host headers")
     return hosts[0].decode("latin-1") if hosts else ""
 
 
 def _split(authority: str) -> tuple[str, str]:
-    """Host and port of `host`, `host:port`, `[v6]` or `[v6]:port`."""
+    """Split `host`, `host:port`, `[v6]` or `[v6]:port` into host and port."""
     host, colon, port = authority.rpartition(":")
     if not colon or not port.isdecimal():
         host, port = authority, ""
@@ -152,7 +155,7 @@ def _is_address(host: str) -> bool:
 
 
 def _is_of(origin: str, host: str) -> bool:
-    """Return whether an Origin is the one that `host`, which is ours, has in a browser; "null" is nobody's."""
+    """Return whether an Origin header matches our own `host`; "null" never does."""
     scheme, separator, authority = origin.partition("://")
     if not separator or scheme not in ("http", "https") or not host:
         return False
@@ -164,5 +167,5 @@ def _is_of(origin: str, host: str) -> bool:
 
 
 def is_host_name(text: str) -> bool:
-    """Return whether an option names a host, without scheme, port or path."""
+    """Return whether the text is a host name or address, without scheme, port or path."""
     return _is_address(text) or _NAME.fullmatch(_canonical(text)) is not None

@@ -1,6 +1,6 @@
-"""Shares of what all clients use together: how much one address has of it, and how much it may have.
+"""Limits on how much of a shared resource one client, or all clients together, may use.
 
-A share is smaller than the whole, so that one address that takes all it gets leaves something to the others. Pure.
+The limit for one client is below the total, so a greedy client leaves something for the others. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ADDRESSES_REMEMBERED_MAX = 4096
 
 @lru_cache(_ADDRESSES_REMEMBERED_MAX)
 def client_of(host: str | None) -> str:
-    """Return the owner of a share: an IPv4 address, or the IPv6 network of 64 bits that a customer has."""
+    """Return the client to which an address counts: an IPv4 address, or an IPv6 /64 network."""
     try:
         address = ipaddress.ip_address(host or "")
     except ValueError:
@@ -27,7 +27,7 @@ def client_of(host: str | None) -> str:
 
 
 class Shares:
-    """Counts what each client has taken and not given back. Remembers nobody who has nothing."""
+    """Counts what each client has taken and not given back. Clients without anything use no memory."""
 
     def __init__(self, all_max: int, each_max: int) -> None:
         self._all_max = all_max
@@ -36,11 +36,10 @@ class Shares:
         self.total = 0
 
     def of(self, client: str) -> int:
-        """Return how much a client has."""
         return self._taken.get(client, 0)
 
     def take(self, client: str, count: int = 1) -> bool:
-        """Take, if there is room in the client's share and in the whole; return whether there was."""
+        """Take `count` unless the client's limit or the total is exceeded; return whether it was taken."""
         taken = self.of(client) + count
         if taken > self._each_max or self.total + count > self._all_max:
             return False

@@ -1,7 +1,7 @@
-"""All connections of one HTTP server: whom to close when there are too many, or when they hold too much memory.
+"""Chooses which connections of an HTTP server to close when there are too many or they hold too much memory.
 
-Connections that ask nothing go first, longest first; a client's own before those of others. What waits for more
-of a head, and what was sent and is not taken, has a bound over all connections together.
+Connections without a complete request are closed first, the oldest first. If one client has too many connections,
+one of its own is closed. Unfinished heads and unread answers each have a memory limit over all connections.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from peacefs.protocol.limits import MIB
 from peacefs.service.limits import http_connections_max
 
 http_crowd_log_pause_s: Final = 5.0
-# One client's share, a client being an address or an IPv6 network of 64 bits: connections to one service, requests
-# in flight at the coordinator, uploads and downloads at a gateway, and the memory of its uploads there. The rest
-# is left to others.
+# Maximum connections of one client: an IPv4 address or an IPv6 /64 network.
 http_connections_per_client_max: Final = 2048
-# The memory for unfinished heads and unread answers over all connections of one service. Over it, the connection
-# that has been so for longest is closed.
+# Memory for unfinished heads and for unread answers, over all connections of one service. Above it, the connection
+# that has been in that state for longest is closed.
 http_heads_bytes_max: Final = 32 * MIB
 http_unsent_bytes_max: Final = 256 * MIB
 
@@ -29,22 +27,23 @@ log = logging.getLogger("peacefs.http")
 
 
 class CrowdMember(Hashable, Protocol):
-    """A connection."""
-
     client_address: str
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
 
 
 class HttpCrowd:
-    """Belongs to one event loop; does no I/O but what it asks of members."""
+    """The connections of one HTTP server, which report their changes of state here.
+
+    Not thread-safe: belongs to the event loop. Its only I/O is `abort` of its members.
+    """
 
     def __init__(self) -> None:
-        #: Connections without a whole request, longest first, with what they hold of a head.
+        #: Connections without a complete request, oldest first, with the bytes of the head received so far.
         self._waiting: dict[CrowdMember, int] = {}
         self._heads_bytes = 0
-        #: Those that do not take what they were sent, longest first, with how much that is.
+        #: Connections whose client does not read, oldest first, with the number of unsent bytes.
         self._unsent: dict[CrowdMember, int] = {}
         self._unsent_bytes = 0
         self._of_client: dict[str, dict[CrowdMember, None]] = {}
@@ -54,7 +53,7 @@ class HttpCrowd:
     # -- connections ---------------------------------------------------------------------------------
 
     def join(self, member: CrowdMember, now_s: float) -> bool:
-        """Let a new connection in, closing another where there are too many; False where it must go itself."""
+        """Admit a connection, closing another one if there are too many; False if it is not admitted."""
         of_client = self._of_client.setdefault(member.client_address, {})
         if len(of_client) >= http_connections_per_client_max:
             self._say(now_s, f"one client, {member.client_address}, has {len(of_client)} HTTP connections open")
@@ -69,7 +68,7 @@ class HttpCrowd:
         return True
 
     def leave(self, member: CrowdMember) -> None:
-        """A connection is closed, or serves something else from now on."""
+        """Forget a connection that was closed, or that no longer serves HTTP."""
         self.answering(member)
         self.taken(member)
         of_client = self._of_client.get(member.client_address)
@@ -80,7 +79,7 @@ class HttpCrowd:
                 del self._of_client[member.client_address]
 
     def _close_one_of(self, members: dict[CrowdMember, None] | dict[CrowdMember, int]) -> bool:
-        """Close one of the connections that have no request."""
+        """Close the oldest of these connections that has no complete request; return whether there was one."""
         longest = next((member for member in members if member in self._waiting), None)
         if longest is None:
             return False
@@ -96,7 +95,7 @@ class HttpCrowd:
     # -- what they hold ------------------------------------------------------------------------------
 
     def waiting(self, member: CrowdMember, head_bytes: int = 0) -> None:
-        """A connection has no whole request, and has sent so much of a head."""
+        """Note that a connection has no complete request, and `head_bytes` of an unfinished head."""
         self._heads_bytes += head_bytes - self._waiting.get(member, 0)
         self._waiting[member] = head_bytes
         while self._heads_bytes > http_heads_bytes_max:
@@ -105,11 +104,11 @@ class HttpCrowd:
             longest.abort()
 
     def answering(self, member: CrowdMember) -> None:
-        """A connection is being answered, as far as the crowd is concerned."""
+        """Note that a connection has a complete request."""
         self._heads_bytes -= self._waiting.pop(member, 0)
 
     def not_taking(self, member: CrowdMember, unsent_bytes: int) -> None:
-        """A connection does not take what it was sent. Over the bound, the one goes that has not for longest."""
+        """Note that a client does not read its answer. Above the limit, close the oldest of these connections."""
         self.taken(member)
         self._unsent[member] = unsent_bytes
         self._unsent_bytes += unsent_bytes
@@ -119,5 +118,5 @@ class HttpCrowd:
             longest.abort()
 
     def taken(self, member: CrowdMember) -> None:
-        """A connection has taken what it was sent."""
+        """Note that a client has read its answer."""
         self._unsent_bytes -= self._unsent.pop(member, 0)

@@ -1,11 +1,11 @@
-"""The HTTP server of coordinator and datanodes: uvicorn with the bounds that it lacks.
+"""The HTTP server of coordinator and datanodes: uvicorn with additional limits.
 
-uvicorn waits for ever for a first byte, for the rest of a head, and for a client that takes nothing; it puts no
-limit on a URL or head, and it answers what it cannot parse in plain text. Here silence has deadlines, sizes
-have limits, and every refusal is a RemoteException, which is the only error that Hadoop's client understands.
+uvicorn waits forever for a first byte, for the rest of a head, and for a client that does not read. It does not
+limit URLs and heads, and it answers malformed requests in plain text. This server adds deadlines and size limits,
+and every refusal is a RemoteException, the only error that Hadoop's client understands.
 
-A head leaves together with the first of its body, in one system call and one segment: uvicorn writes them one
-by one, which Nagle's algorithm and delayed ACKs can turn into 40 ms a request. (uvloop sets TCP_NODELAY, too.)
+The head is sent together with the first piece of the body, in one system call and one segment. uvicorn sends them
+separately, which can cost 40 ms per request because of Nagle's algorithm and delayed ACKs.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ from .http_crowd import HttpCrowd
 from .metrics import http_requests
 from .tls_listener import TlsListener
 
-# The JDK's pool keeps idle connections about 5 s, others longer; a server that closes first breaks requests.
+# Longer than clients keep idle connections (the JDK: 5 s): a request fails if the server closes first.
 http_keep_alive_s: Final = 75
 http_first_byte_timeout_s: Final = 60.0
 tcp_keepalive_interval_s: Final = 10
 tcp_keepalive_probes_max: Final = 6
-# A client that takes nothing of a pending answer is cut off after this. A Spark task may chew on a row group for
-# minutes before it reads on; HDFS's datanodes wait as long.
+# A client that reads nothing of its answer for this long is disconnected. A Spark task may process a row group for
+# minutes before it reads on; HDFS's datanodes wait for as long.
 http_write_stall_timeout_s: Final = 480.0
 http_shutdown_grace_s: Final = 3
 http_head_bytes_max: Final = 128 * KIB
-# A header costs a hundred bytes of memory however short it is. Hadoop's client sends six.
+# Even a short header costs a hundred bytes of memory. Hadoop's client sends six.
 http_headers_max: Final = 100
-# Requests that wait for an answer to the one before them on the same connection.
+# Pipelined requests: those that wait behind another request of the same connection.
 http_pipelined_max: Final = 16
 
 
 log = logging.getLogger("peacefs.http")
 
-#: The URL of a redirect brings the id of a request, too, for clients that repeat no header.
+#: A redirect's URL also carries the request id, because clients do not repeat the header.
 _TRACE_IN_URL = re.compile(rb"[?&]%b=([^&]*)(?:&x-request-span=([0-9a-f]{16})(?:&|$))?" % TRACE_HEADER)
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
-#: The place of a request's context in its scope.
+#: Key of the trace context in a request's scope.
 _TRACE = "peacefs.trace"
 _REASONS = {400: b"Bad Request", 414: b"URI Too Long", 431: b"Request Header Fields Too Large"}
 
 
 class HeadWithBody:
-    """The transport as one answer sees it: the head waits for the body's first piece."""
+    """A transport for one answer that holds the head back until the body's first piece."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -84,7 +84,7 @@ class HeadWithBody:
 
 
 class BodyPieces:
-    """The received pieces of a body that were not taken yet; uvicorn's bytearray copies them twice more."""
+    """Received pieces of a body that the application has not read. uvicorn's bytearray would copy them twice."""
 
     __slots__ = ("_length", "_pieces")
 
@@ -105,10 +105,10 @@ class BodyPieces:
 
 
 class BoundedConfig(uvicorn.Config):
-    """The configuration that the connections of one server share.
+    """The configuration shared by all connections of one server.
 
-    `framed` makes what serves a connection on which frames come in place of HTTP, where they are served; `admits`
-    tells whether who has connected is let in.
+    `framed`, if given, makes the protocol for connections that carry frames instead of HTTP. `admits`, if given,
+    decides whether a new connection is accepted.
     """
 
     def __init__(
@@ -125,11 +125,11 @@ class BoundedConfig(uvicorn.Config):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. Between requests, silence and slowness end it; within one, the application sets the pace.
+    """One HTTP connection, made by uvicorn for each client.
 
-    Of too many connections, of one client or of all, the one goes that has been without a whole request for
-    longest (`http_crowd`): those that connect and say nothing keep nobody out who does. Only when all are being
-    answered is a new one closed.
+    A request's head must arrive before a deadline and within size limits. While the application answers, only a
+    client that does not read is disconnected. If there are too many connections, HttpCrowd closes the one that has
+    been without a complete request for longest; a new one is refused only if all others are being answered.
     """
 
     config: BoundedConfig
@@ -158,7 +158,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._set_deadline()
 
     def abort(self) -> None:
-        """Closes the connection at once."""
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -192,7 +191,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._set_deadline()
 
     def _hand_over(self, framed: asyncio.Protocol, data: bytes) -> None:
-        """The connection is no longer this server's."""
+        """Give the connection to a protocol for frames."""
         self._clear_deadline()
         self.config.crowd.leave(self)
         self.connections.discard(self)
@@ -230,7 +229,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         trace = _trace_of(self.headers, self.url)
         self.scope[_TRACE] = trace  # type: ignore[literal-required]
-        # The task that answers takes its context from here.
+        # uvicorn creates the task that answers here; the task inherits the current context.
         with serving(trace):
             super().on_headers_complete()
         self.cycle.default_headers = [*self.cycle.default_headers, (TRACE_HEADER, trace.id.encode())]
@@ -248,7 +247,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        # It begins the next of requests that came together.
+        # uvicorn starts the next pipelined request here.
         following = self.pipeline[-1][0].scope[_TRACE] if self.pipeline else None  # type: ignore[literal-required]
         with serving(following):
             super().on_response_complete()
@@ -262,7 +261,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # -- deadlines -----------------------------------------------------------------------------------
 
     def _set_deadline(self) -> None:
-        """For the rest of a head, or of a body that the answer did not wait for: slow bytes do not extend it."""
+        """Start the deadline for the next complete request, if it is not running; more bytes do not extend it."""
         if self._deadline is None:
             self._deadline = self.loop.call_later(http_first_byte_timeout_s, self.transport.abort)
         self.config.crowd.waiting(self, self._head_bytes)
@@ -292,12 +291,12 @@ class BoundedProtocol(HttpToolsProtocol):
     # -- refusals ------------------------------------------------------------------------------------
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answers and listens no more; closes a little later, so that a client still sending reads the answer."""
+        """Refuse the request; close the connection a little later, so a client that still sends can read why."""
         self._refused = True
         if self._answering():
-            self.transport.abort()  # the refusal would land in the middle of another answer
+            self.transport.abort()  # the refusal would be inserted into another answer
             return
-        # Not labelled: it may be Hadoop's client, whose headers have not been seen yet.
+        # No Content-Type: this may be Hadoop's client, whose headers are not known yet.
         with serving(continued("")) as trace:
             answer = error_answer(BadRequest(message), status)
         head = [b"HTTP/1.1 %d %s" % (status, _REASONS[status]), b"connection: close"]
@@ -317,7 +316,7 @@ def _trace_of(headers: list[tuple[bytes, bytes]], url: bytes) -> TraceContext:
 
 
 def _with_ascii_line(data: bytes, line_bytes: int) -> bytes:
-    """Escapes what is not ASCII in a request line: Hadoop's client sends UTF-8 as it is, no parser takes it."""
+    """Percent-encode non-ASCII bytes of a request line. Hadoop's client sends raw UTF-8; the parser rejects it."""
     line = data[:line_bytes]
     if line.isascii():
         return data
@@ -325,7 +324,8 @@ def _with_ascii_line(data: bytes, line_bytes: int) -> bytes:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket for `HttpServer.serve(sockets=[...])`; port 0 takes a free one. Raises StartupError."""
+    """Open a listening socket for `HttpServer.serve(sockets=[...])`; port 0 picks a free one. Raises
+    StartupError."""
     try:
         family, _kind, _protocol, _name, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -333,7 +333,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener = socket.create_server(address[:2], family=family, backlog=http_connections_max)
     except OSError as error:
         raise StartupError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
-    # Connections inherit it.
+    # Accepted connections inherit these options.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, tcp_keepalive_idle_s)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, tcp_keepalive_interval_s)
@@ -342,11 +342,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class HttpServer(uvicorn.Server):
-    """Leaves signals to the service that it is a part of; that sets `should_exit`. Speaks TLS if it has `tls`."""
+    """A uvicorn server that leaves signals to its service. The service sets `should_exit` to stop it."""
 
     def __init__(self, config: BoundedConfig, tls: TlsIdentity | None) -> None:
         self._is_to_exit = False
-        #: The loop that waits for the end, for as long as it does.
+        #: The event loop, while `main_loop` is running.
         self._waiting: asyncio.AbstractEventLoop | None = None
         self._told = asyncio.Event()
         super().__init__(config)
@@ -358,13 +358,14 @@ class HttpServer(uvicorn.Server):
 
     @should_exit.setter
     def should_exit(self, is_to_exit: bool) -> None:
-        """From any thread."""
+        """Stop the server. Callable from any thread."""
         self._is_to_exit = is_to_exit
         if is_to_exit and self._waiting is not None:
             self._waiting.call_soon_threadsafe(self._told.set)
 
     async def main_loop(self) -> None:
-        """Wait to be told. uvicorn looks ten times a second, for the sake of a date that our answers lack."""
+        """Wait for `should_exit`. uvicorn polls ten times a second to update a Date header, which we do not
+        send."""
         self._waiting = asyncio.get_running_loop()
         try:
             if not await self.on_tick(0):
@@ -373,7 +374,7 @@ class HttpServer(uvicorn.Server):
             self._waiting = None
 
     async def cut_off(self, serving: asyncio.Task[None], within_s: float) -> None:
-        """Return when `serving` has ended: what is still under way is told so, and hung up on after `within_s`."""
+        """Cancel all requests, abort connections that remain after `within_s`, and wait for `serving` to end."""
         for task in list(self.server_state.tasks):
             task.cancel()
         await asyncio.wait({serving}, timeout=within_s)
@@ -408,12 +409,11 @@ def build_server(
     tls: TlsIdentity | None = None,
     stop_grace_s: float = http_shutdown_grace_s,
 ) -> HttpServer:
-    """A server for `await server.serve(sockets=[listen(...)])`, on a uvloop loop; ends by `should_exit = True`.
+    """Return a server for `await server.serve(sockets=[listen(...)])` on a uvloop loop.
 
-    What is under way then has `stop_grace_s` to end.
-
-    With `framed` a connection whose first byte is that of a frame gets the protocol that this makes; with `admits`
-    one is closed at once that it does not admit. With `tls` all speak TLS first.
+    Set `should_exit` to stop it; requests then have `stop_grace_s` to finish. With `framed`, a connection whose
+    first byte is that of a frame gets the protocol that `framed` makes. With `admits`, connections that it does
+    not accept are closed at once. With `tls`, the server accepts only TLS.
     """
     config = BoundedConfig(
         app,

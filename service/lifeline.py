@@ -1,8 +1,8 @@
-"""Keep a service and the process that started it in touch, over two pipes.
+"""Two pipes between a service and the process that started it.
 
 `announce`: the service writes one line of JSON when it is ready to serve, then closes the pipe.
-`when_parent_dies`: the parent holds the other end of a pipe and never writes; its end comes with the parent's,
-however that came about, so that no service is left behind.
+`when_parent_dies`: the parent holds the other end of a pipe and never writes. The kernel closes it when the parent
+dies for any reason, so no service is left behind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 
 def announce(ready_fd: int | None, what: dict[str, object]) -> None:
-    """Says on the pipe that the service is ready; a parent that has gone in the meantime is no fault."""
+    """Write to the pipe that the service is ready; ignore it if the parent is gone."""
     if ready_fd is None:
         return
     with contextlib.suppress(OSError), os.fdopen(ready_fd, "w") as pipe:
@@ -23,7 +23,7 @@ def announce(ready_fd: int | None, what: dict[str, object]) -> None:
 
 
 def when_parent_dies(parent_fd: int | None, stop: Callable[[], None]) -> None:
-    """Calls `stop` from a thread of its own once the pipe reaches its end."""
+    """Call `stop` from a new thread when the parent closes the pipe."""
     if parent_fd is None:
         return
 

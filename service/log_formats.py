@@ -1,6 +1,6 @@
-"""Lines of a service's log, as text and as JSON: one line an event, whatever strangers have put into it.
+"""Formats of a service's log: text and JSON. An event is always one line, even with hostile input.
 
-A line that concerns somebody's request bears its id (`runtime.trace_context`), which is that of the running code.
+Lines about a request contain its id, taken from the current trace context (`protocol.trace_context`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from peacefs.service.log_style import LogFormat
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-# ASCII alone, control characters escaped.
+# ASCII only; control characters are escaped.
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 class LineFormatter(logging.Formatter):
-    """Escapes control characters: what a stranger sends, and a message repeats, is no line of its own."""
+    """Text lines. Control characters are escaped, so that logged input cannot forge a line."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         request = current_id()
@@ -29,8 +29,8 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: `time` (UTC), `level`, `logger`, `service`, `message`; `request` and `exception`
-    where there is one."""
+    """One JSON object per line: `time` (UTC), `level`, `logger`, `service`, `message`; optionally `request` and
+    `exception`."""
 
     def __init__(self, service: str) -> None:
         super().__init__()
@@ -52,7 +52,6 @@ class JsonFormatter(logging.Formatter):
 
 
 def formatter(form: LogFormat, service: str) -> logging.Formatter:
-    """Return the formatter of a form, for a service of this name."""
     if form is LogFormat.JSON:
         return JsonFormatter(service)
     return LineFormatter(_FORMAT)

@@ -1,4 +1,4 @@
-"""The form in which services write their logs: what `--log-format` and `--log-level` say."""
+"""The format and level of a service's log: the options `--log-format` and `--log-level`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import Final
 
 
 class LogFormat(StrEnum):
-    """The form of a line."""
-
     TEXT = "text"
-    #: One JSON object.
+    #: One JSON object per line.
     JSON = "json"
 
 
 class LogLevel(StrEnum):
-    """The least important lines that are written."""
+    """The minimum level of logged lines."""
 
-    #: Each request, too, at every service that it passes.
+    #: Also each request, at every service that it passes.
     DEBUG = "debug"
     INFO = "info"
     WARNING = "warning"
@@ -26,8 +24,6 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True)
 class LogStyle:
-    """The format and the level of a service's log."""
-
     format: LogFormat = LogFormat.TEXT
     level: LogLevel = LogLevel.INFO
 

@@ -1,9 +1,9 @@
-"""Says when something holds the event loop of a service, how long, and where.
+"""Logs when the event loop of a service is blocked: for how long, and by which code.
 
-A timer of the loop fires at fixed intervals and measures how late it is: what anything that becomes ready at any
-time has to wait. A thread beside it looks at the loop's stack when a wake-up is overdue for long, while what holds
-the loop is still at it. Where its thread ran for less time than it was held, the machine was busy with something
-else, or another thread of the process held Python's lock. Costs a few wake-ups a second.
+A timer of the loop fires at fixed intervals and measures its delay, which is the delay of any event on the loop.
+If the timer is long overdue, a second thread records the stack of the loop's thread, while the blocking code still
+runs. If the loop's thread got less CPU time than the delay, the machine was busy, or another thread held Python's
+lock. The watchdog costs a few wake-ups per second.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from prometheus_client import Gauge, Histogram
 
 from peacefs.runtime.counters import registry
 
-# The event loop is looked at this often; a hold longer than that is logged, with a pause between two.
+# The interval of the timer; the delay from which a block is logged; the minimum pause between two log lines.
 loop_watch_interval_s: Final = 0.05
 loop_hold_logged_s: Final = 0.1
 loop_log_pause_s: Final = 1.0
@@ -46,7 +46,10 @@ _FRAMES_SHOWN = 4
 
 
 class LoopWatchdog:
-    """For one loop, from whose thread `watch` is run."""
+    """Watches one event loop. Each service runs `watch` as a task of that loop, until it is cancelled.
+
+    At most one line is logged per `log_pause_s`; the metrics contain every delay.
+    """
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class LoopWatchdog:
         self.longest_s = 0.0
 
     async def watch(self) -> None:
-        """Runs until it is cancelled."""
+        """Watch the loop until cancelled."""
         self._loop_thread = threading.get_ident()
         thread = threading.Thread(target=self._look_from_outside, name="loop-watchdog", daemon=True)
         self._due_s = self._clock() + self._interval_s
@@ -89,7 +92,7 @@ class LoopWatchdog:
             gc.callbacks.remove(self._collects)
 
     def _collects(self, phase: str, _facts: dict[str, int]) -> None:
-        """Called by Python before and after it looks for garbage, in whatever thread."""
+        """Measure garbage collections. Python calls this before and after each one, from any thread."""
         if phase == "start":
             self._collection_began_s = self._clock()
             return
@@ -100,7 +103,7 @@ class LoopWatchdog:
             _collecting.set(taken_s)
 
     def _sleep_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        # By a timer alone: a task that sleeps costs three turns of an idle loop in place of one.
+        # A timer and not a sleeping task, which would cost three iterations of an idle loop instead of one.
         self._timer = loop.call_later(self._due_s - self._clock(), self._wake_on, loop)
 
     def _wake_on(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -138,7 +141,7 @@ class LoopWatchdog:
 
 
 def _shown(stack: traceback.StackSummary) -> str:
-    """The innermost of our own frames, innermost first."""
+    """Format the innermost frames of our own code, innermost first."""
     ours = [frame for frame in stack if "peacefs" in frame.filename] or list(stack)
     return " < ".join(
         f"{frame.name} ({frame.filename.rsplit('/peacefs/', 1)[-1]}:{frame.lineno})"

@@ -1,4 +1,4 @@
-"""The metrics that both services have, in Prometheus's form, and the text of `/metrics`."""
+"""The metrics that coordinator and datanodes have in common, and the text of `/metrics`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import peacefs
 from peacefs.protocol.messages import PROTOCOL_VERSION
 from peacefs.runtime.counters import registry
 
-# Memory, CPU seconds and open files, under the names that all exporters use.
+# Memory, CPU seconds and open files, with Prometheus's standard names.
 ProcessCollector(registry=registry)
 
 
@@ -33,7 +33,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class DeprecatedName(Collector):
-    """Show a counter under its old name, too, for one release. Once a process for each name."""
+    """Exports a counter under its old name, too, for one release. Publish each name once per process."""
 
     def __init__(self, name: str, counter: Counter) -> None:
         self._name = name
@@ -54,5 +54,5 @@ class DeprecatedName(Collector):
 
 
 def exposition() -> bytes:
-    """The current values, to be served under `/metrics`."""
+    """Return the current values in Prometheus's format, for `/metrics`."""
     return generate_latest(registry)

@@ -1,7 +1,7 @@
-"""Traces of a process by OpenTelemetry's SDK, to a collector or a file. Of the extra `tracing`.
+"""Tracing with OpenTelemetry's SDK, to a collector or a file. Needs the extra `tracing`.
 
-The id of a trace is that of the request where it was drawn, and follows from it otherwise: so do all processes
-that serve a request put their spans into one trace, and decide alike whether it is one of those that are sampled.
+The trace id is the request id, or its hash if a client chose the id. So all processes that serve a request use the
+same trace, and make the same decision about sampling it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from peacefs.protocol.errors import StartupError
 from peacefs.protocol.trace_context import Recording, TraceContext
 from peacefs.service.trace_options import TraceOptions
 
-# A process that ends waits so long for its last spans to be exported.
+# How long a stopping process waits for the export of its last spans.
 trace_export_timeout_s: Final = 5.0
 
 
@@ -45,12 +45,12 @@ _SAMPLED_OF = 1 << 64
 
 
 def trace_number(id: str) -> int:
-    """Return OpenTelemetry's number of the trace of a request."""
+    """Return OpenTelemetry's trace id for a request id."""
     return int(id if _DRAWN.fullmatch(id) else hashlib.sha256(id.encode()).hexdigest()[:32], 16)
 
 
 class _RequestIds(IdGenerator):
-    """Gives the trace that a thread begins the number of its request."""
+    """Makes the next trace that a thread begins use the id of its request."""
 
     def __init__(self) -> None:
         self._random = RandomIdGenerator()
@@ -67,14 +67,14 @@ class _RequestIds(IdGenerator):
 
 
 class OpenTelemetryTracer:
-    """See `runtime.tracing.Tracer`. Owns a thread that exports, until `close`."""
+    """Implements `runtime.tracing.Tracer`. Owns a thread that exports spans, until `close`."""
 
     def __init__(self, role: str, name: str, exporter: SpanExporter, share: float) -> None:
-        """`share` of the requests are traced: all those whose id is low enough."""
+        """Trace a `share` (0 to 1) of the requests, selected by their ids."""
         self._sampled_below = round(share * _SAMPLED_OF)
         self._ids = _RequestIds()
         self._provider = TracerProvider(
-            # The decision is made before a span is begun.
+            # `begin` has already decided about sampling.
             sampler=ALWAYS_ON,
             resource=Resource.create({"service.name": role, "service.instance.id": name}),
             id_generator=self._ids,
@@ -86,7 +86,7 @@ class OpenTelemetryTracer:
     def begin(
         self, name: str, context: TraceContext, attributes: Mapping[str, str | int | float]
     ) -> Recording | None:
-        """Trace what another process traces, too, and of what begins here the share."""
+        """Begin a span if the caller's process traces this request, or the request begins here and is sampled."""
         number = trace_number(context.id)
         if context.span:
             parent = SpanContext(number, int(context.span, 16), is_remote=True, trace_flags=TraceFlags(1))
@@ -100,7 +100,7 @@ class OpenTelemetryTracer:
         return _RecordedSpan(self._tracer, span)
 
     def close(self) -> None:
-        """Export what is still waiting, for a moment."""
+        """Export the remaining spans, within `trace_export_timeout_s`."""
         self._provider.force_flush(round(trace_export_timeout_s * 1000))
         self._provider.shutdown()
 
@@ -126,7 +126,7 @@ class _RecordedSpan:
 
 
 class FileExporter(SpanExporter):
-    """Appends spans to a file, a line of JSON each, for `peacefs trace`. Several processes may share it."""
+    """Appends spans to a file for `peacefs trace`, one JSON object per line. Processes may share the file."""
 
     def __init__(self, path: Path) -> None:
         """Raises StartupError."""
@@ -136,7 +136,7 @@ class FileExporter(SpanExporter):
             raise StartupError(f"cannot write traces to {path}: {error.strerror}") from None
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Write each line with one call, so that lines of others do not mix with it."""
+        """Write each line with one call, so that lines of several processes do not mix."""
         try:
             for span in spans:
                 self._file.write(span.to_json(indent=None).encode() + b"\n")
@@ -149,7 +149,7 @@ class FileExporter(SpanExporter):
 
 
 def start_tracing(role: str, name: str, options: TraceOptions) -> Callable[[], None]:
-    """Trace from now on; return what ends it. Raises StartupError."""
+    """Start tracing; return the function that stops it. Raises StartupError."""
     from peacefs.runtime import tracing
 
     tracer = OpenTelemetryTracer(role, name, _exporter(options.to), options.share)

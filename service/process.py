@@ -1,4 +1,4 @@
-"""The process of a service: logging, limits, and an orderly stop by a signal or its parent's death."""
+"""Setup of a service process: logging, limits, and an orderly stop on a signal or its parent's death."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from peacefs.service.trace_options import TraceOptions
 from .lifeline import when_parent_dies
 from .log_formats import formatter
 
-# Buffers up to this size come from so many heaps, each of which keeps so much of what was freed.
+# Settings of malloc: larger buffers are mapped separately; each heap keeps this much freed memory; number of
+# heaps.
 heap_buffer_bytes_max: Final = 4 * MIB
 heap_kept_bytes: Final = 16 * MIB
 heaps_max: Final = 4
 
 
-#: Called at a SIGHUP.
+#: Functions to call on SIGHUP.
 _reloads: list[Callable[[], None]] = []
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 
 def log_to_stderr(service: str, style: LogStyle) -> None:
-    """One line an event on standard error. Libraries speak from WARNING up."""
+    """Log to standard error, one line per event. Libraries log only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(style.format, service))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
@@ -40,13 +41,13 @@ def log_to_stderr(service: str, style: LogStyle) -> None:
 
 
 def require_tracing(options: TraceOptions | None) -> None:
-    """Raises StartupError if traces are wanted, and the packages for them are not there."""
+    """Check that the packages for tracing are installed, if it is wanted. Raises StartupError."""
     if options is not None:
         import_module(".open_telemetry", __package__)
 
 
 def trace_to(role: str, name: str, options: TraceOptions | None) -> Callable[[], None]:
-    """Begin to trace, if that is wanted; return what ends it. Raises StartupError without the packages for it."""
+    """Start tracing, if it is wanted; return the function that stops it. Raises StartupError."""
     if options is None:
         return _nothing
     from .open_telemetry import start_tracing
@@ -55,20 +56,20 @@ def trace_to(role: str, name: str, options: TraceOptions | None) -> Callable[[],
 
 
 def _nothing() -> None:
-    """End what was not begun."""
+    """Stop tracing that was never started."""
 
 
 def raise_open_files_limit() -> None:
-    """As many open files and connections as the system lets this process have."""
+    """Raise the limit on open files and connections to the maximum that the system allows."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def keep_freed_memory() -> None:
-    """Keep the memory of large buffers for the next ones, up to a bound.
+    """Let malloc keep freed memory of large buffers for reuse, up to a limit.
 
-    It went back to the kernel, and came anew page by page. To be called before there are threads; without glibc it
-    does nothing.
+    By default it goes back to the kernel, and each new buffer causes a page fault per page. Call this before
+    starting threads. Does nothing without glibc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -78,7 +79,7 @@ def keep_freed_memory() -> None:
 
 
 def stop_event(parent_fd: int | None) -> asyncio.Event:
-    """An event that is set when the service should stop. To be called on the service's loop."""
+    """Return an event that is set when the service should stop. Call it on the service's event loop."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -88,7 +89,7 @@ def stop_event(parent_fd: int | None) -> asyncio.Event:
 
 
 def when_told_to_reload(action: Callable[[], None]) -> None:
-    """Has `action` done at every SIGHUP, after those that were asked for before. On the service's loop."""
+    """Call `action` on each SIGHUP, after the actions added earlier. Call this on the service's event loop."""
     _reloads.append(action)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload)
 

@@ -1,6 +1,7 @@
-"""Tells slow from broken: a process that still gets something done is waited for, however busy its machine is.
+"""Distinguishes a slow process from a hung one, by its progress, its output and its CPU time.
 
-The judgement is pure: `now_s` and what was seen come in. `processor_s` below it is what is seen of processes.
+`SignsOfLife` is pure: the caller passes the time and its observations. `processor_s` and `session_processor_s`
+observe processes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-# A process that uses less of a processor has nothing to do: a JVM, say, whose query hangs.
+# A process that uses less CPU than this is idle, such as a JVM whose query hangs.
 idle_processor_fraction: Final = 0.02
 
 
@@ -18,10 +19,10 @@ _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class SignsOfLife:
-    """The signs of life of one process, or of a group of them, for somebody who waits.
+    """Decides how long to wait for a process or a group of processes.
 
-    It is given up when for `silence_s` it has neither brought anything about, nor said anything, nor wanted more
-    of a processor than an idle process does; and in any case when for `longest_s` it has brought nothing about.
+    The process is given up after `silence_s` without progress, output and more CPU time than an idle process
+    needs; and always after `longest_s` without progress.
     """
 
     def __init__(self, now_s: float, *, silence_s: float, longest_s: float) -> None:
@@ -32,11 +33,12 @@ class SignsOfLife:
         self._said_bytes = 0
 
     def progressed(self, now_s: float) -> None:
-        """Note that the awaited result has come nearer."""
+        """Note progress towards the awaited result."""
         self._progressed_s = self._lived_s = now_s
 
     def seen(self, now_s: float, *, processor_s: float, said_bytes: int = 0) -> None:
-        """Return its processor time and the length of its log; less than before after a restart."""
+        """Note the CPU time and log length so far. Smaller values than before mean that the process was
+        restarted."""
         used_s, said = processor_s - self._processor_s, said_bytes - self._said_bytes
         if said != 0 or used_s < 0 or used_s >= idle_processor_fraction * self._silence_s:
             self._lived_s = now_s
@@ -44,21 +46,21 @@ class SignsOfLife:
             self._processor_s, self._said_bytes = processor_s, said_bytes
 
     def is_given_up(self, now_s: float) -> bool:
-        """Return whether to wait no longer."""
+        """Return whether the process should be given up."""
         return now_s - self._lived_s >= self._silence_s or now_s - self._progressed_s >= self._longest_s
 
 
 def processor_s(pid: int) -> float:
-    """Return the processor time that a process has used and waited for; 0 when there is none.
+    """Return the CPU time that a process has used and waited for; 0 if the process does not exist.
 
-    What waits for a processor has something to do: on a busy machine it gets little of what it wants.
+    Waiting counts, because on a busy machine a process with work to do gets little CPU time.
     """
     fields = _stat(Path("/proc") / str(pid))
     return 0.0 if fields is None else _used_s(fields) + _waited_s(Path("/proc") / str(pid))
 
 
 def session_processor_s(session: int) -> float:
-    """Return the same for all processes of a session, with what children have used that have ended."""
+    """Return the CPU time used and waited for by all processes of a session, and used by their ended children."""
     total_s = 0.0
     for path in Path("/proc").iterdir():
         fields = _stat(path) if path.name.isdigit() else None
@@ -68,7 +70,7 @@ def session_processor_s(session: int) -> float:
 
 
 def _stat(process: Path) -> list[str] | None:
-    """The fields after the name: state, parent, group, session, ... (proc_pid_stat(5))."""
+    """Return the fields after the name: state, parent, group, session, ... (proc_pid_stat(5))."""
     with contextlib.suppress(OSError):
         return (process / "stat").read_text().rpartition(")")[2].split()
     return None
@@ -79,7 +81,7 @@ def _used_s(fields: list[str]) -> float:
 
 
 def _waited_s(process: Path) -> float:
-    """Return how long its threads have waited for a processor, if the kernel reports it (proc(5), schedstat)."""
+    """Return how long its threads have waited for a CPU, if the kernel reports it (proc(5), schedstat)."""
     waited_ns = 0
     with contextlib.suppress(OSError):
         for thread in (process / "task").iterdir():

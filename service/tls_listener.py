@@ -1,7 +1,7 @@
-"""The door of asyncio servers over TLS: connections are accepted, looked at, and handed on after the handshake.
+"""Accepts TLS connections for asyncio servers, and hands them over after the TLS handshake.
 
-Who comes without TLS is told so, in plain text. Strangers are few at a time and have a deadline. The context is
-asked for at each connection, so that a new certificate is shown without a restart.
+Clients that do not use TLS get a refusal in plain text. The number and duration of handshakes is limited. The SSL
+context is looked up for each connection, so a new certificate is used without a restart.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from peacefs.service.limits import http_linger_s
 
 from .client_shares import client_of
 
-# So many connections may be in a TLS handshake, each for so long: of too many the one goes that has been at it
-# for longest.
+# Maximum number of concurrent TLS handshakes. Above it, the oldest one is cancelled.
 tls_handshakes_max: Final = 512
-# One client has so many of these, and loses its own when it wants more.
+# Maximum number of these per client. Above it, the client's own oldest one is cancelled.
 tls_handshakes_client_max: Final = 256
-# Whoever does not answer the end of a TLS connection is not waited for any longer.
+# How long to wait for the peer's answer when a TLS connection is closed.
 tls_shutdown_timeout_s: Final = 2.0
-# Handshakes that fail are logged once in so long, with how many there were.
+# Minimum pause between two log lines about failed handshakes; each line tells how many there were.
 tls_fault_log_pause_s: Final = 5.0
 
 
@@ -40,13 +39,17 @@ _PEEKED_BYTES = 16
 
 
 def channel_of(transport: asyncio.BaseTransport) -> bytes:
-    """The SHA-256 of the certificate that was shown on a connection; empty without TLS."""
+    """Return the SHA-256 of the certificate that this side showed on a connection; empty without TLS."""
     context = transport.get_extra_info("sslcontext")
     return context.channel if isinstance(context, ServerContext) else b""
 
 
 class TlsListener:
-    """Serves one listening socket from `start` to `close`, on the loop that it is started on."""
+    """Accepts TLS connections on one listening socket, from `start` to `close`, on one event loop.
+
+    HttpServer and the coordinator's server for datanodes use it like an asyncio server. `factory` makes the
+    protocol of a connection after its handshake.
+    """
 
     def __init__(
         self,
@@ -65,7 +68,7 @@ class TlsListener:
         self._handshakes_max = handshakes_max
         self._handshakes_client_max = handshakes_client_max
         self._handshake_timeout_s = handshake_timeout_s
-        #: Those who have not shaken hands yet, longest first, and whose share each belongs to.
+        #: The running handshakes, oldest first, and the client of each.
         self._strangers: dict[asyncio.Task[None], str] = {}
         self._accepting: asyncio.Task[None] | None = None
         self._logged_s = -inf
@@ -90,7 +93,7 @@ class TlsListener:
             try:
                 sock, address = await loop.sock_accept(self._listener)
             except OSError as error:
-                # Out of descriptors, for instance: connections that end will free some.
+                # For instance out of descriptors; connections that end will free some.
                 log.warning("cannot accept a connection: %s", error.strerror or error)
                 await asyncio.sleep(_ACCEPT_RETRY_S)
                 continue
@@ -103,11 +106,11 @@ class TlsListener:
     def _greeted(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
         self._strangers.pop(task, None)
         if task.cancelled():
-            # It may not have begun.
+            # A task that was cancelled before it began has not closed the socket.
             sock.close()
 
     def _make_room(self, client: str) -> None:
-        """Over the limit of strangers, close the oldest: a client's own, if it has its share."""
+        """Above a limit, cancel the oldest handshake; above the client's limit, the client's own oldest one."""
         crowd = list(self._strangers)
         if len(crowd) >= self._handshakes_client_max:
             own = [task for task in crowd if self._strangers[task] == client]
@@ -133,7 +136,7 @@ class TlsListener:
         except ssl.SSLError as fault:
             self._say(f"{name} {explain(fault)}")
         except OSError:
-            # It has gone.
+            # The client has disconnected.
             sock.close()
         except BaseException:
             sock.close()
@@ -151,7 +154,7 @@ class TlsListener:
         )
 
     def _say(self, what: str) -> None:
-        """One line in a while, however many come."""
+        """Log a fault, with at least `tls_fault_log_pause_s` between two lines."""
         now_s = asyncio.get_running_loop().time()
         if now_s - self._logged_s < tls_fault_log_pause_s:
             self._unlogged += 1
@@ -162,7 +165,7 @@ class TlsListener:
 
 
 async def _peek(sock: socket.socket) -> bytes:
-    """The first bytes that come, which stay where they are; none at the end."""
+    """Wait for the first bytes and return them without consuming them; empty at the end of the stream."""
     loop = asyncio.get_running_loop()
     with contextlib.suppress(BlockingIOError):
         return sock.recv(_PEEKED_BYTES, socket.MSG_PEEK)
@@ -176,7 +179,7 @@ async def _peek(sock: socket.socket) -> bytes:
 
 
 async def _refuse(sock: socket.socket, first: bytes) -> None:
-    """Answers and closes; what comes meanwhile is taken, for with something unread the answer would be lost."""
+    """Send a refusal and close. Drain the input meanwhile: closing with unread data would discard the answer."""
     loop = asyncio.get_running_loop()
     try:
         with contextlib.suppress(OSError, TimeoutError):

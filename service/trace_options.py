@@ -1,4 +1,4 @@
-"""The place for traces, and the share of requests that is traced, as `--traces` and `--trace-share` say."""
+"""Options for tracing: `--traces` and `--trace-share`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TraceOptions:
-    """`to` is the address of a collector for OTLP over HTTP, or a file; `share` the part of requests, 0 to 1."""
+    """`to` is the URL of a collector (OTLP over HTTP) or a file; `share` is the traced share of requests, 0 to
+    1."""
 
     to: str
     share: float = 1.0
