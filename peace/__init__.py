@@ -1,4 +1,4 @@
 """Peace: placement and scheduling policies, their simulator, and dry runs (SGuard, section 5).
 
-Begin with `policies/interface.py`. Pure: no clock, no I/O, no global randomness; knows `topology`.
+Start with `policies/interface.py`. Pure: no clock, no I/O, no global randomness. Imports `topology`.
 """

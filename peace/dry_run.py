@@ -1,11 +1,11 @@
-"""Show what a policy would do with some requests in an idle cluster: where each chunk would go, and when.
+"""Dry runs: where a policy would place each chunk of some requests in an idle cluster, and when.
 
-Nothing is reserved and nothing is known of what the cluster does meanwhile. Times are those of the model that
-judges policies (`simulate`), simplified: the chunks of a step start together and keep the rates that they share
-then; the next step begins when the last of them is done.
+A dry run reserves nothing and ignores the current load of the cluster. Times are from a simplified version of the
+model in `simulate`: the chunks of a step start together and keep their initial rates; the next step begins when
+the last of them is done.
 
-`plan_rounds` runs a policy on write sets round by round, without a clock. A round lasts about as long as writing
-one chunk: all its chunks are granted together, and all of them end before the next round begins.
+`plan_rounds` runs a policy on write sets round by round, without a clock. All chunks of a round are granted
+together, and all of them end before the next round begins.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from .simulator.fluid import max_min_rates
 from .simulator.fluid_network import FluidNetwork
 
 plan_servers_max: Final = 2000
-# Ways are worked out between every two racks.
+# Routes are computed between every two racks.
 plan_switches_max: Final = 250
 
 
-#: The number of servers that a message names.
+#: Maximum number of servers that an error message lists.
 _NAMED = 5
 _NO_ROOM = "the policy finds no room for it, even in an idle cluster"
 
 
 class DryRunRequest(msgspec.Struct, frozen=True):
-    """The paper's triple (w, r, k): `writer` is a server, or None for a writer that is none of ours."""
+    """The paper's triple (w, r, k). `writer` is a server, or None for a writer outside the cluster."""
 
     writer: str | None
     replication: int
@@ -48,8 +48,8 @@ class DryRunRequest(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A dry run to be made. `topology` is TOML or its tables as a structure. Servers in `exclude` write, but
-    get no replicas."""
+    """The input of a dry run. `topology` is TOML text, or its tables as a structure. Servers in `exclude` may
+    write but get no replicas."""
 
     policy: str
     seed: int
@@ -60,8 +60,8 @@ class Task(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Assignment:
-    """One chunk of one request, both counted from 0: its nodes in pipeline order, and when it is written, in
-    seconds from the start."""
+    """The pipeline of one chunk of one request, both counted from 0, and when it is written, in seconds from the
+    start of the plan."""
 
     request: int
     chunk: int
@@ -73,7 +73,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Unplaced:
-    """A chunk that got no place, and why."""
+    """A chunk that could not be placed, and why."""
 
     request: int
     chunk: int
@@ -82,23 +82,23 @@ class Unplaced:
 
 @dataclass(frozen=True)
 class DryRunPlan:
-    """Every chunk of every request, once: assigned, in order of steps, or unplaced."""
+    """The plan: contains each chunk of each request once, as an assignment (in order of steps) or as unplaced."""
 
     assignments: list[Assignment]
     unplaced: list[Unplaced]
 
 
 def dry_run(task: Task) -> DryRunPlan:
-    """Deterministic: the same task gives the same plan.
+    """Make a plan. The same task always gives the same plan.
 
-    Raises BadRequest for what makes no sense or is beyond the limits, InvalidTopology, and Unsupported for a
-    policy whose solver is not installed.
+    Raises BadRequest if the task is invalid or beyond the limits, InvalidTopology, and Unsupported if the policy's
+    solver is not installed.
     """
     return plan_on(_topology(task), task)
 
 
 def plan_on(topology: Topology, task: Task) -> DryRunPlan:
-    """The same for a topology that has been read already. Raises BadRequest and Unsupported."""
+    """Make a plan for a parsed topology, ignoring `task.topology`. Raises BadRequest and Unsupported."""
     if task.policy not in POLICIES:
         raise BadRequest(f"there is no policy {task.policy!r}; there are {', '.join(POLICIES)}")
     _check_size(task.requests)
@@ -180,8 +180,8 @@ def _assignments(topology: Topology, rounds: list[list[Grant]]) -> list[Assignme
 
 
 def plan_rounds(policy: Policy, write_sets: Iterable[WriteSet], round_s: float = 1.0) -> list[list[Grant]]:
-    """The grants of each round, until nothing more can be granted; `policy.chunks_waiting` then counts what
-    the cluster cannot take at all. The policy must be fresh: what it has in flight would never end."""
+    """Return the grants of each round, until nothing more can be granted. `policy.chunks_waiting` is then the
+    number of chunks that cannot be placed. The policy must be new, because grants from before would never end."""
     rounds: list[list[Grant]] = []
     news: list[Event] = [Submitted(write_set) for write_set in write_sets]
     while grants := policy.handle(news, len(rounds) * round_s):

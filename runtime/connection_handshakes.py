@@ -78,10 +78,10 @@ def accept_connection(
     admit: Callable[[Peer], None] = lambda _peer: None,
     tls: TlsIdentity | None = None,
 ) -> Peer:
-    """Complete a connector's handshake as `me`; frames of clients are then on account of `budget`.
+    """Complete a connector's handshake as `me`. Frames of clients then count against `budget`.
 
-    With `tls` over TLS, except for local sockets; services have to show a certificate then.
-    Raises PeerRefused, and Overloaded if `admit` does, after it has told the connector why.
+    With `tls`, all connections but local sockets use TLS, and services must show a certificate. Raises PeerRefused
+    or ProtocolViolation, or Overloaded if `admit` does, after sending the reason to the connector.
     """
     if tls is not None and not connection.is_local:
         connection.secure(tls.server_context(ssl.CERT_OPTIONAL))

@@ -100,7 +100,7 @@ def _at_once(perform: Callable[[Any], Any]) -> _Performer:
 
 
 class Reactor:
-    """Runs the participants of a datanode's data server and gateway, until `stop`. Thread-safe.
+    """Runs the participants of a datanode's data server, from `start` to `stop`. Thread-safe.
 
     Each participant runs on at most one thread at a time, and only the reactor's thread must not block.
     """

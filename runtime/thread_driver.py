@@ -49,13 +49,12 @@ def _wait(ticket: fx.Ticket, timeout_s: float) -> bool:
 
 
 class ThreadDriver:
-    """Runs participants on the calling thread. One driver serves any number of threads.
+    """Runs participants on the calling thread. Each datanode and each client shares one driver among its threads.
 
-    `call_coordinator` sends a control message (with a timeout in seconds) and gives the reply, each in its own
-    way: a datanode over its framed connection, a client over REST.
-    `sync_to_disk` is False only in benchmarks that measure what fsync costs. With `write_around_cache` files that
-    are written once do not enter the page cache, where the file system can do that. At most `files_kept_max` files
-    of which parts are read stay open for the next reader.
+    `call_coordinator` sends a control message, with a timeout in seconds, and returns the reply. `sync_to_disk` is
+    False only in benchmarks that measure the cost of fsync. With `write_around_cache`, files that are written once
+    bypass the page cache if the file system supports it. `files_kept_max` is the number of files that stay open
+    between reads of parts of them.
     """
 
     def __init__(

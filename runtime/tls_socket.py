@@ -1,9 +1,9 @@
-"""TLS over a blocking socket, with the few operations of a socket that `connections` uses.
+"""TLS over a blocking socket, with the socket operations that `connections` uses.
 
-The socket stays the kernel's to wait on, with its deadlines and flags; OpenSSL sees memory alone. So a thread may
-send while another receives: the lock is held while bytes are encrypted or decrypted, never while one waits.
-Receiving takes out of OpenSSL what there is room for before the socket is asked: who is told that nothing has come
-can wait for the socket.
+OpenSSL works on memory buffers, and this class moves the bytes between them and the socket. So the socket keeps
+its timeouts and flags, and one thread may send while another receives. The lock is held while data is encrypted or
+decrypted, never while waiting. Receiving returns all decrypted data before it reads the socket, so a caller that
+got nothing can wait by polling the socket.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""From rates to numbers of concurrent streams: what a node and a link can carry at their best.
+"""Computes how many concurrent streams a server and a link should carry, from their rates.
 
-A disk is fastest at some number of writers (two on the paper's disks, Table 8) and slower with more. Where the
-network card and not the disk is the limit, one stream more than that keeps the card busy while others start
-and end.
+A disk is fastest with a certain number of writers (two on the paper's disks, Table 8) and slower with more. If the
+network card is slower than the disk, one more stream keeps the card busy while other streams start and end.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from statistics import median
 from .model import Server, Topology
 from .routes import Hop
 
-#: A node slower than this share of the median gets no replicas: it would hold up every pipeline it is in.
+#: A node slower than this share of the median gets no replicas, because it would slow down each of its pipelines.
 SLOW_NODE_FRACTION = 0.4
 
 NETWORK_BOUND_SLOTS = 3
@@ -23,13 +22,13 @@ NETWORK_BOUND_SLOTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The capacities of the links and servers of one topology.
+    """The capacities of the servers and links of one topology.
 
-    `slots`: incoming streams a server; 0 where it is too slow to be of use.
-    `bytes_s`: what a server stores at that many streams.
-    `stream_bytes_s`: what one stream gets when all slots of a typical server are taken.
+    `slots`: concurrent incoming streams per server; 0 for a server that is too slow.
+    `bytes_s`: the rate at which a server stores data with that many streams.
+    `stream_bytes_s`: the rate of one stream when all slots of a typical server are used.
     `link_streams`: concurrent streams on each switch link, by direction.
-    `network_bound`: a typical server's network card is slower than its disk.
+    `network_bound`: True if a typical server's network card is slower than its disk.
     """
 
     slots: Mapping[str, int]
@@ -40,7 +39,7 @@ class Calibration:
 
 
 def calibrate(topology: Topology) -> Calibration:
-    """Works from the rates that the topology states, never from rates seen under load: those lie."""
+    """Compute capacities from the rates in the topology. Rates observed under load would be misleading."""
     servers = topology.servers.values()
     bytes_s = {server.name: _stores(topology, server) for server in servers}
     typical = median(bytes_s.values()) if bytes_s else 0.0

@@ -1,13 +1,13 @@
-"""The network as the SGuard paper draws it (section 5, Figure 5): a directed graph of costs and capacities.
+"""The network as a directed graph with costs and capacities, as in the SGuard paper (section 5, Figure 5).
 
 Every server has four vertices: a sending and a receiving process, and the two ends of its cable, up and down.
 Every switch has one.
 
     send --1--> up --0--> switch --0--> down --1--> receive       and      switch --cost--> switch
 
-Physical links cost what the topology says (1 unless it says otherwise), what is inside a switch costs 0.
-A capacity is a number of chunks that may be on their way at once. A server with several network cards is
-linked to several switches; its sending and receiving edges still bound all of them together.
+Physical links have the topology's cost (default 1); edges inside a switch cost 0. A capacity is a number of
+concurrent chunks. A server with several network cards is linked to several switches; its sending and receiving
+edges limit all of them together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .routes import Hop
 
 
 class Role(Enum):
-    """The part of the network that a vertex stands for."""
+    """The part of a server or switch that a vertex represents."""
 
     SEND = "SND"
     UP = "up"
@@ -33,7 +33,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Vertex:
-    """A server's or a switch's part in the graph."""
+    """A vertex of a server or switch."""
 
     role: Role
     name: str
@@ -44,7 +44,7 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`tail` and `head` are positions in `Graph.vertices`."""
+    """A directed edge; `tail` and `head` are positions in `Graph.vertices`."""
 
     tail: int
     head: int
@@ -56,8 +56,9 @@ class Edge:
 class Streams:
     """The capacities of a graph, in concurrent chunks.
 
-    `send` and `receive` bound a server's two processes, 2 and 2 in the paper (section 6.2). Every other link
-    carries its rate divided by `stream_bytes_s`, rounded up; `links` says otherwise for single switch links.
+    `send` and `receive` limit a server's two processes, both to 2 in the paper (section 6.2); `receive_of`
+    overrides `receive` for single servers. The capacity of other links is their rate divided by `stream_bytes_s`,
+    rounded up; `links` overrides it for single switch links.
     """
 
     stream_bytes_s: float
@@ -67,19 +68,19 @@ class Streams:
     links: Mapping[Hop, int] | None = None
 
     def received_by(self, server: str) -> int:
-        """The number of chunks that a server receives at once."""
+        """Return the number of chunks that a server may receive at once."""
         return self.receive if self.receive_of is None else self.receive_of.get(server, self.receive)
 
     def carried(self, tail: str, head: str, bytes_s: float) -> int:
-        """The number of chunks that a link of this rate carries at once in this direction; at least one."""
+        """Return the number of chunks, at least one, that a link may carry at once in this direction."""
         if self.links is not None and (tail, head) in self.links:
             return self.links[tail, head]
         return max(1, ceil(bytes_s / self.stream_bytes_s))
 
 
 class Graph:
-    """Vertices, edges, and which edges leave a vertex. Never changes: what is residual is kept by whoever
-    uses it, as a list of capacities in the order of `edges`."""
+    """Vertices, edges, and the edges that leave each vertex. Immutable: users keep residual capacities themselves,
+    as a list in the order of `edges`."""
 
     def __init__(self, topology: Topology, streams: Streams) -> None:
         self.topology = topology
@@ -121,5 +122,5 @@ class Graph:
         self.edges.append(edge)
 
     def capacities(self) -> list[int]:
-        """A fresh residual: every edge's whole capacity."""
+        """Return a new list of residual capacities: the full capacity of each edge."""
         return [edge.capacity for edge in self.edges]

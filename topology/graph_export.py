@@ -1,4 +1,4 @@
-"""The paper's graph for other programs: networkx, GraphML readers, Graphviz."""
+"""Exports the paper's graph to other programs: networkx, GraphML readers, Graphviz."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHAPES = {
 
 
 def to_adjacency(graph: Graph) -> dict[str, dict[str, dict[str, int]]]:
-    """A dict of dicts of edge attributes: what `networkx.DiGraph(...)` takes as it is."""
+    """Return a dict of dicts of edge attributes, as accepted by `networkx.DiGraph(...)`."""
     adjacency: dict[str, dict[str, dict[str, int]]] = {str(vertex): {} for vertex in graph.vertices}
     for edge in graph.edges:
         tail, head = str(graph.vertices[edge.tail]), str(graph.vertices[edge.head])
@@ -25,7 +25,7 @@ def to_adjacency(graph: Graph) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def to_graphml(graph: Graph) -> str:
-    """GraphML with `role` and `name` on nodes, `cost` and `capacity` on edges."""
+    """Return GraphML with `role` and `name` on nodes, `cost` and `capacity` on edges."""
     root = ElementTree.Element("graphml", xmlns="http://graphml.graphdrawing.org/xmlns")
     for key, target, kind in (
         ("role", "node", "string"),
@@ -51,7 +51,7 @@ def _with_data(element: ElementTree.Element, **data: str) -> None:
 
 
 def to_dot(graph: Graph) -> str:
-    """Graphviz: edges of cost 0 are dashed, as in Figure 5, labels are capacities."""
+    """Return a Graphviz graph. Edges of cost 0 are dashed, as in Figure 5; labels are capacities."""
     lines = ["digraph network {", "  rankdir=TB;"]
     for vertex in graph.vertices:
         lines.append(f"  {_quoted(str(vertex))} [shape={_SHAPES[vertex.role]}];")

@@ -1,4 +1,4 @@
-"""The load of a link beside its capacity, for drawings."""
+"""The load and capacity of links, for drawings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .model import Link
 
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
-    """Concurrent chunks from the link's end `a` to `b` and back, and how many it carries in each direction."""
+    """Concurrent chunks on a link from its end `a` (`forth`) and to it (`back`); the capacity is per direction."""
 
     a: str
     forth: int
@@ -26,16 +26,16 @@ class LinkLoad:
         return max(self.forth, self.back) >= self.capacity
 
     def from_end(self, end: str) -> str:
-        """As seen from one end of it: `2 out, 1 in, of 6`."""
+        """Format the load as seen from one end: `2 out, 1 in, of 6`."""
         out, come_in = (self.forth, self.back) if end == self.a else (self.back, self.forth)
         return f"{out} out, {come_in} in, of {self.capacity}"
 
 
-#: Links are found by their ends. A drawing without loads is that of a description.
+#: Loads by the ends of the link. Empty if only a description is drawn, not a running cluster.
 Loads = Mapping[frozenset[str], LinkLoad]
 
 
 def load_on(loads: Loads, link: Link) -> LinkLoad | None:
-    """None where nothing is known, or nothing is on its way."""
+    """Return the load of a link; None if it is unknown or idle."""
     load = loads.get(link.ends)
     return None if load is None or load.is_idle else load

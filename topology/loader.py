@@ -1,4 +1,4 @@
-"""The one place where this package touches a disk: reads a description of the network from a file."""
+"""Reads a description of the network from a file. The only module of this package that does I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ topology_file_bytes_max: Final = 16 * MIB
 
 
 def load_topology(path: Path) -> Topology:
-    """TOML if the name ends in .toml, else a rack table. Raises InvalidTopology, which names the file."""
+    """Read TOML if the name ends in .toml, else a rack table. Raises InvalidTopology, which names the file."""
     try:
         with path.open("rb") as file:
             raw = file.read(topology_file_bytes_max + 1)

@@ -1,4 +1,4 @@
-"""Put measured rates into a topology: smooth the curves, merge disks that are alike, round the rates."""
+"""Puts measured rates into a topology: smooths the curves, merges similar disks, rounds the rates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from .model import Link, Topology
 from .rate_curve import RateCurve
 
-# Disks whose rates differ less are taken for alike.
+# Disks whose rates differ by less than this share are considered equal.
 calibration_tolerance: Final = 0.1
 
 
@@ -20,7 +20,7 @@ _DIGITS = 3
 def with_measured(
     topology: Topology, disks: Mapping[str, RateCurve], links: Mapping[frozenset[str], float]
 ) -> Topology:
-    """`disks` are by server, `links` by their ends; what was not measured stays."""
+    """Return the topology with measured `disks` (by server) and `links` (by their ends); other rates stay."""
     curves = _alike({name: steady(curve) for name, curve in disks.items()})
     servers = {
         name: replace(server, disk=curves.get(name, server.disk)) for name, server in topology.servers.items()
@@ -32,7 +32,7 @@ def with_measured(
 
 
 def sides(topology: Topology, link: Link) -> tuple[list[str], list[str]]:
-    """The servers on both sides of a switch link of a tree, in order of names."""
+    """Return the servers on each side of a switch link of a tree, sorted by name."""
     beyond = {link.a, link.b}
     waiting = [link.a]
     reached = {link.a}
@@ -48,7 +48,7 @@ def sides(topology: Topology, link: Link) -> tuple[list[str], list[str]]:
 
 
 def steady(curve: RateCurve) -> RateCurve:
-    """More streams are better, or worse, only where that is more than chance."""
+    """Replace rates that differ only by measurement noise by the same rate."""
     points: list[tuple[int, float]] = []
     for streams, rate in curve.points:
         like = next((known for _, known in points if _is_like(rate, known)), None)
@@ -57,7 +57,7 @@ def steady(curve: RateCurve) -> RateCurve:
 
 
 def _alike(curves: Mapping[str, RateCurve]) -> dict[str, RateCurve]:
-    """Servers whose disks are like the typical one get that."""
+    """Replace curves that are similar to the median curve by the median curve."""
     if not curves:
         return {}
     typical = steady(_median(curves.values()))

@@ -1,9 +1,8 @@
 """The network as a value: switches, servers, the links between them.
 
-A rack is a switch that servers are attached to; rack and switch names are the same strings ("/rack-1"). A
-topology never changes: a node that comes, goes or moves gives a new one, so that a plan can hold on to the
-network it was made for. Rates are bytes a second in each direction (links are full duplex); a link's cost is
-what a shortest path adds up.
+A rack is a switch with servers; rack names are switch names ("/rack-1"). Topologies are immutable: adding,
+removing or moving a node returns a new one, so a plan can keep the topology that it was made for. Rates are bytes
+per second in each direction (links are full duplex). Shortest paths add up the costs of links.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Link:
         return frozenset((self.a, self.b))
 
     def other(self, end: str) -> str:
-        """The end that is not this one, which must be one of the two."""
+        """Return the opposite end; `end` must be an end of this link."""
         assert end in (self.a, self.b)
         return self.b if end == self.a else self.a
 
@@ -50,7 +49,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """The assumptions about links and disks that nobody described: gigabit Ethernet and the paper's disks."""
+    """Rates of links and disks that were not described: gigabit Ethernet and the paper's disks."""
 
     server_link_bytes_s: float = 125.0 * MB
     switch_link_bytes_s: float = 125.0 * MB
@@ -59,10 +58,10 @@ class Defaults:
 
 @dataclass(frozen=True)
 class Topology:
-    """Switches, servers and links. Invariants: names are unique, every link ends at something that exists,
-    every server is linked to its rack, and all is one piece.
+    """Switches, servers and links, used by placement policies, the simulator and drawings.
 
-    `root` is the switch below which racks grow that nobody described.
+    Invariants: names are unique, links connect existing switches and servers, every server is linked to its rack,
+    and the network is connected. Racks that were not described are added below the switch `root`.
     """
 
     switches: tuple[str, ...] = (ROOT,)
@@ -75,7 +74,7 @@ class Topology:
 
     @cached_property
     def links_at(self) -> Mapping[str, tuple[Link, ...]]:
-        """The links of every switch and server, in the order they were described."""
+        """The links of every switch and server, in the order in which they were described."""
         found: dict[str, list[Link]] = {name: [] for name in (*self.switches, *self.servers)}
         for link in self.links:
             found[link.a].append(link)
@@ -84,7 +83,7 @@ class Topology:
 
     @cached_property
     def racks(self) -> Mapping[str, tuple[str, ...]]:
-        """The servers of every rack that has any, in order of names."""
+        """The servers of every non-empty rack, sorted by name."""
         found: dict[str, list[str]] = {}
         for name in sorted(self.servers):
             found.setdefault(self.servers[name].rack, []).append(name)
@@ -92,20 +91,20 @@ class Topology:
 
     @cached_property
     def is_tree(self) -> bool:
-        """Return whether one path at most joins any two: the whole is connected, so counting links will do."""
+        """True if the network has no cycles. It is connected, so counting links is enough."""
         return len(self.links) == len(self.switches) + len(self.servers) - 1
 
     def switch_links(self) -> Iterator[Link]:
-        """The links between switches."""
+        """Return the links between switches."""
         return (link for link in self.links if link.a not in self.servers)
 
     def server_links(self, name: str) -> tuple[Link, ...]:
-        """A server's links, that to its rack first; more than one where it has several network cards."""
+        """Return a server's links, the one to its rack first. A server has one link per network card."""
         rack = self.servers[name].rack
         return tuple(sorted(self.links_at[name], key=lambda link: link.other(name) != rack))
 
     def network_bytes_s(self, name: str) -> float:
-        """The bytes a second that a server's network cards carry together, each way."""
+        """Return the total rate of a server's network cards, in bytes per second and direction."""
         return sum(link.bytes_s for link in self.links_at[name])
 
     # -- changes ---------------------------------------------------------------------------------
@@ -113,9 +112,9 @@ class Topology:
     def with_server(
         self, name: str, rack: str, *, disk: RateCurve | None = None, bytes_s: float | None = None
     ) -> Topology:
-        """A server came, or moved to another rack. A rack nobody described grows along its path.
+        """Return a topology with this server added, or moved to this rack. Missing racks are added.
 
-        Raises InvalidTopology for a server and a switch of one name.
+        Raises InvalidTopology if a switch has the same name.
         """
         known = self.servers.get(name)
         if known is not None and known.rack == rack and disk is None and bytes_s is None:
@@ -132,7 +131,7 @@ class Topology:
         )
 
     def without_server(self, name: str) -> Topology:
-        """A server went. Its rack stays, even when empty."""
+        """Return a topology without this server. Its rack stays, even if it is empty."""
         if name not in self.servers:
             return self
         return replace(
@@ -142,7 +141,10 @@ class Topology:
         )
 
     def with_switch(self, name: str) -> Topology:
-        """A rack nobody described grows below the deepest rack of its path that is known, else below `root`."""
+        """Return a topology with this rack, and the missing racks of its path, added below `root`.
+
+        Raises InvalidTopology if a server has the same name.
+        """
         if name in self.switches:
             return self
         if name in self.servers:

@@ -1,6 +1,6 @@
-"""The network of a running cluster as `/v1/topology` tells it: the coordinator fills it in, clients read it.
+"""The network of a running cluster: the answer of `/v1/topology`, made by the coordinator and read by clients.
 
-Plain dataclasses, which FastAPI describes and msgspec decodes: what is told is said here once.
+Plain dataclasses, so that FastAPI can describe them and msgspec can decode them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class RackView:
 
 @dataclass(frozen=True)
 class ServerView:
-    """An alive datanode: its network card, its disk at its best, how many incoming chunks that takes, and how
-    many are on their way to it now. `described`: whether the topology file names it."""
+    """A live datanode. `disk_bytes_s` is the best rate of its disk, `slots` its capacity in incoming chunks, and
+    `streams` the current number of them. `described`: whether the topology file names it."""
 
     server: str
     host: str
@@ -38,8 +38,8 @@ class ServerView:
 
 @dataclass(frozen=True)
 class LinkView:
-    """A cable, full duplex: what it carries each way, in bytes a second and in concurrent chunks, and how many
-    chunks are on their way over it now."""
+    """A full-duplex link: its capacity per direction, in bytes per second and in concurrent chunks, and the
+    current number of chunks in each direction."""
 
     a: str
     b: str
@@ -52,10 +52,10 @@ class LinkView:
 
 @dataclass(frozen=True)
 class NetworkView:
-    """The network of the datanodes that are alive; `described`: there is a topology file.
+    """The network of the live datanodes; `described`: whether there is a topology file.
 
-    One stream's rate is what a typical server gives to each when all its slots are taken; capacities in streams
-    follow from it.
+    `stream_bytes_s` is the rate of one stream when all slots of a typical server are used. Capacities in streams
+    are computed from it.
     """
 
     described: bool
@@ -67,7 +67,7 @@ class NetworkView:
     links: list[LinkView]
 
     def topology(self) -> Topology:
-        """Return it as a topology. Of a disk it has the best rate alone, at as many streams as slots."""
+        """Return the view as a Topology, in which each disk has only its best rate, at `slots` streams."""
         return Topology(
             switches=tuple(self.switches),
             servers={

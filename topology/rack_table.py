@@ -1,7 +1,7 @@
-"""Racks as Hadoop knows them: paths ("/site/rack-1"), and the table that gives each host its own.
+"""Hadoop's racks: paths such as "/site/rack-1", and the table that maps hosts to racks.
 
-The table is that of `net.topology.table.file.name`: two columns, host and rack, separated by white space;
-empty lines and lines that begin with # say nothing.
+The table has the format of `net.topology.table.file.name`: two columns, host and rack, separated by whitespace.
+Empty lines and lines that begin with # are ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ rack_depth_max: Final = 16
 
 
 def parse_rack(text: str) -> str:
-    """A rack path in its one spelling: a leading slash, none at the end. Raises InvalidTopology."""
+    """Normalize a rack path: a slash at the beginning, none at the end. Raises InvalidTopology."""
     parts = text.strip().strip("/").split("/")
     if not all(part and not any(c.isspace() or not c.isprintable() for c in part) for part in parts):
         raise InvalidTopology(f"{text!r} is no rack: a path such as /rack-1 or /site/rack-1 is wanted")
@@ -28,7 +28,7 @@ def parse_rack(text: str) -> str:
 
 
 def parse_rack_table(text: str, defaults: Defaults | None = None) -> Topology:
-    """The tree of all racks below "/", with the default rates. Raises InvalidTopology with the line."""
+    """Return a tree of all racks below "/", with default rates. Raises InvalidTopology, which names the line."""
     seen: dict[str, tuple[str, int]] = {}
     for number, line in enumerate(text.split("\n"), 1):
         columns = line.split()
@@ -51,8 +51,8 @@ def parse_rack_table(text: str, defaults: Defaults | None = None) -> Topology:
 
 
 def tree_of_racks(rack_of: Mapping[str, str], defaults: Defaults) -> Topology:
-    """All racks below "/", with the default rates. `rack_of` gives each server its rack, as `parse_rack` spells
-    it; no server is called as a rack is."""
+    """Return a tree of all racks below "/", with default rates. `rack_of` maps servers to normalized racks; a
+    server must not have the name of a rack."""
     topology = Topology(defaults=defaults)
     for rack in dict.fromkeys(rack_of.values()):
         topology = topology.with_switch(rack)

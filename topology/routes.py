@@ -1,7 +1,7 @@
-"""Find the links that data crosses between two racks, and their direction: all of the cheapest ways.
+"""Finds all cheapest routes between two racks, as directed links.
 
-In a tree there is one. In a mesh a network spreads flows over those that cost the same; which one a flow will
-take depends on its ports, and nobody knows beforehand.
+In a tree there is exactly one. In a mesh, the network spreads flows over routes of equal cost. The route of a flow
+depends on its ports and cannot be predicted.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from .model import Topology
 #: A link in one direction: from the first switch or server to the second.
 Hop = tuple[str, str]
 
-#: Equally cheap ways that are told apart; where there are more, those whose switches come first by name.
+#: Maximum number of routes between two racks; if there are more, those whose switches sort first.
 _WAYS_MAX = 16
 
 
 class Routes:
-    """The cheapest ways between the switches of one topology, worked out as they are asked for."""
+    """The cheapest routes between the switches of one topology, computed on demand and cached."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -26,8 +26,8 @@ class Routes:
         self._between: dict[Hop, list[tuple[Hop, ...]]] = {}
 
     def between_racks(self, source: str, target: str) -> list[tuple[Hop, ...]]:
-        """The cheapest ways from one rack to another, at least one, each as its directed switch links; within
-        a rack, one way without links."""
+        """Return the cheapest routes between two racks, at least one, each as its directed switch links. Within a
+        rack there is one route without links."""
         known = self._between.get((source, target))
         if known is None:
             if source not in self._before:
@@ -47,7 +47,7 @@ class Routes:
         return found
 
     def _cheapest_from(self, source: str) -> dict[str, list[str]]:
-        """For every switch, those before it on the cheapest ways from `source`."""
+        """Return, for every switch, its predecessors on the cheapest routes from `source`."""
         least: dict[str, int] = {}
         before: dict[str, list[str]] = {}
         waiting: list[tuple[int, int, str, str]] = [(0, 0, "", source)]

@@ -1,4 +1,4 @@
-"""A topology seen as a tree from its root: what both drawings follow."""
+"""The spanning tree of a topology, from which both drawings are made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .model import Link, Topology
 
 @dataclass(slots=True)
 class Branch:
-    """A switch or server, the link that leads to it, and what hangs below. `cross` are its other links."""
+    """A switch or server, its link to the parent, and its children. `cross` are links outside the tree."""
 
     name: str
     link: Link | None
@@ -20,12 +20,12 @@ class Branch:
     cross: list[Link] = field(default_factory=list)
 
     def leaves(self) -> int:
-        """The number of leaves below it; itself if there are none."""
+        """Return the number of leaves below this branch; 1 if it is a leaf."""
         return sum(branch.leaves() for branch in self.below) or 1
 
 
 def spanning_tree(topology: Topology) -> Branch:
-    """Breadth first, so that a switch hangs as near to the root as it is; switches before servers, by name."""
+    """Return a breadth-first spanning tree from the root. Switches come before servers, both sorted by name."""
     root = Branch(topology.root, None, 0, False)
     placed = {root.name: root}
     crossing: dict[Link, Branch] = {}

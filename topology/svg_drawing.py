@@ -1,4 +1,4 @@
-"""A topology as an SVG picture: levels from top to bottom, links as thick as they are fast."""
+"""Draws a topology as SVG: levels from top to bottom, faster links thicker."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ Place = tuple[float, float]
 
 
 def draw_svg(topology: Topology, loads: Loads | None = None) -> str:
-    """The text of an SVG document. Rates and loads show when the pointer rests on a link; one that carries chunks
-    is blue, one that carries as many as it can is red."""
+    """Return an SVG document. Rates and loads are the tooltips of links. A busy link is blue, a full one red."""
     loads = loads or {}
     root = spanning_tree(topology)
     places: dict[str, Place] = {}

@@ -1,4 +1,4 @@
-"""A topology as a tree of text, for terminals and logs."""
+"""Draws a topology as a text tree, for terminals and logs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .spanning import Branch, spanning_tree
 
 
 def draw_tree(topology: Topology, loads: Loads | None = None) -> str:
-    """One line a switch or server, with the rate of its link and what is on its way there, as seen from it; links
-    outside the tree are named after it."""
+    """Return one line per switch or server: name, rate and load of its link to the parent, and further links that
+    are not in the tree. Loads are as seen from the switch or server."""
     root = spanning_tree(topology)
     lines = [_label(root, loads or {})]
     _draw_below(root, "", lines, loads or {})
@@ -38,7 +38,7 @@ def _link(branch: Branch, link: Link, loads: Loads) -> str:
 
 
 def show_rate(bytes_s: float) -> str:
-    """A rate as people read it: `125 MB/s`."""
+    """Format a rate: `125 MB/s`."""
     if bytes_s >= 1000 * MB:
         return f"{bytes_s / (1000 * MB):.3g} GB/s"
     return f"{bytes_s / MB:.3g} MB/s"

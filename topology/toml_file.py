@@ -1,14 +1,14 @@
-"""A network described in TOML.
+"""Reads the description of a network from TOML.
 
     shape = "tree"        # or "mesh": more than one way between two switches. Default: "tree"
-    root = "core"         # the switch below which racks grow that this file does not name. Default: the first
+    root = "core"         # racks that this file does not name are added below this switch. Default: the first
 
-    [defaults]            # for links and servers that do not say, and for what comes while running
+    [defaults]            # for links and servers without their own values, and for those added at run time
     server_link_bytes_s = 125e6
     switch_link_bytes_s = 125e6
     disk = "spinning"
 
-    [[disk]]              # aggregate write rate at so many concurrent streams; linear in between
+    [[disk]]              # total write rate by number of concurrent streams; linear in between
     name = "spinning"
     streams = [1, 2, 4, 8]
     bytes_s = [30e6, 45e6, 41e6, 41e6]
@@ -22,7 +22,7 @@
     bytes_s = 125e6
     cost = 1
 
-    [[servers]]           # servers of one rack that are alike
+    [[servers]]           # identical servers of one rack
     rack = "/rack-1"
     names = ["n1", "n2"]
     bytes_s = 125e6
@@ -34,10 +34,9 @@
     bytes_s = 125e6
     cost = 1
 
-A rack's name is the path that its datanodes give when they register, if they are to find it here. Rates are
-bytes a second in each direction, costs whole numbers from 0 on. Everything but
-`name`, `rack`, `names`, `between` and the numbers of a disk may be left out. Every mistake is named with its
-line.
+Rack names must be the paths with which datanodes register. Rates are bytes per second in each direction; costs are
+integers of at least 0. Everything but `name`, `rack`, `names`, `between` and the numbers of a disk is optional.
+Error messages name the line.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class _File(_TomlTable, frozen=True):
 
 
 def parse_toml(text: str) -> Topology:
-    """Raises InvalidTopology, which names the line and the mistake."""
+    """Parse a TOML file. Raises InvalidTopology, which names the line and the mistake."""
     try:
         structure = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -117,7 +116,7 @@ def parse_toml(text: str) -> Topology:
 
 
 def parse_structure(structure: Mapping[str, Any], lines: NoLines | None = None) -> Topology:
-    """The tables of such a file as dicts and lists, as they may come in JSON. Raises InvalidTopology."""
+    """Parse the tables of such a file, given as dicts and lists, such as from JSON. Raises InvalidTopology."""
     lines = lines or NoLines()
     try:
         described = msgspec.convert(structure, _File)
@@ -131,7 +130,7 @@ _UNKNOWN = re.compile(r"unknown field `(\w+)`")
 
 
 def _located(mistake: str, lines: NoLines) -> InvalidTopology:
-    """msgspec says where in the tree of values a mistake is; whoever reads it wants the line."""
+    """Convert a msgspec error, which names a position in the tree of values, to one that names the line."""
     place, unknown = _PLACE.search(mistake), _UNKNOWN.search(mistake)
     problem = mistake.partition(" - at ")[0].replace("`", "").lower()
     if place is None:
@@ -147,7 +146,11 @@ def _mistake(problem: str, line: int | None) -> InvalidTopology:
 
 
 class _Reading:
-    """One file on its way to a topology. Names are kept with the line that brought them."""
+    """Converts one parsed file to a Topology, for `parse_structure`.
+
+    Tables are read in the order disks, defaults, switches, servers, links, because later ones refer to earlier
+    ones. Names are stored with their line, for error messages. Raises InvalidTopology at the first mistake.
+    """
 
     def __init__(self, described: _File, lines: NoLines) -> None:
         self._file = described
@@ -244,7 +247,7 @@ class _Reading:
             self._add(Link(a, b, rate, link.cost), "link", index, "between")
 
     def _add(self, link: Link, table: str, index: int, key: str) -> None:
-        """`key` of the `index`th `table` is what said that there is such a link."""
+        """Add a link that was described by `key` in the `index`th `table`."""
         name = f"link {link.a} - {link.b}"
         line = self._lines.find(table, index, key)
         self._check_rate(link.bytes_s, name, self._lines.find(table, index, "bytes_s"))
@@ -285,7 +288,7 @@ class _Reading:
             raise _mistake(f"{what}: {bytes_s:g} bytes a second is no rate; it must be above zero", line)
 
     def _check_shape(self) -> None:
-        """One piece; and without cycles unless the file says "mesh"."""
+        """Check that the network is connected, and has no cycles unless its shape is "mesh"."""
         piece = {name: name for name in (*self._switches, *self._servers)}
 
         def representative(name: str) -> str:

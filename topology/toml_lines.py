@@ -1,4 +1,4 @@
-"""Find the line of a table, key or value in a TOML file, which tomllib does not tell and error messages need."""
+"""Finds the line of a table, key or value in a TOML file for error messages; tomllib does not report lines."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ _HEADER = re.compile(r"^\s*\[\[?\s*([A-Za-z_]+)\s*\]\]?\s*(?:#.*)?$")
 
 
 class NoLines:
-    """The lines of a description that never was a file: mistakes are reported without a line."""
+    """Used for a description that is not from a file: errors have no line."""
 
     def find(self, table: str | None, index: int, word: str | None = None, *, last: bool = False) -> int | None:
         return None
 
 
 class TomlLines(NoLines):
-    """The lines of a file, by the table they belong to. Lines count from 1."""
+    """The lines of a file by table. Lines count from 1."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.split("\n")
@@ -31,8 +31,10 @@ class TomlLines(NoLines):
         self._top = range(1, headers[0][0] if headers else len(self._lines) + 1)
 
     def find(self, table: str | None, index: int, word: str | None = None, *, last: bool = False) -> int | None:
-        """The first (or `last`) line of the `index`th table so named (None: before all tables) that mentions
-        `word` as a key or a quoted value; else the table's first line; None if it has no header of its own."""
+        """Return the first (or `last`) line in the `index`th table of this name that has `word` as a key or quoted
+        value; else the table's first line; None if there is no such table. Table None is the part before all
+        tables.
+        """
         spans = self._spans.get(table, []) if table else [self._top]
         if index >= len(spans):
             return None

@@ -1,6 +1,6 @@
-"""A topology back into the form of `toml_file`: as a structure, and as text.
+"""Writes a topology in the format of `toml_file`, as a structure or as text.
 
-What is read again equals what was written, but for the order of links. Disks get names by their order.
+Reading the result gives the same topology, except for the order of links. Disks are named "disk-1", "disk-2", ...
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 from .model import Link, Topology
 from .rate_curve import RateCurve
 
-#: The attributes of a server that a group may share: rack, rate and cost of its link, disk.
+#: The attributes shared by the servers of one group: rack, rate and cost of the link, disk.
 _Likeness = tuple[str, float, int, RateCurve]
 
 
 def to_structure(topology: Topology) -> dict[str, Any]:
-    """The tables of such a file, as `toml_file.parse_structure` takes them."""
+    """Return the tables of a topology file, as accepted by `toml_file.parse_structure`."""
     disks = _Disks()
     defaults = topology.defaults
     structure: dict[str, Any] = {
@@ -43,7 +43,7 @@ def to_structure(topology: Topology) -> dict[str, Any]:
 
 
 def to_toml(topology: Topology) -> str:
-    """The text of such a file, without comments."""
+    """Return the text of a topology file, without comments."""
     structure = to_structure(topology)
     lines = [f"{key} = {_value(structure.pop(key))}" for key in ("shape", "root")]
     for name, table in structure.items():
@@ -54,7 +54,7 @@ def to_toml(topology: Topology) -> str:
 
 
 class _Disks:
-    """Curves by the names that they get."""
+    """Assigns names to disk curves."""
 
     def __init__(self) -> None:
         self._names: dict[RateCurve, str] = {}
@@ -93,7 +93,7 @@ def _group(likeness: _Likeness, names: list[str], disks: _Disks) -> dict[str, An
 
 
 def _other_links(topology: Topology, uplinks: Mapping[str, Link]) -> Iterator[Link]:
-    """Those that are neither a switch's uplink nor a server's to its rack."""
+    """Yield the links that are neither a switch's uplink nor a server's link to its rack."""
     for link in topology.links:
         server = topology.servers.get(link.a)
         if link != uplinks.get(link.a) and (server is None or link.b != server.rack):
@@ -111,6 +111,6 @@ def _value(value: object) -> str:
         case list():
             return f"[{', '.join(map(_value, value))}]"
         case str():
-            # A basic string of TOML escapes as JSON does, as long as no character is cut in half.
+            # TOML's basic strings are escaped like JSON, but have no surrogate pairs; so write non-ASCII as it is.
             return json.dumps(value, ensure_ascii=False)
     return str(value)

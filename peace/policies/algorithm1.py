@@ -1,8 +1,8 @@
 """Algorithm 1 of the SGuard paper (section 5): which chunks can be written in one timestep, and where.
 
-Names follow the paper: G a graph of capacities (topology.graph), C constraint templates, P the plan, W' the
-requests left over. The residual of a graph is capacity minus one along a path, without reverse arcs: a path
-must be a way that data really takes.
+Names follow the paper: G is a graph of capacities (topology.graph), C the constraint templates, P the plan, W' the
+remaining requests. A path reduces the residual capacity of its edges by one. There are no reverse arcs, because a
+path must be a route that data can take.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ Constraint = Callable[[str], bool]
 
 
 class Template(Enum):
-    """The constraint on a replica's place, relative to the replicas before it."""
+    """A constraint on the place of a replica, relative to the replicas before it."""
 
-    #: On the writer itself: no link is used.
+    #: On the writer itself; no link is used.
     SAME_NODE = "same node"
-    #: On the rack of the node that sends it.
+    #: In the rack of the node that sends it.
     SAME_RACK = "same rack"
-    #: On a rack that no replica is on and the writer is not in.
+    #: In a rack without replicas of this chunk and without the writer.
     OTHER_RACK = "other rack"
     ANYWHERE = "anywhere"
 
 
-#: Two racks hold every chunk, and it crosses between them once. Further replicas go anywhere.
+#: Each chunk is in two racks and crosses between them once. Replicas after the third go anywhere.
 THREE_REPLICAS = (Template.SAME_RACK, Template.OTHER_RACK, Template.SAME_RACK)
 
 
 @dataclass(slots=True)
 class PathRequest:
-    """The triple (w, r, k), and nodes that must not be chosen. With `on_writer` the first replica is on w: for
-    clusters too small to do without its node, and for writers that are none of ours and enter by it."""
+    """The triple (w, r, k), and nodes that must not be chosen. With `on_writer` the first replica is on w. This is
+    for clusters that need the writer's node, and for writers outside the cluster, for which w is the first
+    receiver."""
 
     w: str
     r: int
@@ -48,7 +49,7 @@ class PathRequest:
 
 @dataclass(frozen=True, slots=True)
 class PathPlan:
-    """The paths that were found, as (index of the request, nodes without the writer), and what is residual."""
+    """The paths as (index of the request, nodes without the writer), the residual capacities, and the rest."""
 
     paths: list[tuple[int, list[str]]]
     residual: list[int]
@@ -62,8 +63,9 @@ def schedule_timestep(
     templates: Sequence[Template],
     rng: Random,
 ) -> PathPlan:
-    """Algorithm 1. `residual` are the capacities left in this timestep, in the order of `graph.edges`; it is
-    not changed. A request is served until one of its chunks finds no place: its rest waits for the next step."""
+    """Run Algorithm 1. `residual` are the remaining capacities of this timestep, in the order of `graph.edges`; it
+    is not modified. When a chunk of a request cannot be placed, the rest of the request is left for the next
+    step."""
     paths: list[tuple[int, list[str]]] = []
     unscheduled: list[PathRequest] = []
     available = list(residual)
@@ -83,7 +85,7 @@ def schedule_timestep(
 def _place_chunk(
     request: PathRequest, graph: Graph, available: Sequence[int], templates: Sequence[Template], rng: Random
 ) -> tuple[list[str], list[int]] | None:
-    """Lines 7 to 25: one node after the other, each sending to the next, or nothing at all."""
+    """Place all replicas of one chunk, or return None (lines 7 to 25). Each node sends to the next."""
     residual = list(available)
     source, nodes = request.w, list[str]()
     while len(nodes) < request.r:
@@ -105,7 +107,7 @@ def _place_chunk(
 def template_for(
     templates: Sequence[Template], graph: Graph, request: PathRequest, nodes: Sequence[str]
 ) -> Template:
-    """The template of the next replica; one that no server of the cluster could meet becomes ANYWHERE."""
+    """Return the template of the next replica; ANYWHERE if no server of the cluster could satisfy it."""
     level = len(nodes)
     template = templates[level] if level < len(templates) else Template.ANYWHERE
     if request.on_writer and not level:
@@ -113,7 +115,7 @@ def template_for(
     if template is Template.SAME_NODE:
         if request.w not in request.exclude:
             return template
-        # As HDFS has it: what cannot be on the writer's node is on its rack.
+        # As in HDFS: a replica that cannot be on the writer's node goes to the writer's rack.
         template = Template.SAME_RACK
     racks, servers = graph.topology.racks, graph.topology.servers
     sender_rack = servers[nodes[-1] if nodes else request.w].rack
@@ -129,7 +131,7 @@ def template_for(
 
 
 def create_constraint(template: Template, graph: Graph, request: PathRequest, nodes: Sequence[str]) -> Constraint:
-    """The template for this writer and the replicas placed so far: distinct nodes, and none on the writer."""
+    """Return the template as a predicate on nodes, which also requires distinct nodes other than the writer."""
     servers = graph.topology.servers
     taken = {request.w, *nodes, *request.exclude}
     sender_rack = servers[nodes[-1] if nodes else request.w].rack
@@ -149,8 +151,8 @@ def create_constraint(template: Template, graph: Graph, request: PathRequest, no
 def randomized_shortest_path(
     graph: Graph, residual: Sequence[int], source: str, constraint: Constraint, rng: Random
 ) -> list[int] | None:
-    """The edges of a cheapest way from a sending process to the receiving process of an allowed node; edges
-    out of a vertex are tried in random order, so that of equal destinations each may be found."""
+    """Return the edges of a cheapest path from the sending process of `source` to the receiving process of an
+    allowed node; None if there is none. Edges are tried in random order, to choose between equal destinations."""
     start = graph.position[Vertex(Role.SEND, source)]
     arrived_by: dict[int, int] = {}
     waiting: list[tuple[int, int, int, int]] = [(0, 0, start, -1)]
@@ -181,6 +183,6 @@ def _edges_to(graph: Graph, arrived_by: dict[int, int], at: int) -> list[int]:
 
 
 def loopback(graph: Graph, residual: Sequence[int], node: str) -> list[int] | None:
-    """A writer's own disk: only its receiving edge is used."""
+    """Return the path to the writer's own disk, which uses only its receiving edge; None if that is full."""
     (edge,) = graph.leaving[graph.position[Vertex(Role.DOWN, node)]]
     return [edge] if residual[edge] > 0 else None

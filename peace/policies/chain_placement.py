@@ -1,11 +1,11 @@
-"""Place the replicas of one chunk and reserve what their pipeline needs: all of it or nothing.
+"""Places the replicas of one chunk and reserves the resources of their pipeline, all or nothing.
 
-A chain goes from the writer through nodes of its own rack to nodes of one other rack, so that every chunk is
-on two racks and crosses between them once. It reserves a slot on each node, a stream on each switch link that
-it crosses, and a sending stream on each node that passes the chunk on.
+A chain goes from the writer through nodes of its own rack to nodes of one other rack. So every chunk is in two
+racks and crosses between them once. A chain reserves a slot on each node, a stream on each switch link that it
+crosses, and a sending stream on each node that forwards the chunk.
 
-Where the cluster leaves no choice this gives way, in this order: that all other replicas are on one rack; that
-there are two racks; that slow nodes get nothing; that the writer's node holds none; the number of replicas.
+If the cluster is too small, rules are dropped in this order: all replicas outside the writer's rack are in one
+rack; there are two racks; slow nodes get no replica; the writer's node gets no replica; the number of replicas.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _NO_LIMIT = 1 << 30
 
 @dataclass(slots=True)
 class PlacedChain:
-    """A place for one chunk: the nodes that store it, those of ours that send it, and the numbers of the
-    switch links that it crosses."""
+    """A pipeline for one chunk: the nodes that store it, the nodes of the cluster that send it, and the numbers of
+    the switch links that it crosses."""
 
     nodes: list[NodeLoad]
     senders: list[NodeLoad]
@@ -38,14 +38,18 @@ class PlacedChain:
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """The load of the chunks in flight, each as (taken, of how many): slots of nodes, streams of switch links."""
+    """The load of the chunks in flight: slots of nodes and streams of switch links, as (used, capacity)."""
 
     slots: dict[str, tuple[int, int]]
     links: dict[Hop, tuple[int, int]]
 
 
 class ChainPlacement:
-    """One cluster's load under the chains that are reserved."""
+    """Finds chains in one topology and counts the load of the reserved chains, for ExpressPolicy.
+
+    Invariant: the loads of nodes and links are exactly those of the chains that were reserved or adopted and not
+    given back. `place` does not change them.
+    """
 
     def __init__(
         self,
@@ -72,13 +76,13 @@ class ChainPlacement:
         number = {hop: number for number, hop in enumerate(self._link_streams)}
         self._link_free = list(self._link_streams.values())
         routes = Routes(topology)
-        #: By rack and rack, the cheapest ways between them, as numbers of links.
+        #: The cheapest routes by source and target rack, as numbers of links.
         self._ways = [
             [[[number[hop] for hop in way] for way in routes.between_racks(a, b)] for b in topology.racks]
             for a in topology.racks
         ]
         self._reaches = Reaches(self.racks, self.nodes, self._recruit_slow_nodes)
-        #: Times that a slow node was given a slot after all.
+        #: How often slow nodes were given slots because the cluster needed them.
         self.recruited = 0
 
     def _recruit_slow_nodes(self) -> bool:
@@ -93,13 +97,13 @@ class ChainPlacement:
     # -- finding ---------------------------------------------------------------------------------
 
     def can_place(self, exclude: frozenset[str]) -> bool:
-        """Return whether the cluster at rest has any node for a chunk that avoids these."""
+        """Return whether an idle cluster would have any node for a chunk that avoids these nodes."""
         return not self.nodes.keys() <= exclude
 
     def is_hopeless(self, writer: str | None, replicas: int) -> bool:
-        """Return whether there is no room now for a chunk of any writer in this rack that excludes nothing. Judged
-        from what is free in racks alone: where it is false there may be no room either; where it is
-        true `place` draws no chances."""
+        """Return True if there is certainly no room now for a chunk of any writer in this rack that excludes no
+        node. Checks only totals per rack, so False does not mean that there is room. If True, `place` would use no
+        random numbers."""
         free = self._free_nodes()
         if not free:
             return True
@@ -115,19 +119,19 @@ class ChainPlacement:
         others = [rack for rack in self.racks if rack is not home and rack.nodes]
         if not others or len(home.nodes) < 2:
             return False
-        # Every writer of the rack has another node in it, so that at least one replica stays and one leaves.
+        # Each writer of the rack has another node there, so at least one replica stays and one leaves the rack.
         if replicas > len(home.nodes) - 1 + max(len(rack.nodes) for rack in others):
             return not home.free_nodes or self._roomiest_other(home) is None
         most = max(_takes_last(rack) if self._open_way(home, rack) is not None else 0 for rack in others)
         stay = max(1, replicas - most)
-        # A writer's own replica comes first and is passed on whatever else its node sends.
+        # A replica on the writer's node comes first, and its forwarding is not limited by `sends_max`.
         return not most or home.free_nodes < stay or home.free_senders < stay - self._writer_holds_replica
 
     def _free_nodes(self) -> int:
         return sum([rack.free_nodes for rack in self.racks])
 
     def place(self, writer: str | None, replicas: int, exclude: frozenset[str]) -> PlacedChain | None:
-        """A chain for one chunk, not reserved yet; None if there is no room for all of it now."""
+        """Find a chain for one chunk, without reserving it; None if there is not enough room now."""
         at_writer = self.nodes.get(writer) if writer is not None else None
         home = at_writer.rack if at_writer is not None else self._home_of_a_stranger(exclude)
         if home is None:
@@ -161,8 +165,8 @@ class ChainPlacement:
         return None
 
     def _one_rack_takes(self, count: int, home: RackLoad, other: RackLoad | None) -> bool:
-        """Return whether a rack but `home` has so many free nodes and is open; `other`, which is open, is tried
-        first."""
+        """Return whether some rack except `home` can be reached and can take `count` replicas. `other`, which can
+        be reached, is tried first."""
         if other is not None and _takes_last(other) >= count:
             return True
         return any(
@@ -171,7 +175,7 @@ class ChainPlacement:
         )
 
     def _home_of_a_stranger(self, exclude: frozenset[str]) -> RackLoad | None:
-        """The roomiest rack, for a writer that is none of ours: its chain begins there."""
+        """Return the rack with the largest free share, where the chain of a writer outside the cluster begins."""
         racks = [rack for rack in self.racks if any(node.name not in exclude for node in rack.nodes)]
         if not racks and self._recruit_slow_nodes():
             return self._home_of_a_stranger(exclude)
@@ -183,7 +187,7 @@ class ChainPlacement:
         return at_writer.receiving < at_writer.slots and at_writer.name not in exclude
 
     def _roomiest_other(self, home: RackLoad) -> RackLoad | None:
-        """The rack with the largest share of free slots among those that the links let a chunk reach now."""
+        """Return the rack with the largest free share among those to which links have a free stream now."""
         best, best_share = None, 0.0
         for rack in self.racks:
             if rack.share > best_share and rack is not home and self._open_way(home, rack) is not None:
@@ -191,8 +195,8 @@ class ChainPlacement:
         return best
 
     def _open_way(self, source: RackLoad, target: RackLoad, used: Sequence[int] = ()) -> list[int] | None:
-        """Return the way whose tightest link has the most streams to spare, beyond those already `used`, if every
-        link has one."""
+        """Return the route whose fullest link has the most free streams, not counting those in `used`; None if
+        every route has a full link."""
         best, most = None, 0
         for way in self._ways[source.index][target.index]:
             spare = _NO_LIMIT
@@ -207,7 +211,7 @@ class ChainPlacement:
     def _leave_rack(
         self, chain: PlacedChain, home: RackLoad, other: RackLoad | None, away: int, reach: Reach, barred: set[str]
     ) -> bool:
-        """Adds nodes of the roomiest other rack, or of another if that has too few that may be chosen."""
+        """Add `away` nodes outside `home`, in `other` if possible, or else in another rack or several racks."""
         none_stays = not chain.nodes and away > 1 and reach.racks_elsewhere > 1
         if none_stays or not reach.one_rack_is_enough:
             return self._pick_around(chain, home, away, away - none_stays, barred)
@@ -218,7 +222,7 @@ class ChainPlacement:
         return any(self._cross(chain, home, rack, away, barred) for rack in rest)
 
     def _cross(self, chain: PlacedChain, home: RackLoad, rack: RackLoad, count: int, barred: set[str]) -> bool:
-        """Adds the last nodes, all in this rack; or leaves the chain as it was."""
+        """Add the last nodes of the chain, all in this rack; if impossible, leave the chain unchanged."""
         if rack.free_nodes < count:
             return False
         way, at_home = self._open_way(home, rack), len(chain.nodes)
@@ -229,7 +233,7 @@ class ChainPlacement:
         return True
 
     def _pick(self, chain: PlacedChain, rack: RackLoad, count: int, sends_on: bool, barred: set[str]) -> bool:
-        """Adds nodes of one rack; the last need not send unless the chain goes on after it."""
+        """Add nodes of one rack. All must be able to send, except the last one if the chain ends with it."""
         if rack.free_nodes < count:
             return False
         for left in range(count, 0, -1):
@@ -244,8 +248,8 @@ class ChainPlacement:
     def _pick_around(
         self, chain: PlacedChain, home: RackLoad, away: int, in_one_max: int, barred: set[str]
     ) -> bool:
-        """Adds nodes of several racks, so many at most of one. The next rack is always the nearest, so that no
-        link is crossed twice."""
+        """Add nodes of several racks, at most `in_one_max` per rack. The next rack is always the nearest one, so
+        that no link is crossed twice."""
         at, unvisited = home, [rack for rack in self.racks if rack is not home]
         while away and unvisited:
             ways = self._ways[at.index]
@@ -262,7 +266,7 @@ class ChainPlacement:
     # -- reserving -------------------------------------------------------------------------------
 
     def reserve(self, chain: PlacedChain, chunk_bytes: int) -> None:
-        """Takes all that the chain needs."""
+        """Reserve the chain's slots and streams."""
         for node in chain.nodes:
             node.rack.take(node)
             node.assigned_s += chunk_bytes / node.bytes_s
@@ -272,7 +276,7 @@ class ChainPlacement:
             self._link_free[link] -= 1
 
     def give_back(self, chain: PlacedChain) -> None:
-        """Gives back all that `reserve` took, but for the bytes: those stay on the disks."""
+        """Release the chain's slots and streams. Its bytes still count in `assigned_s`: they stay on the disks."""
         for node in chain.nodes:
             node.rack.give_back(node)
         for sender in chain.senders:
@@ -281,7 +285,7 @@ class ChainPlacement:
             self._link_free[link] += 1
 
     def loads(self) -> Loads:
-        """The loads that are reserved now."""
+        """Return the loads of all reserved chains."""
         streams = zip(self._link_streams.items(), self._link_free, strict=True)
         return Loads(
             slots={name: (node.receiving, node.slots) for name, node in self.nodes.items()},
@@ -291,8 +295,8 @@ class ChainPlacement:
     # -- taking over -----------------------------------------------------------------------------
 
     def adopt(self, writer: str | None, names: Sequence[str]) -> PlacedChain:
-        """Reserves for a chunk that is on its way already, however full the cluster is. Nodes that are gone
-        are left out."""
+        """Reserve a chain for a chunk that is already being written, even if there is no room. Unknown nodes are
+        left out."""
         nodes = [self.nodes[name] for name in names if name in self.nodes]
         at_writer = self.nodes.get(writer) if writer is not None else None
         route = [at_writer, *nodes] if at_writer is not None and at_writer not in nodes else nodes
@@ -302,7 +306,7 @@ class ChainPlacement:
         return chain
 
     def inherit(self, earlier: ChainPlacement) -> None:
-        """Remembers what nodes were given before; one that is new starts level with the others."""
+        """Copy `assigned_s` of the nodes from an earlier placement; new nodes get the mean."""
         given = {name: node.assigned_s for name, node in earlier.nodes.items()}
         level = fmean(given.values()) if given else 0.0
         for name, node in self.nodes.items():
@@ -310,5 +314,5 @@ class ChainPlacement:
 
 
 def _takes_last(rack: RackLoad) -> int:
-    """The number of the rack's nodes that may end a chain: all but the last node of a chain send."""
+    """Return how many of the rack's nodes can end a chain. All except the last one must be able to send."""
     return min(rack.free_nodes, rack.free_senders + 1)

@@ -1,15 +1,19 @@
-"""Peace without timesteps: a chunk may start as soon as its whole pipeline has room. The default policy.
+"""The default policy: Peace without timesteps. A chunk may start as soon as its whole pipeline has room.
 
-Whenever a set arrives or a chunk ends, sets are served in the order of what they still have to write
-(shortest remaining first), where each second that a set has waited counts as `AGE_BYTES_S` less. So does each
-second that the links out of its writer's rack need for all that waits behind them: where racks compete for
-disks, the one that will be last goes first. And what has been begun is finished first. A set that finds no
-room lets others pass, which keeps disks and links busy.
+Whenever a set arrives or a chunk ends, sets are served in the order of their remaining bytes, smallest first, with
+three corrections:
 
-Waiting is bounded. The first set in order that lacks room stops all others once it has been refused for
-`patience_s`: what is in flight ends, within D say, and then there is room. So the set in front gets a chunk
-at least every `patience_s + D`; and no set is ever in front of one that was asked for so much earlier that
-ageing outweighs it: unfinished bytes / `AGE_BYTES_S` + the longest such backlog + `BEGUN_S` seconds.
+- Each second of waiting counts as `AGE_BYTES_S` bytes less.
+- Each second that the links out of the writer's rack need for all unfinished bytes of its writers counts the same.
+  So if racks compete for disks, the rack that will need longest goes first.
+- A set that has begun counts as having waited `BEGUN_S` seconds longer.
+
+If there is no room for a set, later sets may go first, which keeps disks and links busy.
+
+Waiting is bounded. If the first set without room has been refused for `patience_s`, no later set is served. All
+chunks in flight end within some time D, and then there is room. So the first set gets a chunk at least every
+`patience_s + D`. A later set can be ordered before an earlier one only if it was requested at most (unfinished
+bytes / `AGE_BYTES_S` + longest backlog of a rack's links + `BEGUN_S`) seconds after it.
 """
 
 from __future__ import annotations
@@ -27,17 +31,17 @@ from .ledger import Grant, PendingSet
 from .small_lane import SmallLane
 from .waiting_order import WaitingKind, WaitingOrder
 
-#: Ageing: a second of waiting counts as much as so many bytes less to write.
+#: Ageing: a second of waiting counts as this many bytes less to write.
 AGE_BYTES_S = 20 * MB
 
-#: A set of which something is written or in flight is served as if it had waited so much longer.
+#: A set with chunks written or in flight counts as having waited this much longer.
 BEGUN_S = 1.5
 
-#: Chunks of one writer that are in flight at once, where disks are the limit and where network cards are.
+#: Maximum chunks in flight per writer, if disks are the bottleneck and if network cards are.
 CHUNKS_PER_WRITER = 4
 CHUNKS_PER_WRITER_NETWORK_BOUND = 2
 
-#: Outgoing streams of a node that passes chunks on.
+#: Maximum outgoing streams of a node that forwards chunks.
 SENDS_MAX = 4
 
 
@@ -70,7 +74,7 @@ class ExpressPolicy(Policy):
         self._lane = SmallLane(topology, rng, writer_holds_replica=writer_holds_replica)
         self._placement = self._placement_for(topology)
         self._order = WaitingOrder()
-        #: Sets of which something has changed since they were put in order; and those with small chunks.
+        #: Sets that have changed since they were last put in order; and sets with small chunks waiting.
         self._changed: dict[str, None] = {}
         self._small: set[str] = set()
 
@@ -98,7 +102,7 @@ class ExpressPolicy(Policy):
         )
 
     def loads(self) -> Loads:
-        """The share of each capacity that is taken."""
+        """Return how much of each capacity is in use."""
         return self._placement.loads()
 
     # -- what the policy is told -------------------------------------------------------------------
@@ -166,7 +170,7 @@ class ExpressPolicy(Policy):
         return grants
 
     def _take_in_changes(self) -> None:
-        """Into the order: what was stated, granted, ended or withdrawn since the last time."""
+        """Update the order with the sets that have changed since the last time."""
         for name in self._changed:
             pending = self._ledger.find(name)
             if pending is None:
@@ -182,8 +186,8 @@ class ExpressPolicy(Policy):
         self._changed.clear()
 
     def _ahead_bytes(self) -> dict[str | None, int]:
-        """The head start of the sets of each rack's writers, in bytes: as if each set had waited for as long as
-        the links out of the rack need for all that its writers have not finished."""
+        """Return the head start of each rack's sets in bytes: the time that the links out of the rack need for all
+        unfinished bytes of its writers, counted like waiting time."""
         leaves = self._bytes_s_out_of_rack
         return {
             rack: round(AGE_BYTES_S * total / leaves[rack])
@@ -196,7 +200,7 @@ class ExpressPolicy(Policy):
         return node.rack.name if node is not None else None
 
     def _wants_more(self, pending: PendingSet) -> bool:
-        """Return whether the set has a chunk that lacks nothing but room."""
+        """Return whether the set has a chunk that could be granted if there were room."""
         return (
             bool(pending.waiting)
             and self._in_flight.get(_writer_of(pending), 0) < self._chunks_per_writer
@@ -225,7 +229,7 @@ class ExpressPolicy(Policy):
         self._in_flight[writer] = self._in_flight.get(writer, 0) + 1
 
     def _admit_small(self) -> list[Grant]:
-        """Small chunks, which a set has at the front, never wait for a slot."""
+        """Grant all small chunks: they never wait for a slot. A set has its small chunks first."""
         grants: list[Grant] = []
         if not self._small:
             return grants
@@ -242,12 +246,12 @@ class ExpressPolicy(Policy):
 
 
 def _value(pending: PendingSet) -> int:
-    """The rank of a set, less the terms that all sets, or all of a rack's writers, have in common: the least is
-    served first."""
+    """Return the rank of a set; the smallest is served first. Terms that are equal for all sets, or for all sets
+    of a rack, are left out."""
     asked_s = pending.asked_s - (BEGUN_S if pending.started else 0.0)
     return pending.unfinished_bytes + round(AGE_BYTES_S * asked_s)
 
 
 def _writer_of(pending: PendingSet) -> str:
-    """Name the writer whose chunks in flight are counted together: a server, or a set from elsewhere."""
+    """Return the name under which chunks in flight are counted: the writer's server, or the set if it has none."""
     return pending.write_set.writer or pending.write_set.name

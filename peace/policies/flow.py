@@ -1,12 +1,12 @@
-"""Algorithm 1's task solved for many chunks at once: hop by hop, hops between racks as minimum cost flows.
+"""Solves the problem of Algorithm 1 for many chunks at once, with minimum cost flows for hops between racks.
 
-Where there is more than one way between racks, the shortest path of one chunk at a time is blind to what the
-next will need; and thousands of chunks are placed sooner together than one by one. The result is the same kind
-of plan, under the same templates and capacities, as `paper.schedule_timestep` gives. A server with several
-network cards is reached by the one in its rack.
+Algorithm 1 finds a shortest path for one chunk at a time, without regard to later chunks. With several routes
+between racks, planning chunks together gives better plans, and it is faster for thousands of chunks. Plans have
+the same form, and obey the same templates and capacities, as those of `algorithm1.schedule_timestep`. Only the
+network card in a server's rack is used.
 
-The chunks of a batch take each hop together. A chunk that finds no place in a hop gives back all that it had
-and may be in the next batch; batches follow each other until none of the requests gets anywhere.
+All chunks of a batch take a hop together. A chunk that finds no place in a hop releases everything and may be in
+the next batch. Batches continue until no request makes progress.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .algorithm1 import PathPlan, PathRequest, Template, schedule_timestep, temp
 from .flow_network import RackFlow, Room
 from .rack_load import NodeLoad, RackLoad
 
-#: Batches without success after which a request is left for the next step. More than one: a flow does not tell
-#: its chunks apart, and what one batch mixed up the next, without the others, may not.
+#: A request is postponed to the next step after this many batches without success. One failure is not enough: a
+#: flow may mix up the routes of different chunks, and the next, smaller batch may not.
 _FAILURES_MAX = 2
 
 
 @dataclass(slots=True, eq=False)
 class _Chunk:
-    """A chunk on its way through the hops: where it is, and what it holds."""
+    """A chunk during planning: the node that it has reached, and the resources that it holds."""
 
     index: int
     request: PathRequest
@@ -41,7 +41,7 @@ class _Chunk:
 
 @dataclass(frozen=True, slots=True)
 class _Cables:
-    """The edges of a server's sending and receiving half, and how many chunks all of each can carry."""
+    """The edges of a server's sending and receiving half, and the capacity of each half in chunks."""
 
     sending: tuple[int, int]
     receiving: tuple[int, int]
@@ -50,7 +50,7 @@ class _Cables:
 
 
 class FlowScheduler:
-    """`schedule_timestep` by flows. What depends on the graph alone is kept between steps."""
+    """A replacement for `schedule_timestep`. Data that depends only on the graph is cached between steps."""
 
     def __init__(self) -> None:
         self._graph: Graph | None = None
@@ -63,9 +63,9 @@ class FlowScheduler:
         templates: Sequence[Template],
         rng: Random,
     ) -> PathPlan:
-        """As Algorithm 1. Should the flows pass over the first request, the step is planned anew after its
-        first chunk was placed by Algorithm 1: so the oldest request gets a chunk in every step that begins
-        with an empty graph."""
+        """Plan one step. If the flows place no chunk of the first request, Algorithm 1 places one, and the rest of
+        the step is planned again. So the oldest request gets a chunk in every step that begins with an empty
+        graph."""
         if graph is not self._graph:
             self._graph = graph
             self._cables = _cables(graph)
@@ -108,7 +108,11 @@ def _cables(graph: Graph) -> dict[str, _Cables]:
 
 
 class _Step:
-    """One timestep in the making: how loaded servers and links are, how many chunks each request has left."""
+    """The planning of one timestep: loads of servers and links, and the remaining chunks of each request.
+
+    FlowScheduler makes one per step and calls `plan`. Invariant: `_residual` and the loads of the nodes count
+    exactly the resources of the paths found and of the chunks of the current batch.
+    """
 
     def __init__(
         self,
@@ -136,7 +140,8 @@ class _Step:
         self._nodes = {name: self._node(name) for name in cables}
 
     def _node(self, name: str) -> NodeLoad:
-        """A server as loaded as its edges say. One that can send less than others counts as sending already."""
+        """Return a server's load according to its edges. A smaller sending capacity counts as streams being
+        sent."""
         cables = self._cables[name]
         node = NodeLoad(name, self._racks[self._graph.topology.servers[name].rack], cables.receives, 1.0)
         node.receiving = cables.receives - min(self._residual[edge] for edge in cables.receiving)
@@ -160,8 +165,8 @@ class _Step:
     # -- batches ---------------------------------------------------------------------------------
 
     def _batch(self, hopeful: Sequence[int]) -> list[_Chunk]:
-        """The chunks, oldest requests first, that could all be placed if nothing but numbers mattered: those
-        of the cluster's free slots, and of what each rack can store and send of its own writers' chunks."""
+        """Return chunks, oldest requests first, as many as the cluster's free slots and the free sending streams
+        of each writer and its rack allow."""
         room = sum(rack.free_slots for rack in self._racks.values())
         at_home = next((n for n, t in enumerate(self._templates) if t is not Template.SAME_RACK), 0)
         share = {rack: max(1, self._free_sends(load) // (at_home + 1)) for rack, load in self._racks.items()}
@@ -184,7 +189,7 @@ class _Step:
         return sum(self._sends_max - node.sending for node in rack.nodes)
 
     def _send(self, batch: list[_Chunk]) -> list[_Chunk]:
-        """Takes a batch through all its hops; gives the chunks that got through."""
+        """Plan all hops of a batch; return the chunks that were placed."""
         through: list[_Chunk] = []
         level = 0
         while batch:
@@ -220,8 +225,9 @@ class _Step:
         return arrived
 
     def _room(self, batch: Sequence[_Chunk], template: Template, level: int) -> dict[str, Room]:
-        """The room of each rack: each chunk brings those of its later replicas that stay with it; and where
-        none may stay in its rack, a rack gets no more than the others have to send."""
+        """Return how many chunks each rack can receive in this hop. Each chunk needs additional slots for later
+        replicas in the same rack. If chunks must leave their rack, a rack gets at most the chunks of the
+        others."""
         following = self._templates[level + 1 : max(chunk.request.r for chunk in batch)]
         stay = next((n for n, later in enumerate(following) if later is not Template.SAME_RACK), len(following))
         own = Counter(chunk.at.rack.name for chunk in batch) if template is Template.OTHER_RACK else Counter[str]()
@@ -243,7 +249,7 @@ class _Step:
         return True
 
     def _move(self, chunk: _Chunk, rack: RackLoad, links: list[int], level: int) -> bool:
-        """Onto a server of the rack, over these links; or the chunk gives back all it has."""
+        """Place the next replica on a server of the rack, over these links; if impossible, release the chunk."""
         sends_on = chunk.request.r > level + 1
         barred = {chunk.request.w, *chunk.request.exclude, *(node.name for node in chunk.nodes)}
         target = None

@@ -1,16 +1,16 @@
-"""Send many chunks at once from rack to rack, as a minimum cost flow over the links between switches.
+"""Plans one hop of many chunks between racks, as a minimum cost flow over the links between switches.
 
-Each chunk leaves the rack it is in and arrives in one that has room; the flow decides who goes where, so that
-as many as possible find a place, over the cheapest ways. What finds none flows over an arc of its own: a hop
-that cannot take all is a result and not an error. Servers of one rack cost the same to reach, so they are
-counted, not drawn: racks with idle servers come before racks where only busy ones have room.
+Each chunk starts in its current rack and must reach a rack with room. The flow places as many chunks as possible,
+on the cheapest routes. Chunks without a place take an extra arc from source to sink, so the flow problem always
+has a solution. Servers have no vertices: all servers of a rack cost the same to reach, so only their number
+matters. Idle servers are preferred to busy ones.
 
-A switch has three vertices: `enter`, which its servers send to; `transit`, where chunks pass from switch to
-switch; `leave`, from which its servers are reached. Where a chunk must not stay in its rack there is no
-`enter -> leave`. Every link between switches has a vertex, so that what its own servers send and what passes
-through share its capacity.
+A switch has three vertices: `enter`, to which its servers send; `transit`, for chunks from switch to switch; and
+`leave`, which leads to its servers. If chunks must not stay in their rack, there is no arc `enter -> leave`. Each
+link between switches has a vertex, so that chunks from the switch's servers and chunks in transit share its
+capacity.
 
-Arcs are in the order of the graph's edges, whatever the order of the chunks. Costs are integers.
+Arcs are in the order of the graph's edges, independent of the order of the chunks. Costs are integers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNPLACED_COST = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The number of chunks that a rack can take on servers that receive nothing yet, and on all."""
+    """How many chunks a rack can receive on idle servers, and on all servers."""
 
     idle: int
     total: int
@@ -38,8 +38,7 @@ class Room:
 
 @dataclass(slots=True)
 class FlowPath:
-    """The way of one chunk from a rack to another: the vertices it passes, each with the edge of the graph that
-    it takes to get there, or -1."""
+    """The route of one chunk between racks: its vertices, each with the graph edge that leads there, or -1."""
 
     start: str
     end: str = ""
@@ -51,7 +50,11 @@ class FlowPath:
 
 
 class RackFlow:
-    """The switches of one graph. What is the same in each step is built once, `solve` adds the rest."""
+    """The flow network of one graph, for FlowScheduler.
+
+    The constructor builds the arcs between switches. `solve` adds the source, the sink and the arcs of the current
+    chunks. Used for all steps on the same graph.
+    """
 
     def __init__(self, graph: Graph, *, may_stay: bool) -> None:
         self._graph = graph
@@ -103,8 +106,8 @@ class RackFlow:
     def solve(
         self, racks: Sequence[str], residual: Sequence[int], room: Mapping[str, Room]
     ) -> list[FlowPath | None]:
-        """One chunk leaves from each of `racks`, of which the first matter most. None for a chunk that cannot
-        be sent within the residual capacities and the room."""
+        """Route one chunk from each of `racks`; earlier chunks are preferred. None for a chunk that cannot be
+        routed within the residual capacities and the room."""
         sent, leaving = self._optimum(racks, residual, room)
         ways = [self._walk(rack, leaving) if is_sent else None for rack, is_sent in zip(racks, sent, strict=True)]
         if self._may_stay:
@@ -115,7 +118,7 @@ class RackFlow:
     def _optimum(
         self, racks: Sequence[str], residual: Sequence[int], room: Mapping[str, Room]
     ) -> tuple[list[bool], dict[int, list[list[int]]]]:
-        """Return the chunks that are sent, and the flow: by vertex, its leaving arcs as [arc, chunks]."""
+        """Return whether each chunk is sent, and the flow: for each vertex, its outgoing arcs as [arc, chunks]."""
         count = len(racks)
         capacities = [count if edge < 0 else residual[edge] for edge in self._edges]
         tails, heads, costs = list(self._tails), list(self._heads), list(self._costs)
@@ -147,7 +150,7 @@ class RackFlow:
         return [flow > 0 for flow in flows[first : first + count]], leaving
 
     def _walk(self, rack: str, leaving: dict[int, list[list[int]]]) -> FlowPath:
-        """Takes one chunk out of the flow, away from its own rack if it can be."""
+        """Remove one chunk from the flow and return its route, which avoids its own rack if possible."""
         at, way = self._enter[rack], FlowPath(rack)
         back = -1 if self._may_stay else self._leave[rack]
         while at not in self._rack_at:
@@ -163,8 +166,8 @@ class RackFlow:
 
 
 def _part_those_that_came_back(ways: Sequence[FlowPath]) -> None:
-    """A flow does not know its chunks: where one was led back to its own rack, it exchanges the rest of its
-    way with one that it met."""
+    """Fix routes that lead back to their own rack. A flow does not distinguish chunks, so such a route can
+    exchange its remaining part with another route that shares a vertex."""
     for way in ways:
         if way.end == way.start:
             for other in ways:
@@ -173,7 +176,7 @@ def _part_those_that_came_back(ways: Sequence[FlowPath]) -> None:
 
 
 def _exchange_ends(one: FlowPath, other: FlowPath) -> bool:
-    """Exchange the ends of two ways where both pass the same vertex; return False if there is none."""
+    """Exchange the parts of two routes after a common vertex; return False if they have none."""
     places = {vertex: place for place, (vertex, _) in enumerate(other.steps)}
     for here, (vertex, _) in enumerate(one.steps):
         there = places.get(vertex)

@@ -1,11 +1,11 @@
-"""HDFS's default placement: rack-aware and random, with no regard to what is under way.
+"""HDFS's default placement: random and rack-aware.
 
-The first replica goes to the writer's host, the second to another rack, the third to the second's rack, the
-rest anywhere, and no rack gets much more than its share. It decides where chunks go when no policy admits
-them, and is the baseline of every comparison.
+The first replica goes to the writer's host, the second to another rack, the third to the rack of the second, the
+others anywhere. No rack gets much more than its share. Used for chunks that need no grant, and as the baseline of
+comparisons.
 
-Rules in the order in which they give way when the candidates leave no choice: a node's load, another rack,
-the share of a rack. Distinct nodes, `exclude` and room on the disk never give way.
+If no candidate satisfies all rules, they are dropped in this order: the limit on a node's load, another rack, the
+share of a rack. Distinct nodes, `exclude` and disk space are always required.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import inf
 from random import Random
 from typing import NamedTuple, Protocol
 
-#: A node that carries more than this many times the average of streams is taken only if no other will do
+#: A node with more than this multiple of the average number of streams is chosen only if there is no other
 #: (HDFS: dfs.namenode.redundancy.considerLoad.factor).
 LOAD_FACTOR = 2.0
 
@@ -23,9 +23,9 @@ _BLIND_DRAWS = 8
 
 
 class Candidate(Protocol):
-    """A datanode that may receive a replica. `streams` are the transfers it is busy with.
+    """A datanode that may receive a replica. `streams` is its current number of transfers.
 
-    Its room and its load may change while an index with it is kept; they are looked at when it is drawn.
+    Space and load may change after the candidate was added to an index; they are read when it is drawn.
     """
 
     @property
@@ -45,7 +45,7 @@ class Candidate(Protocol):
 
 
 class StillCandidate(NamedTuple):
-    """One whose room and load stay as they are."""
+    """A candidate with constant space and load."""
 
     node: str
     host: str
@@ -55,10 +55,10 @@ class StillCandidate(NamedTuple):
 
 
 class PlacementRequest(NamedTuple):
-    """The request of a chunk: `replication` replicas in all, `already` among them (a repair), none on `exclude`.
+    """A request to place a chunk: `replication` replicas in total, including those in `already` (for a repair).
 
-    `writer_host` is None for a writer that is nowhere near a datanode. A node with less room than
-    `chunk_bytes` is passed over.
+    No replica is placed on nodes in `exclude` or with less space than `chunk_bytes`. `writer_host` is None for a
+    writer that is not on the host of a datanode.
     """
 
     writer_host: str | None
@@ -69,9 +69,9 @@ class PlacementRequest(NamedTuple):
 
 
 class CandidateIndex:
-    """Candidates by node, host and rack: built once, asked for many chunks.
+    """Candidates by node, host and rack, built once and used for many chunks.
 
-    `streams` says how many all of them are busy with together, where somebody knows without asking each.
+    `streams` returns the total number of streams, if the caller knows it without adding up all candidates.
     """
 
     def __init__(self, candidates: Iterable[Candidate], streams: Callable[[], int] | None = None) -> None:
@@ -87,7 +87,7 @@ class CandidateIndex:
         self._streams = streams or self._counted_streams
 
     def streams_max(self) -> float:
-        """A node with more is busy. There must be candidates."""
+        """Return the number of streams above which a node counts as busy. Needs at least one candidate."""
         return LOAD_FACTOR * self._streams() / len(self.all)
 
     def _counted_streams(self) -> int:
@@ -95,15 +95,15 @@ class CandidateIndex:
 
 
 def place_randomly(request: PlacementRequest, nodes: Sequence[Candidate], rng: Random) -> list[str]:
-    """The nodes for the replicas that are still missing, in pipeline order: each rack is entered once.
+    """Return nodes for the missing replicas, in pipeline order, nodes of one rack together.
 
-    Fewer than asked for only when there are fewer candidates.
+    There are fewer nodes than requested only if there are not enough candidates.
     """
     return choose_randomly(request, CandidateIndex(nodes), rng)
 
 
 def choose_randomly(request: PlacementRequest, index: CandidateIndex, rng: Random) -> list[str]:
-    """`place_randomly` for a caller that keeps the index."""
+    """Place a chunk like `place_randomly`, with a prepared index."""
     choice = _Choice(request, index, rng)
     missing = request.replication - len(set(request.already))
     while len(choice.chosen) < missing and (candidate := choice.next()) is not None:
@@ -112,21 +112,21 @@ def choose_randomly(request: PlacementRequest, index: CandidateIndex, rng: Rando
 
 
 def replicas_per_rack_max(replicas: int, racks: int) -> int:
-    """HDFS's share of a rack: more than an even share, but never all replicas if there are two racks."""
+    """Return HDFS's maximum per rack: more than an even share, but never all replicas if there are two racks."""
     if racks <= 1 or replicas <= 1:
         return replicas
     return min((replicas - 1) // racks + 2, replicas - 1)
 
 
 class _Scope(NamedTuple):
-    """A part of the cluster to draw from."""
+    """A part of the cluster to draw from: the candidates in `pool` except those in rack `not_in`."""
 
     pool: list[Candidate]
     not_in: str | None = None
 
 
 class _Choice:
-    """One chunk's placement in the making."""
+    """The state of placing one chunk."""
 
     def __init__(self, request: PlacementRequest, index: CandidateIndex, rng: Random) -> None:
         self._request = request
@@ -163,7 +163,7 @@ class _Choice:
         return None
 
     def _preferred(self) -> list[_Scope]:
-        """Rank the candidates for the next replica, best first."""
+        """Return where the next replica should go, best first."""
         by_rack = self._index.by_rack
         if not self._holders:
             at_writer = self._index.by_host.get(self._request.writer_host or "", [])
@@ -173,8 +173,8 @@ class _Choice:
         return [_Scope(by_rack[self._holders[1].rack])] if len(self._holders) == 2 else []
 
     def _draw(self, scope: _Scope, share: int, streams_max: float) -> Candidate | None:
-        """One of the scope's fit candidates, each as likely as the other."""
-        # Most candidates of a large pool are fit: a few blind draws save looking at all of them.
+        """Return a random suitable candidate of the scope, all with equal probability."""
+        # Most candidates of a large pool are suitable, so a few blind draws usually avoid a full scan.
         for _ in range(_BLIND_DRAWS):
             candidate = scope.pool[int(self._rng.random() * len(scope.pool))]
             if self._is_fit(candidate, scope, share, streams_max):
@@ -193,7 +193,7 @@ class _Choice:
 
 
 def _rack_by_rack(chosen: list[Candidate]) -> list[Candidate]:
-    """The same candidates, those of one rack together, racks and nodes in the order they were chosen."""
+    """Group candidates by rack, with racks and nodes in the order in which they were chosen."""
     first_seen: dict[str, int] = {}
     for candidate in chosen:
         first_seen.setdefault(candidate.rack, len(first_seen))

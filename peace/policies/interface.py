@@ -1,9 +1,8 @@
-"""The interface of a policy: events and the time go in, grants come out.
+"""The interface of a policy, which receives events with the current time and returns grants.
 
-A policy decides which nodes receive each chunk and when its writing may start. It is deterministic: chance is
-a `random.Random` given at construction, time a number given with each event. Whoever drives it (the
-coordinator, the simulator, a dry run) reports every grant's end exactly once; what it does not know or has
-already heard of, a policy passes over.
+A policy decides which nodes receive each chunk and when its writing may start. It is deterministic: it is given a
+`random.Random` at construction and the time with each call. Its driver (the coordinator, the simulator or a dry
+run) reports the end of every grant exactly once. A policy ignores unknown grants and repeated reports.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from .ledger import Grant, Ledger, WriteSet
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A writer states what it has to write. A set that is known by name is restated: what was not granted
-    yet is replaced, and the set keeps its age."""
+    """A writer submits a set. If a set of this name exists, its waiting chunks are replaced and it keeps its
+    age."""
 
     write_set: WriteSet
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The chunk of this grant is on all its nodes."""
+    """The chunk of this grant was written to all its nodes."""
 
     grant: int
 
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """The chunk of this grant was given up and waits again; from now on the set avoids the `failed` nodes."""
+    """Writing the chunk of this grant failed, so it waits again. The set avoids the `failed` nodes from now on."""
 
     grant: int
     failed: frozenset[str] = frozenset()
@@ -43,14 +42,14 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The writer wants no more grants for this set. Those in flight keep their capacity until they end."""
+    """The writer wants no more grants for this set. Grants in flight keep their capacity until they end."""
 
     write_set: str
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Nodes came, went or moved. Grants in flight are left to end as they will."""
+    """Nodes were added, removed or moved. Grants in flight continue."""
 
     topology: Topology
 
@@ -59,31 +58,31 @@ Event = Submitted | Finished | Aborted | Withdrawn | Changed
 
 
 class Policy(ABC):
-    """Base of all policies: keeps the books, leaves the decisions to four methods of its children."""
+    """Base of all policies. It does the bookkeeping; subclasses implement the decisions in four methods."""
 
     def __init__(self) -> None:
         self._ledger = Ledger()
 
     def handle(self, events: Iterable[Event], now_s: float) -> list[Grant]:
-        """The chunks whose writing may start now because of these events. `now_s` never goes back."""
+        """Process events and return new grants for chunks that may start now. `now_s` must not decrease."""
         for event in events:
             self._hear(event, now_s)
         return self._admit(now_s)
 
     def adopt(self, write_set: WriteSet, chain: Iterable[str]) -> Grant:
-        """Takes over a chunk that is on its way already, through this chain, however full the cluster is: the
-        only chunk of its set. Its end is reported like that of a grant."""
+        """Count a chunk that is already being written through this chain, even if the cluster is full. It must be
+        the only chunk of its set. Its end is reported like that of a grant."""
         grant = self._ledger.adopt(write_set, chain)
         self._take_over(grant)
         return grant
 
     def has_room(self, node: str) -> bool:
-        """Return whether the chunks in flight leave some of the node's capacity for less urgent work."""
+        """Return whether the node has capacity left for less urgent work."""
         return True
 
     @property
     def has_more(self) -> bool:
-        """Return whether `handle` yielded to other work before it was done, and must be called again."""
+        """True if `handle` returned early to limit its duration and must be called again."""
         return False
 
     def _hear(self, event: Event, now_s: float) -> None:
@@ -108,30 +107,30 @@ class Policy(ABC):
 
     @property
     def chunks_waiting(self) -> int:
-        """The number of chunks that have been requested and not granted."""
+        """The number of chunks that wait for a grant."""
         return sum(len(pending.waiting) for pending in self._ledger.pending())
 
     def waiting(self) -> list[tuple[str, int]]:
-        """Those chunks, by set and number."""
+        """Return the chunks that wait for a grant, as (set, chunk number)."""
         return [(pending.write_set.name, chunk) for pending in self._ledger.pending() for chunk in pending.waiting]
 
     @property
     def grants_in_flight(self) -> list[Grant]:
-        """The grants whose end has not been reported, oldest first."""
+        """The grants whose end was not reported yet, oldest first."""
         return self._ledger.in_flight()
 
     @abstractmethod
     def _use(self, topology: Topology) -> None:
-        """From now on the network is this."""
+        """Use this network from now on."""
 
     @abstractmethod
     def _release(self, grant: Grant) -> None:
-        """Takes back what a grant was given. Called once a grant."""
+        """Release the resources of a grant. Called once per grant."""
 
     @abstractmethod
     def _take_over(self, grant: Grant) -> None:
-        """Reserves for a grant that was adopted."""
+        """Reserve resources for an adopted grant."""
 
     @abstractmethod
     def _admit(self, now_s: float) -> list[Grant]:
-        """Grants what may start now."""
+        """Grant the chunks that may start now."""

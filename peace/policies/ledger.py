@@ -1,4 +1,4 @@
-"""The books that every policy keeps: which sets wait for what, and which grants are in flight."""
+"""Bookkeeping that all policies share: the waiting sets and the grants in flight."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from peacefs.protocol.limits import small_chunk_bytes_max
 
 @dataclass(frozen=True, slots=True)
 class WriteSet:
-    """All that one writer writes for one checkpoint: the paper's triple (w, r, k), with sizes in bytes.
+    """Everything that one writer writes for one checkpoint: the paper's triple (w, r, k), with sizes in bytes.
 
-    `writer` is the writer's server, or None if it is none of ours; `exclude` are nodes that it has seen fail.
-    `asked_s` is since when the writer waits, if that was before the set is submitted; `more_bytes` is what else
-    it is expected to write for the same checkpoint, `begun` whether it has written some of it already.
+    `writer` is the writer's server, or None if it is outside the cluster; `exclude` are nodes that failed for it.
+    `asked_s` is when the writer began to wait, if that was before the set is submitted. `more_bytes` is the
+    expected size of later chunks of the same checkpoint. `begun`: whether the writer has already written some of
+    it.
     """
 
     name: str
@@ -31,7 +32,7 @@ class WriteSet:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The permit to write chunk number `chunk` of a set now, through `chain`: the nodes in pipeline order."""
+    """The permit to write chunk number `chunk` of a set now. `chain` is the pipeline."""
 
     number: int
     write_set: str
@@ -43,19 +44,19 @@ class Grant:
 
 @dataclass(slots=True, eq=False)
 class PendingSet:
-    """A set that has not been written in full. `unfinished_bytes` counts what waits and what is in flight;
-    of what waits, small chunks are at the front, then the largest."""
+    """A set that is not completely written. `unfinished_bytes` counts waiting chunks and chunks in flight.
+    `waiting` has the small chunks first, then the others in descending size."""
 
     write_set: WriteSet
     asked_s: float
     order: int
     waiting: deque[int]
     unfinished_bytes: int
-    #: Nodes that failed while they wrote for this set.
+    #: Nodes that failed while writing chunks of this set.
     failed: frozenset[str] = frozenset()
     in_flight: int = 0
     started: bool = False
-    #: Since when a policy that counts on it has had no room for the set; None after each grant.
+    #: Since when the policy has had no room for the set; None after each grant. Only some policies set it.
     refused_since_s: float | None = None
 
     @property
@@ -65,19 +66,20 @@ class PendingSet:
 
     @property
     def next_bytes(self) -> int:
-        """The size of the chunk that is next."""
+        """The size of the next chunk."""
         return self.write_set.chunks[self.waiting[0]]
 
 
 def _in_turn(chunks: Sequence[int]) -> deque[int]:
-    """Small ones first, for they wait for nothing; then the largest: what ends last should not take long."""
+    """Order chunks: small ones first, because they never wait, then by descending size, to end with short
+    writes."""
     large = [(size > small_chunk_bytes_max) * size for size in chunks]
     return deque(sorted(range(len(chunks)), key=lambda chunk: -large[chunk] if large[chunk] else -inf))
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Sets by name and grants by number. A grant is closed at most once; a set is forgotten with its last."""
+    """Sets by name and grants by number. A grant is closed at most once; a set is removed with its last grant."""
 
     _sets: dict[str, PendingSet] = field(default_factory=dict)
     _grants: dict[int, tuple[Grant, PendingSet]] = field(default_factory=dict)
@@ -103,14 +105,14 @@ class Ledger:
         )
 
     def withdraw(self, name: str) -> PendingSet | None:
-        """Forgets the set but not its grants in flight; gives what was forgotten."""
+        """Remove and return the set; its grants in flight stay."""
         pending = self._sets.pop(name, None)
         if pending is not None:
             pending.waiting.clear()
         return pending
 
     def grant(self, pending: PendingSet, chain: Iterable[str]) -> Grant:
-        """Grants the set's next chunk."""
+        """Grant the set's next chunk."""
         chunk = pending.waiting.popleft()
         self._granted += 1
         write_set = pending.write_set
@@ -124,11 +126,11 @@ class Ledger:
         return grant
 
     def adopt(self, write_set: WriteSet, chain: Iterable[str]) -> Grant:
-        """A grant that somebody else gave for the only chunk of a set; the set itself is not kept."""
+        """Record a grant that was given elsewhere, for the only chunk of a set. The set itself is not recorded."""
         return self.grant(PendingSet(write_set, 0.0, 0, deque([0]), 0), chain)
 
     def close(self, number: int, *, aborted: bool, failed: frozenset[str]) -> Grant | None:
-        """Ends a grant; None for one that is unknown or was closed before."""
+        """Close a grant and return it; None if it is unknown or already closed."""
         grant, pending = self._grants.pop(number, (None, None))
         if grant is None or pending is None:
             return None
@@ -145,13 +147,13 @@ class Ledger:
         return grant
 
     def find(self, name: str) -> PendingSet | None:
-        """A set that has not been written in full."""
+        """Return the set with this name, if it is not completely written."""
         return self._sets.get(name)
 
     def pending(self) -> list[PendingSet]:
-        """Sets in the order in which they were first submitted."""
+        """Return the sets in the order of their first submission."""
         return list(self._sets.values())
 
     def in_flight(self) -> list[Grant]:
-        """Grants in the order in which they were given."""
+        """Return the open grants, oldest first."""
         return [grant for grant, _ in self._grants.values()]

@@ -1,11 +1,11 @@
-"""Peace as published: the writing of chunks proceeds in timesteps, planned by Algorithm 1.
+"""Peace as published: chunks are written in timesteps, which Algorithm 1 plans.
 
-A timestep begins with the whole capacity of the network. What cannot be placed is told "not now" (no grant)
-and is asked for again, oldest first, when four fifths of the step's chunks are written. A set that is
-submitted in the middle of a step gets what is residual.
+A timestep begins with the full capacity of the network. Chunks that cannot be placed get no grant. They are tried
+again, oldest first, in the next step, which begins when four fifths of this step's chunks are written. A set that
+is submitted during a step gets the residual capacity.
 
-Waiting is bounded: the oldest set gets at least one chunk in each step, since the step begins with an empty
-graph; so a set waits for no more steps than there are chunks ahead of it.
+Waiting is bounded. The oldest set gets at least one chunk in each step, because the step begins with an empty
+graph. So a set waits for at most as many steps as there are chunks before it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class PaperPolicy(Policy):
             self._written += 1
 
     def _take_over(self, grant: Grant) -> None:
-        """Belongs to the present step, which does not end without it; what it uses is not known to the graph."""
+        """Count the grant as part of the current step. Its use of the network is not known to the graph."""
         self._scheduled.add(grant.number)
 
     @property
@@ -99,13 +99,13 @@ class PaperPolicy(Policy):
         self._residual = plan.residual
         grants = [self._ledger.grant(feasible[index][0], nodes) for index, nodes in plan.paths]
         self._scheduled.update(grant.number for grant in grants)
-        # With nothing in flight no step would ever end and let the others begin anew.
+        # If nothing is in flight, no step would ever end, so `has_more` must stay False.
         self._has_more = cut and bool(self._scheduled)
         self._told_not_now.update(pending for pending, _ in feasible if pending.waiting)
         return grants
 
     def _request(self, pending: PendingSet) -> PathRequest:
-        """With as many replicas as there are nodes; r = 0 if there are none."""
+        """Make a path request, with replicas limited to the number of possible nodes; r = 0 if there are none."""
         servers = self._graph.topology.servers
         write_set, exclude = pending.write_set, pending.exclude
         possible = len(servers) - len(exclude & servers.keys())

@@ -1,20 +1,20 @@
-"""Index nodes and racks by load, so that free slots are found in a few steps however large the rack is.
+"""Index of nodes and racks by load, which finds free slots in a few steps even in large racks.
 
-The nodes of a rack that have a free slot lie in buckets by the number of streams they receive; a node moves
-from one to the next by swapping places with the bucket's last.
+The nodes of a rack with a free slot are in buckets, one per number of received streams. A node leaves its bucket
+in constant time, since the bucket's last node takes its place.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-#: Sample size when a large bucket is searched for a node with few bytes.
+#: Number of nodes of a bucket that are compared by their assigned bytes.
 _LOOKS = 8
 
 
 class NodeLoad:
-    """One node. `receiving` and `sending` are streams; `assigned_s` is how long its disk needs for all bytes
-    it was ever given, which evens out what the number of streams leaves open."""
+    """The load of one node. `receiving` and `sending` are numbers of streams. `assigned_s` is the time that its
+    disk needs for all bytes ever assigned to it; it decides between nodes with equally many streams."""
 
     __slots__ = ("assigned_s", "bytes_s", "name", "place", "rack", "receiving", "sending", "slots")
 
@@ -30,9 +30,11 @@ class NodeLoad:
 
 
 class RackLoad:
-    """The nodes of one rack that have slots at all. Invariant: a node with a free slot is in the bucket of its
-    `receiving`, at `place`; any other is in none. `share` is the part of the slots that is free; of the
-    `free_nodes` as many as `free_senders` may pass on another chunk, of `sends_max`."""
+    """The nodes of one rack that have slots, indexed by load for ChainPlacement and FlowScheduler.
+
+    Invariant: a node with a free slot is in bucket `receiving`, at index `place`; other nodes are in no bucket.
+    `share` is the free share of all slots. `free_senders` of the `free_nodes` send less than `sends_max`
+    streams."""
 
     __slots__ = (
         "buckets",
@@ -60,7 +62,7 @@ class RackLoad:
         self.share = 0.0
 
     def add(self, node: NodeLoad) -> None:
-        """A node with slots, all of which may be taken already."""
+        """Add a node, which must have slots; all of them may be in use."""
         assert node.slots > 0
         self.nodes.append(node)
         self.slots += node.slots
@@ -71,7 +73,7 @@ class RackLoad:
             self._enter(node)
 
     def take(self, node: NodeLoad) -> None:
-        """One slot of the node; more than it has only for streams that began when it had more."""
+        """Take one slot of the node. It may exceed its slots only with streams from when it had more slots."""
         if node.receiving < node.slots:
             self._leave(node)
             self._count_free(-1)
@@ -80,7 +82,7 @@ class RackLoad:
             self._enter(node)
 
     def give_back(self, node: NodeLoad) -> None:
-        """One slot of the node."""
+        """Release one slot of the node."""
         assert node.receiving > 0
         if node.receiving < node.slots:
             self._leave(node)
@@ -90,7 +92,7 @@ class RackLoad:
             self._enter(node)
 
     def sends(self, node: NodeLoad, more: int) -> None:
-        """One stream more or less, which the node passes on."""
+        """Count one sent stream more (1) or less (-1)."""
         was_free = node.sending < self.sends_max
         node.sending += more
         assert node.sending >= 0
@@ -118,8 +120,8 @@ class RackLoad:
         self.free_senders -= node.sending < self.sends_max
 
     def least_loaded(self, rng: Random, barred: set[str], sends_below: int) -> NodeLoad | None:
-        """A node with a free slot, not barred, that may send on: the fewest streams first, then the fewest
-        bytes for its speed, then chance. In a large bucket, the best of a few."""
+        """Return the node with the fewest streams that has a free slot, is not barred and sends less than
+        `sends_below` streams. Of up to `_LOOKS` such nodes, it has the smallest `assigned_s`."""
         for bucket in self.buckets:
             n = len(bucket)
             if not n:

@@ -1,4 +1,4 @@
-"""HDFS's policy: random placement, and as many chunks at once as each writer cares to send."""
+"""HDFS's policy: random placement without admission control."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from .random_chains import RandomChains
 
 
 class RandomPolicy(Policy):
-    """No admission control: `chunks_per_writer` chunks of each set are in flight, whatever the others do.
+    """Grants up to `chunks_per_writer` chunks of each set at once, regardless of the load.
 
-    `writer_holds_replica` is HDFS as it is; the paper's measurements kept the writer's disk out (footnote 6).
+    `writer_holds_replica` is HDFS's behaviour; the paper's measurements place no replica on the writer (footnote
+    6).
     """
 
     def __init__(
@@ -30,10 +31,10 @@ class RandomPolicy(Policy):
         self._chains = RandomChains(topology, self._rng, writer_holds_replica=self._writer_holds_replica)
 
     def _release(self, grant: Grant) -> None:
-        """Nothing was reserved."""
+        """Do nothing: nothing was reserved."""
 
     def _take_over(self, grant: Grant) -> None:
-        """As little."""
+        """Do nothing: this policy reserves nothing."""
 
     def _admit(self, now_s: float) -> list[Grant]:
         grants: list[Grant] = []

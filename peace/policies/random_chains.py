@@ -1,4 +1,4 @@
-"""Chains drawn by HDFS's default placement from the servers of a topology."""
+"""Random chains for a topology, with HDFS's default placement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _AMPLE_BYTES = 1 << 62
 
 
 class RandomChains:
-    """`writer_holds_replica` is HDFS as it is; else the writer's node is used only if the others are too few."""
+    """Draws random chains. With `writer_holds_replica`, the writer's node is preferred, as in HDFS; without, it is
+    used only if there are too few others."""
 
     def __init__(self, topology: Topology, rng: Random, *, writer_holds_replica: bool) -> None:
         self._rng = rng
@@ -28,7 +29,7 @@ class RandomChains:
         )
 
     def draw(self, writer: str | None, replicas: int, exclude: frozenset[str]) -> list[str]:
-        """Distinct nodes in pipeline order; fewer than asked for only if there are fewer."""
+        """Return distinct nodes in pipeline order; fewer than `replicas` only if there are not enough."""
         if writer is not None and not self._writer_holds_replica:
             by_node, without_writer = self._index.by_node, exclude | {writer}
             others = len(by_node) - sum(node in by_node for node in without_writer)

@@ -1,7 +1,6 @@
-"""Find how the replicas of one chunk can be split between the racks of a cluster at rest.
+"""Computes how the replicas of one chunk could be split between racks if the cluster were idle.
 
-Kept apart from load: whether there is room now is asked for every chunk, what could be there only when nodes
-come and go.
+The result does not depend on the load, so it is computed again only when nodes are added or removed.
 """
 
 from __future__ import annotations
@@ -17,9 +16,11 @@ _KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Nodes in the writer's rack and elsewhere, the writer's own not counted; in how many racks those elsewhere
-    are, and how many the rack with the most of them has. `replicas` is how many there can be, on distinct
-    nodes; `needs_writer` says that the writer's own node is among them."""
+    """The number of possible nodes in the writer's rack (`here`) and in other racks, without the writer's node.
+
+    `racks_elsewhere` is the number of other racks with such nodes, `widest` the largest number in one of them.
+    `replicas` is the possible number of replicas on distinct nodes. If `needs_writer`, one is on the writer's
+    node."""
 
     here: int
     elsewhere: int
@@ -29,13 +30,13 @@ class Reach:
     needs_writer: bool
 
     def splits(self, own: bool, more_here: bool) -> tuple[int, ...]:
-        """The numbers of replicas that may stay in the writer's rack, `own` (on its own node) among them: the
-        best first. Two racks hold the chunk if the cluster has two."""
+        """Return the allowed numbers of replicas in the writer's rack, best first. With `own`, one of them is on
+        the writer's node. The chunk is in two racks if the cluster has two."""
         return _splits(self, own, more_here)
 
     @property
     def one_rack_is_enough(self) -> bool:
-        """Return whether all that leaves the writer's rack fits on one other."""
+        """True if all replicas outside the writer's rack fit into one rack."""
         return self.replicas <= self.here + self.needs_writer + self.widest
 
 
@@ -53,8 +54,8 @@ def _splits(reach: Reach, own: bool, more_here: bool) -> tuple[int, ...]:
 
 
 class Reaches:
-    """The reach of each kind of request, worked out once. `recruit` gives slow nodes a slot when a cluster
-    cannot do without them, and says whether there were any."""
+    """Computes and caches the reach of each kind of request. `recruit` gives slow nodes a slot if the cluster
+    needs them, and returns whether there were any."""
 
     def __init__(self, racks: list[RackLoad], nodes: Mapping[str, NodeLoad], recruit: Callable[[], bool]) -> None:
         self._racks = racks
@@ -63,7 +64,8 @@ class Reaches:
         self._known: dict[tuple[NodeLoad | None, int, int, frozenset[str]], Reach] = {}
 
     def of(self, at_writer: NodeLoad | None, home: RackLoad, replicas: int, exclude: frozenset[str]) -> Reach:
-        """For a writer on a node of ours (or none of ours, whose chain is to begin in rack `home`)."""
+        """Return the reach for a writer on this node, or for one outside the cluster whose chain begins in
+        `home`."""
         key = (at_writer, home.index, replicas, exclude)
         reach = self._known.get(key)
         if reach is None:
@@ -74,7 +76,7 @@ class Reaches:
         return reach
 
     def forget(self) -> None:
-        """The nodes that have slots are others than before."""
+        """Clear the cache, after the set of nodes with slots has changed."""
         self._known.clear()
 
     def _work_out(

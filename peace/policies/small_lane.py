@@ -1,7 +1,7 @@
-"""The lane of small chunks: no slots, no tokens, no waiting. It only counts bytes.
+"""The fast lane for small chunks: they need no slot and never wait. It only counts bytes.
 
-A chunk of a few hundred kilobytes holds a disk or a link for milliseconds; to make it wait for a slot would
-cost more than it ever takes from anyone.
+A chunk of a few hundred kilobytes uses a disk or a link for milliseconds. Waiting for a slot would cost more than
+it could save.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .random_chains import RandomChains
 
 
 class SmallLane:
-    """Draw two random chains and take the one whose busiest node has fewer small bytes in flight."""
+    """Draws two random chains and takes the one whose busiest node has fewer bytes of small chunks in flight."""
 
     def __init__(self, topology: Topology, rng: Random, *, writer_holds_replica: bool) -> None:
         self._rng = rng
@@ -25,21 +25,21 @@ class SmallLane:
         self.use(topology)
 
     def use(self, topology: Topology) -> None:
-        """From now on the network is this."""
+        """Use this network from now on."""
         self._chains = RandomChains(topology, self._rng, writer_holds_replica=self._writer_holds_replica)
 
     def place(self, write_set: WriteSet, exclude: frozenset[str]) -> list[str]:
-        """Nodes in pipeline order; none if there are none."""
+        """Return nodes in pipeline order; empty if no node is possible."""
         drawn = [self._chains.draw(write_set.writer, write_set.replication, exclude) for _ in range(2)]
         return min(drawn, key=lambda nodes: max((self._bytes[node] for node in nodes), default=0))
 
     def reserve(self, grant: Grant) -> None:
-        """Counts the grant's bytes."""
+        """Count the grant's bytes as in flight."""
         for node in grant.chain:
             self._bytes[node] += grant.chunk_bytes
 
     def give_back(self, grant: Grant) -> None:
-        """Counts them no more."""
+        """Stop counting the grant's bytes."""
         for node in grant.chain:
             self._bytes[node] -= grant.chunk_bytes
             if not self._bytes[node]:

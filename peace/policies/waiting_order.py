@@ -1,4 +1,4 @@
-"""In which order waiting sets are served, kept up to date set by set: an event costs what it changes.
+"""The order in which waiting sets are served, updated incrementally for the sets that change.
 
 What a set counts is a value of its own less what all sets of its writer's rack share. So each rack has a sorted
 list by the values, which change only with a set's own events, and a walk merges the lists. Values are whole bytes,
@@ -19,7 +19,7 @@ from .ledger import PendingSet
 
 @dataclass(frozen=True, slots=True)
 class WaitingKind:
-    """Sets whose writers are in one rack (None: none of ours), of so many replicas. `plain`: nothing is
+    """Sets with writers in the same rack (None: outside the cluster) and the same replication. `plain`: no node is
     excluded."""
 
     rack: str | None
@@ -43,7 +43,8 @@ _Listed = tuple[int, int, PendingSet]
 
 
 class WaitingOrder:
-    """Sets by name. Those of which nothing waits are not listed, but their unfinished bytes count."""
+    """Sets by name, for ExpressPolicy. Sets without waiting chunks are not listed but count as unfinished
+    bytes."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
@@ -51,7 +52,7 @@ class WaitingOrder:
         self._unfinished: dict[str | None, int] = {}
 
     def put(self, pending: PendingSet, kind: WaitingKind, value: int) -> None:
-        """A set that is new, or of which something has changed. Of equal values the older is first."""
+        """Add or update a set. Of sets with equal values the older one is first."""
         name = pending.write_set.name
         self.remove(name)
         entry = _Entry(kind, value, pending, pending.unfinished_bytes)
@@ -61,7 +62,7 @@ class WaitingOrder:
             insort(self._lists.setdefault(kind, []), (*entry.key, pending))
 
     def remove(self, name: str) -> None:
-        """It is gone. That it is not known is fine."""
+        """Remove a set. Succeeds if it is unknown."""
         entry = self._entries.pop(name, None)
         if entry is None:
             return
@@ -77,24 +78,24 @@ class WaitingOrder:
                 del self._lists[entry.kind]
 
     def unfinished(self) -> Mapping[str | None, int]:
-        """Bytes of all sets of each rack's writers, waiting or on their way."""
+        """Return the bytes, waiting or in flight, of all sets of each rack's writers."""
         return self._unfinished
 
     def walk(self, less: Mapping[str | None, int]) -> Walk:
-        """All that wait, in order: the least value first, less what its rack has in `less`. Until it is over
-        nothing may be put or removed."""
+        """Iterate over the waiting sets, smallest value first, where the values of a rack are reduced by `less`.
+        Sets must not be put or removed during the walk."""
         return Walk(self._lists, less)
 
 
 class Walk:
-    """Gives each waiting set once, but those of kinds that were dropped."""
+    """Iterates over all waiting sets, except those of dropped kinds."""
 
     def __init__(self, lists: Mapping[WaitingKind, list[_Listed]], less: Mapping[str | None, int]) -> None:
         self._lists = lists
         self._less = {kind: less.get(kind.rack, 0) for kind in lists}
         self._dropped: list[WaitingKind] = []
         kinds = list(lists)
-        #: The cursor of each list: the value of its next entry, its order, the number of its kind, its place.
+        #: One cursor per list: value and order of its next entry, number of its kind, index of the entry.
         self._kinds = kinds
         self._heads = [self._head(number, 0) for number in range(len(kinds))]
         heapify(self._heads)
@@ -121,11 +122,11 @@ class Walk:
                 heapreplace(self._heads, self._head(number, at + 1))
 
     def drop(self) -> None:
-        """Gives no more of the kind that was given last."""
+        """Skip all further sets of the kind that was returned last."""
         self._is_dropped = True
 
     def take_up_again(self) -> None:
-        """Yield the entries that were dropped after all, from here on."""
+        """Stop skipping: return sets of dropped kinds again, from the current position on."""
         assert self._current is not None
         for kind in self._dropped:
             listed, less = self._lists[kind], self._less[kind]

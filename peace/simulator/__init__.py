@@ -1,4 +1,4 @@
-"""Runs policies on a fluid model of links and disks, and compares them (SGuard, section 6).
+"""Simulates policies on a fluid model of links and disks, and compares them (SGuard, section 6).
 
-Begin with `simulate.py`. Pure: virtual time, a seed.
+Start with `simulate.py`. Pure: virtual time, seeded randomness.
 """

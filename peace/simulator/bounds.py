@@ -1,11 +1,12 @@
-"""Lower bounds that no policy can beat, on the mean time from request and on the makespan.
+"""Lower bounds for every policy, on the mean time from request to done and on the makespan.
 
-Each looks at one thing alone and gives it the best of schedules: what a rack's writers must send out over its
-links, all disks pooled, and every set as if it were alone in the cluster.
+Each bound assumes an optimal schedule with only one bottleneck: the links out of a rack, all disks as one pool, or
+each set alone in the cluster.
 
-In no schedule are n sets done before a single server of the same total rate, which always serves the one with
-the least left, has done n (Schrage 1968); nor before the n-th of the times at which the sets would be done if
-each were alone. So the completion times of a schedule, sorted, are bounded one by one by the greater of both.
+No schedule completes n sets earlier than a single server of the same total rate that always serves the set with
+the least remaining work (Schrage 1968). And no schedule completes them before the n-th smallest of the times at
+which the sets, each alone in the cluster, would be done. So the n-th completion time is at least the larger of
+both.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .simulate import Arrival
 
 @dataclass(frozen=True, slots=True)
 class WaitingBounds:
-    """The least mean time from request, and the least time of the last completion, in seconds."""
+    """Lower bounds on the mean time from request to done, and on the last completion, in seconds."""
 
     mean_s: float
     makespan_s: float
@@ -31,7 +32,7 @@ class WaitingBounds:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A set as one resource sees it: the seconds of work it brings, and its time if alone in the cluster."""
+    """A set from the view of one resource: its seconds of work there, and its time if alone in the cluster."""
 
     arrives_s: float
     work_s: float
@@ -39,7 +40,7 @@ class _Job:
 
 
 def bounds(topology: Topology, arrivals: Sequence[Arrival], client: RateCurve = PAPER_CLIENT) -> WaitingBounds:
-    """For these sets on this network, with every chunk on two racks where there are two."""
+    """Return the bounds for these sets, if every chunk must be on two racks unless there is only one."""
     on_disks = _jobs_on_disks(topology, arrivals, client)
     out_of_racks = _jobs_out_of_racks(topology, arrivals, client)
     asked_s = sum(arrival.at_s for arrival in arrivals)
@@ -64,7 +65,7 @@ def _jobs_on_disks(topology: Topology, arrivals: Sequence[Arrival], client: Rate
 
 
 def _jobs_out_of_racks(topology: Topology, arrivals: Sequence[Arrival], client: RateCurve) -> Iterable[list[_Job]]:
-    """The sets of each rack's writers, as the links see them that lead out of the rack."""
+    """Yield, for each rack, the sets of its writers as jobs for the links out of the rack."""
     if len(topology.racks) < 2:
         return
     for rack in topology.racks:
@@ -81,7 +82,7 @@ def _jobs_out_of_racks(topology: Topology, arrivals: Sequence[Arrival], client: 
 
 
 def _alone_s(topology: Topology, write_set: WriteSet, client: RateCurve) -> float:
-    """The time that the set takes in a cluster that does nothing else."""
+    """Return the minimum time of the set in a cluster without other load."""
     stream = min(client.rate(1), max(server.disk.rate(1) for server in topology.servers.values()))
     together = min(client.best_rate, len(write_set.chunks) * stream)
     if write_set.writer is not None:
@@ -95,7 +96,7 @@ def _least_completions(jobs: Sequence[_Job]) -> list[float]:
 
 
 def _shortest_remaining_first(jobs: Sequence[_Job]) -> list[float]:
-    """When one server is done with each job, if it always turns to the one with the least left."""
+    """Return the completion times on one server that always serves the job with the least remaining work."""
     coming = sorted(jobs, key=lambda job: job.arrives_s, reverse=True)
     left: list[float] = []
     done: list[float] = []

@@ -1,4 +1,4 @@
-"""Policies side by side: the same clusters and loads, the three times that matter, and the bounds."""
+"""Compares policies on the same clusters and loads, by three times and their lower bounds."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ MakePolicy = Callable[[Topology, Random], Policy]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Means over all seeds, in seconds. `from_request_s` and `span_s` are means over sets as well: asked for
-    to done, first granted to done. The makespan ends with the last set; bounds are `bounds.WaitingBounds`."""
+    """Means over all seeds, in seconds. `from_request_s` (request to done) and `span_s` (first grant to done) are
+    also means over sets. The makespan ends with the last set. Bounds are from `bounds.WaitingBounds`."""
 
     policy: str
     writers: int
@@ -39,8 +39,8 @@ class Row:
 
 
 def paper_policy(inter_rack_chunks: int | None = None) -> MakePolicy:
-    """Algorithm 1. The paper does not print the capacity of the link between its racks; None derives all
-    capacities of switch links from their rates."""
+    """Return a maker of the paper's policy, Algorithm 1. The paper does not state the capacity of the link between
+    its racks; with None, capacities of switch links are derived from their rates."""
 
     def make(topology: Topology, rng: Random) -> Policy:
         calibration = calibrate(topology)
@@ -53,9 +53,10 @@ def paper_policy(inter_rack_chunks: int | None = None) -> MakePolicy:
 
 
 def flow_policy(topology: Topology, rng: Random) -> Policy:
-    """Timesteps like the paper's, planned by minimum cost flows. Raises Unsupported without OR-Tools."""
+    """Return the paper's policy with timesteps planned by minimum cost flows. Raises Unsupported without
+    OR-Tools."""
     try:
-        # Late: OR-Tools is an extra, and takes most of a second to import.
+        # Imported here because OR-Tools is optional and takes most of a second to import.
         from peacefs.peace.policies.flow import FlowScheduler
     except ImportError:
         raise Unsupported("the policy flow needs OR-Tools: install peacefs[flow]") from None
@@ -72,13 +73,13 @@ POLICIES: dict[str, MakePolicy] = {
     "express": ExpressPolicy,
 }
 
-#: Capacities 3 and 5 are two readings of the paper's own cluster and mean nothing elsewhere.
+#: "paper-3" and "paper-5" are two interpretations of the paper's own cluster and are not used for others.
 USUAL_POLICIES = ("random", "paper", "express")
 FIGURE10_POLICIES = ("random", "paper-3", "paper-5", "express")
 
 
 def usual_policies(scenario: str) -> tuple[str, ...]:
-    """The policies that a scenario is run under unless others are named."""
+    """Return the default policies of a scenario."""
     return FIGURE10_POLICIES if scenario == "figure10" else USUAL_POLICIES
 
 
@@ -88,9 +89,9 @@ def run_scenario(
     policies: Sequence[str] | None = None,
     on_run: Callable[[], None] = lambda: None,
 ) -> list[Row]:
-    """One row for each case of the scenario and each policy; the load of a seed is the same for all.
+    """Return one row per case of the scenario and policy. Each seed gives all policies the same load.
 
-    `on_run` hears of every cluster simulated to its end: one for each case, policy and seed.
+    `on_run` is called after each simulation: once per case, policy and seed.
     """
     chosen, numbers = policies or usual_policies(name), list(seeds)
     return [_row(case, policy, numbers, on_run) for case in SCENARIOS[name]() for policy in chosen]

@@ -1,7 +1,7 @@
-"""Max-min fair rates: how flows share what they pass through, as TCP would in an ideal world.
+"""Max-min fair rates: how flows share resources, like ideal TCP connections.
 
-No flow can get more without another, that has no more than it, getting less. Found by filling: all rates rise
-together until some resource is full; its flows are frozen, the others rise on.
+No flow can get more unless another flow with the same rate or less gets less. Computed by filling: all rates rise
+together until a resource is full. The rates of its flows then stay, and the others rise further.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ _ROUNDING = 1 + 1e-12
 
 
 def max_min_rates(flows: Mapping[int, Sequence[int]], capacity: Callable[[int, int], float]) -> dict[int, float]:
-    """The rate of each flow. `flows` are the resources that each passes through; `capacity(resource, n)` is
-    what a resource carries in all when n flows pass through it."""
+    """Return the rate of each flow. `flows` are the resources that each flow uses; `capacity(resource, n)` is the
+    total rate of a resource that n flows use."""
     users: dict[int, list[int]] = {}
     for flow, resources in flows.items():
         for resource in resources:
@@ -30,7 +30,7 @@ def max_min_rates(flows: Mapping[int, Sequence[int]], capacity: Callable[[int, i
         if n == 0:
             heappop(fullest)
             continue
-        # Shares only rise while others freeze: an entry that is out of date goes back to its new place.
+        # Shares only rise as flows get their final rate, so an outdated entry moves back in the heap.
         current = room[resource] / n
         if current > share * _ROUNDING:
             heapreplace(fullest, (current, resource))

@@ -1,4 +1,4 @@
-"""The resources that a chunk in flight uses, for the model that judges policies (`simulate`)."""
+"""The resources that a chunk in flight uses, for the simulation (`simulate`)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Resource = tuple[str, ...]
 
 
 class FluidNetwork:
-    """Clients, network cards, switch links and disks, numbered as they come into use.
+    """Clients, network cards, switch links and disks, numbered in the order of their first use.
 
-    Cards and links are full duplex and carry their rate whatever the number of flows; a disk and a client
-    follow their curves.
+    Cards and links are full duplex, with a rate that does not depend on the number of flows. The rates of disks
+    and clients follow their curves.
     """
 
     def __init__(self, topology: Topology, client: RateCurve) -> None:
@@ -29,7 +29,7 @@ class FluidNetwork:
         self._curves: list[RateCurve | None] = []
 
     def capacity(self, resource: int, flows: int) -> float:
-        """Bytes a second of a resource when so many flows use it."""
+        """Return the total bytes per second of a resource that `flows` flows use."""
         steady = self._steady[resource]
         if steady is not None:
             return steady
@@ -38,7 +38,7 @@ class FluidNetwork:
         return curve.rate(flows)
 
     def resources(self, grant: Grant) -> list[int]:
-        """All that the chunk of a grant passes through, from its writer to its last replica."""
+        """Return the resources that the chunk of a grant uses, from its writer to its last replica."""
         used: list[int] = []
         sender = grant.writer
         if sender is not None:
@@ -52,7 +52,7 @@ class FluidNetwork:
         return used
 
     def _way(self, sender: str, receiver: str, flow: int) -> list[int]:
-        """Choose one of equally cheap ways by the flow alone, as networks do that hash its ports."""
+        """Choose one of the cheapest routes by the flow's number, like a network that hashes ports."""
         servers = self._topology.servers
         ways = self._routes.between_racks(servers[sender].rack, servers[receiver].rack)
         hops = ways[flow % len(ways)]

@@ -1,4 +1,4 @@
-"""Clusters and loads that policies are compared on. The same seed gives every policy the same load."""
+"""Clusters and loads for comparing policies. With the same seed, every policy gets the same load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .simulate import Arrival
 CHUNK_BYTES = 64 * MB
 REPLICAS = 3
 
-#: Disks that are faster than a gigabit card, and a client that can fill one.
+#: A disk that is faster than a gigabit network card, and a client that can saturate the card.
 FAST_DISK = RateCurve(((1, 300.0 * MB), (4, 500.0 * MB)))
 FAST_CLIENT = RateCurve(((1, 125.0 * MB),))
 
@@ -24,7 +24,7 @@ MakeLoad = Callable[[Topology, Random], list[Arrival]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One cell of a comparison. `mb` is the size of each set, 0 where sizes differ."""
+    """One case of a comparison. `mb` is the size of each set, 0 if sizes differ."""
 
     writers: int
     mb: int
@@ -37,7 +37,7 @@ class Case:
 
 
 def paper_cluster(disk: RateCurve = PAPER_DISK) -> Topology:
-    """Section 6.2: racks of 8 and 9 machines, gigabit Ethernet, one gigabit link between the two switches."""
+    """Return the cluster of section 6.2: racks of 8 and 9 machines, all links of one gigabit per second."""
     names = [f"n{number:02}" for number in range(17)]
     rack_of = {name: "/rack-1" if number < 8 else "/rack-2" for number, name in enumerate(names)}
     cables = [Link(name, rack, 125.0 * MB) for name, rack in rack_of.items()]
@@ -50,7 +50,7 @@ def paper_cluster(disk: RateCurve = PAPER_DISK) -> Topology:
 
 
 def star(racks: int, per_rack: int, oversubscription: float) -> Topology:
-    """Equal racks below one switch; a rack's uplink carries its servers' cards divided by the factor."""
+    """Return equal racks below one switch. Uplinks are oversubscribed by this factor."""
     uplink = per_rack * 125.0 * MB / oversubscription
     topology = Topology(defaults=Defaults(switch_link_bytes_s=uplink))
     for rack in range(racks):
@@ -67,7 +67,7 @@ def star(racks: int, per_rack: int, oversubscription: float) -> Topology:
 
 
 def one_slow_node(rng: Random) -> Topology:
-    """The paper's cluster with one disk at a quarter of the speed."""
+    """Return the paper's cluster with one disk at a quarter of the speed."""
     topology = paper_cluster()
     slow = topology.servers[rng.choice(sorted(topology.servers))]
     return topology.with_server(slow.name, slow.rack, disk=slow.disk.scaled(0.25))
@@ -77,7 +77,7 @@ def one_slow_node(rng: Random) -> Topology:
 
 
 def write_sets(topology: Topology, rng: Random, sizes_mb: Sequence[int], at_s: Sequence[float]) -> list[Arrival]:
-    """A set of each size, by writers drawn at random; a chunk's size varies by a tenth."""
+    """Return one set per size, with random writers. Chunk sizes have a standard deviation of 10 %."""
     writers = rng.sample(sorted(topology.servers), len(sizes_mb))
     arrivals = []
     for number, (writer, mb, when_s) in enumerate(zip(writers, sizes_mb, at_s, strict=True)):
@@ -87,12 +87,12 @@ def write_sets(topology: Topology, rng: Random, sizes_mb: Sequence[int], at_s: S
 
 
 def all_at_once(writers: int, mb: int) -> MakeLoad:
-    """All writers checkpoint at the same moment."""
+    """Return a load in which all writers start at the same moment."""
     return lambda topology, rng: write_sets(topology, rng, [mb] * writers, [0.0] * writers)
 
 
 def one_after_the_other(writers: int, mb: int, mean_gap_s: float) -> MakeLoad:
-    """Arrivals at random moments, on average so far apart."""
+    """Return a load in which writers start at random times, `mean_gap_s` apart on average."""
 
     def load(topology: Topology, rng: Random) -> list[Arrival]:
         at_s, now_s = [], 0.0
@@ -105,7 +105,7 @@ def one_after_the_other(writers: int, mb: int, mean_gap_s: float) -> MakeLoad:
 
 
 def of_mixed_size(writers: int, sizes_mb: Sequence[int]) -> MakeLoad:
-    """All at once, each of a size drawn at random."""
+    """Return a load in which all writers start at once, with random sizes."""
     return lambda topology, rng: write_sets(topology, rng, rng.choices(sizes_mb, k=writers), [0.0] * writers)
 
 

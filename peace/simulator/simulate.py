@@ -1,7 +1,7 @@
-"""A cluster under a policy, chunk by chunk, in virtual time: the model by which policies are judged.
+"""Simulates a cluster under a policy, chunk by chunk, in virtual time.
 
-A chunk on its way is one flow through all its hops, whose rate is the least of theirs; flows share what they
-pass through max-min fairly. A policy hears of a chunk's end `completion_delay_s` after it.
+A chunk in flight is one flow through all its hops. Flows share disks, links and network cards max-min fairly. The
+policy is told of a chunk's end `completion_delay_s` later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .fluid_network import FluidNetwork
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A set that a writer asks to write at a time."""
+    """The time at which a writer submits a set."""
 
     at_s: float
     write_set: WriteSet
@@ -30,7 +30,7 @@ class Arrival:
 
 @dataclass(slots=True)
 class WriteSetTimes:
-    """When a set was asked for, first granted and done; all three in virtual seconds."""
+    """When a set was submitted, got its first grant and was done, in virtual seconds."""
 
     asked_s: float
     granted_s: float
@@ -38,12 +38,12 @@ class WriteSetTimes:
 
     @property
     def from_request_s(self) -> float:
-        """The time that the writer waits, from request to done."""
+        """The writer's waiting time, from request to done."""
         return self.done_s - self.asked_s
 
     @property
     def span_s(self) -> float:
-        """The time of the writing itself, from the first grant to done."""
+        """The duration of the writing, from the first grant to done."""
         return self.done_s - self.granted_s
 
 
@@ -55,8 +55,8 @@ def simulate(
     client: RateCurve = PAPER_CLIENT,
     completion_delay_s: float = 0.02,
 ) -> dict[str, WriteSetTimes]:
-    """The times of every set, by its name. All sets are written in full: a policy that stops granting while
-    there are chunks waiting and none on their way is a bug, and asserted."""
+    """Run until all sets are written; return their times by name. It is asserted that the policy does not stop
+    granting while chunks wait and none are in flight."""
     return _Simulation(topology, policy, arrivals, client, completion_delay_s).run()
 
 
@@ -94,7 +94,7 @@ class _Simulation:
         return self._times
 
     def _step(self) -> None:
-        """To the next chunk's end or piece of news, whichever is first."""
+        """Advance to the next end of a chunk or event for the policy, whichever is first."""
         rates = self._rates
         lasts_s, first = min(
             ((left / rates[flow], flow) for flow, left in self._left.items()), default=(float("inf"), -1)
@@ -119,7 +119,7 @@ class _Simulation:
         heappush(self._news, (self._now_s + self._delay_s, next(self._sequence), Finished(grant.number)))
 
     def _tell(self) -> None:
-        """Gives the policy all news of this moment."""
+        """Pass all events of this moment to the policy."""
         self._now_s = self._news[0][0]
         events: list[Event] = []
         while self._news and self._news[0][0] <= self._now_s:
