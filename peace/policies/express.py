@@ -46,10 +46,12 @@ SENDS_MAX = 4
 
 
 class ExpressPolicy(Policy):
-    """Event-driven admission. `writer_holds_replica` is HDFS's way: the first replica on the writer's node
-    if it is one of ours and has a free slot; the paper's measurements keep it off (footnote 6).
-    `chunks_per_writer` None means the usual number for the network's kind. `with_slots`: where nodes have more
-    slots than that, a writer has as many chunks in flight and a node as many outgoing streams as slots."""
+    """Event-driven admission; the module's docstring describes the order of sets and the bound on waiting.
+
+    `writer_holds_replica` puts the first replica on the writer's node, as HDFS does, if that has a free slot; the
+    paper's measurements do not (footnote 6). `chunks_per_writer` None means the default for the bottleneck.
+    `with_slots`: if nodes have more slots than the defaults allow for, raise the limits on chunks in flight per
+    writer and on outgoing streams per node to the number of slots."""
 
     def __init__(
         self,

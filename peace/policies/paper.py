@@ -28,10 +28,11 @@ _NO_LIMIT = 1 << 30
 
 
 class PaperPolicy(Policy):
-    """Algorithm 1, or another `schedule` of its kind (`flow.FlowScheduler`), step by step. `streams` are the
-    capacities (2 for sending and receiving in section 6.2); None for those of a typical stream in each network.
-    With `servers_per_turn` no call of `handle` looks at more requests times servers, which is what it takes its
-    time for: whoever must not be held up long calls it again while it `has_more`."""
+    """Runs Algorithm 1, or another `schedule` with its interface (`flow.FlowScheduler`), step by step.
+
+    `streams` are the capacities (2 for sending and receiving in section 6.2); None derives them from each network.
+    `servers_per_turn` limits the duration of `handle`: a call considers at most this many requests times servers,
+    and must be repeated while `has_more`."""
 
     def __init__(
         self,

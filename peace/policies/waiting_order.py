@@ -1,9 +1,9 @@
 """The order in which waiting sets are served, updated incrementally for the sets that change.
 
-What a set counts is a value of its own less what all sets of its writer's rack share. So each rack has a sorted
-list by the values, which change only with a set's own events, and a walk merges the lists. Values are whole bytes,
-so that what is equal is equal in every sum. Sets that any node can
-be chosen for, with equally many replicas, are in one list, for they lack room together: a walk can drop them all.
+The rank of a set is its own value minus an amount that all sets of its writer's rack share. So the sets of each
+kind (rack, replication, exclusions) are in a list sorted by value, which changes only with a set's own events. A
+walk merges the lists. Values are integers (bytes), so that sums are exact. If there is no room for a set that
+excludes no node, there is none for any set of its kind; a walk can then drop the whole list.
 """
 
 from __future__ import annotations

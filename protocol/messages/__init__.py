@@ -1,7 +1,7 @@
-"""The messages that frames carry, a module for each conversation. One struct each; the tag is the class name.
+"""The messages that frames carry, one module per conversation. Each is a struct; its tag is the class name.
 
     base         any: Failure, Done
-    hello        connector -> Hello, acceptor -> Challenge, connector -> Proof, acceptor -> Welcome
+    handshake    connector -> Hello, acceptor -> Challenge, connector -> Proof, acceptor -> Welcome
     chunks       writer or hop -> WriteChunk, Packet...; hop -> WriteAck
                  reader -> ReadChunk; datanode -> Packet...
                  reader -> RequestDescriptor; datanode -> DescriptorShared
@@ -19,8 +19,8 @@
     supervision  agent -> AgentBeat; coordinator -> AgentOrders
     coordinators standby -> CopyStore; leader -> StorePart
 
-Every message may be answered by Failure, which carries a code of the error tree. They are all imported from here:
-who sends one need not know which conversation it belongs to.
+Every message may be answered by Failure, which carries the code of an error class. Import all messages from here,
+not from the modules.
 """
 
 from __future__ import annotations
@@ -378,7 +378,7 @@ AnyMessage = (
     | ReturnToSnapshot
 )
 
-#: Orders and questions of a coordinator to a datanode: each bears the epoch of the leader.
+#: A coordinator's orders and questions to a datanode. Each contains the epoch of the leader.
 ORDERS: Final = (
     ReplicateChunk | DeleteChunks | VerifyChunks | ProveReplicas | BalanceDisks | FlushUploads | AskStreams
 )

@@ -1,4 +1,4 @@
-"""The base of all messages, and the answers that any of them may get."""
+"""The base classes of messages, and the answers that any message may get."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import msgspec
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Base of all; decoded by `frames`, which refuses unknown tags and wrong types."""
+    """Base of all messages. `frames` decodes them and rejects unknown tags and wrong types."""
 
 
 class TracedMessage(Message, frozen=True, kw_only=True):
-    """Base of what is asked for somebody: `trace` is the id of that request, for the logs of all who serve it.
+    """Base of messages that are sent on behalf of a request; `trace` is the request's id for logs.
 
-    Where the request is traced, `span` is the id of the span within which this is asked. A peer of an earlier
-    version passes over both.
+    If the request is traced, `span` is the id of the sender's span. Peers of earlier versions ignore both.
     """
 
     trace: str = ""
@@ -21,7 +20,7 @@ class TracedMessage(Message, frozen=True, kw_only=True):
 
 
 class Failure(Message, frozen=True):
-    """A refusal or fault: `code` names a class of `errors`, `culprit` the datanode it is ascribed to."""
+    """A refusal or fault. `code` names a class of `errors`, `culprit` the datanode that caused it, if known."""
 
     code: str
     message: str
@@ -29,4 +28,4 @@ class Failure(Message, frozen=True):
 
 
 class Done(Message, frozen=True):
-    """An answer with nothing to say."""
+    """A successful answer without content."""

@@ -1,4 +1,4 @@
-"""A chunk is written through a pipeline, or read from a datanode: what data servers are told and answer."""
+"""Messages to and from data servers: writing a chunk through a pipeline, and reading one."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Hop(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True):
-    """A datanode's word, signed, that it holds a replica on its disk."""
+    """A datanode's signed statement that a replica is on its disk."""
 
     node: NodeId
     mac: bytes
 
 
 class WriteChunk(TracedMessage, frozen=True):
-    """Opens a chunk at a hop; the hops after it are in the token. The payload is the first packet's data.
+    """Start writing a chunk at a hop. The token names the further hops; the payload is the first packet's data.
 
-    With `last` the chunk ends here: a small chunk is one frame down and one frame up.
+    With `last` the chunk ends with this data, so a small chunk needs one frame in each direction.
     """
 
     token: str
@@ -42,9 +42,9 @@ class WriteChunk(TracedMessage, frozen=True):
 
 
 class Packet(Message, frozen=True):
-    """Data of a chunk in order, on block boundaries; `sums` are the packed checksums of its blocks.
+    """The next data of a chunk, aligned to checksum blocks; `sums` are the packed checksums of its blocks.
 
-    A writer's is taken whole (`limits.packet_bytes`), a reader's in pieces (`limits.read_packet_bytes`).
+    Maximum sizes are `limits.packet_bytes` for writing and `limits.read_packet_bytes` for reading.
     """
 
     offset: int
@@ -53,19 +53,19 @@ class Packet(Message, frozen=True):
 
 
 class WriteAck(Message, frozen=True):
-    """The chunk is on the disk of the hop and of all after it, fsynced."""
+    """The chunk is on the disks of the sending hop and of all hops after it, fsynced."""
 
     chunk: ChunkId
     version: Version
     length: int
     checksum: int
     receipts: list[Receipt]
-    #: The time for which the hop waited for the next one; its predecessor does not hold that against it.
+    #: How long the hop waited for its successor; its predecessor subtracts this when it measures the hop.
     waited_s: float = 0.0
 
 
 class RequestDescriptor(TracedMessage, frozen=True, tag="BorrowChunk"):
-    """Asks, over a local socket, for the open file of a large replica."""
+    """Request the open file of a large replica, over a local socket."""
 
     token: str
     chunk: ChunkId
@@ -73,10 +73,11 @@ class RequestDescriptor(TracedMessage, frozen=True, tag="BorrowChunk"):
 
 
 class DescriptorShared(Message, frozen=True, tag="ChunkLent"):
-    """The file comes with this message: the chunk's data from its start on, to be read only.
+    """The answer to RequestDescriptor, sent with the open file, which begins with the chunk's data and is
+    read-only.
 
-    `sums` are the packed checksums of all its blocks, and `length` is the chunk's: a file may show less of it.
-    Datanodes of release 0.1.0 do not give the length.
+    `sums` are the packed checksums of all blocks. `length` is the chunk's length; a file may use only a part of
+    it. Datanodes of release 0.1.0 do not send the length.
     """
 
     sums: bytes
@@ -84,7 +85,7 @@ class DescriptorShared(Message, frozen=True, tag="ChunkLent"):
 
 
 class ReadChunk(TracedMessage, frozen=True):
-    """Asks for a range; answered by packets that begin at the block boundary at or before `offset`."""
+    """Request a range; answered by packets that begin at the block boundary at or before `offset`."""
 
     token: str
     chunk: ChunkId

@@ -1,4 +1,4 @@
-"""Messages between coordinators: a standby copies the metadata of the one that leads."""
+"""Messages between coordinators, with which a standby copies the leader's metadata."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from .base import Message
 
 
 class CopyStore(Message, frozen=True):
-    """Send the bytes of the metadata from there on; at 0 a copy is made, and kept for this connection."""
+    """Request a part of the metadata. Offset 0 makes a new copy, which is kept for this connection."""
 
     offset: int
 
 
 class StorePart(Message, frozen=True):
-    """Some of the bytes that were asked for; none at the end. `total` is how many there are."""
+    """A part of the copy; empty at the end. `total` is the size of the copy."""
 
     data: bytes
     total: int

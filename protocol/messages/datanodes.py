@@ -12,8 +12,6 @@ from .grants import StreamUnderWay
 
 
 class Replica(msgspec.Struct, frozen=True, array_like=True):
-    """One replica as a datanode reports it."""
-
     chunk: ChunkId
     version: Version
     length: int
@@ -26,13 +24,13 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
     used_bytes: int
     available_bytes: int
     streams: int = 0
-    #: The part of the used bytes that replicas need, without what compaction will give back.
+    #: The used bytes without those that compaction will free.
     live_bytes: int = 0
 
 
 class DiskReport(msgspec.Struct, frozen=True, array_like=True):
-    """A datanode's disk: `state` is a value of `datanode.disk.DiskState`, or "full"; `fault` says why it is not
-    working."""
+    """A datanode's disk. `state` is a value of DiskState, or "full"; `fault` is empty unless the disk has
+    failed."""
 
     directory: str
     state: str
@@ -43,7 +41,7 @@ class DiskReport(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LatencySample(msgspec.Struct, frozen=True, array_like=True):
-    """The recent time for a MiB at a successor, or at the sender's own disk; a smaller chunk counts as one."""
+    """The recent time per MiB at a successor or at the sender's own disk. Smaller chunks count as 1 MiB."""
 
     node: NodeId
     seconds: float
@@ -51,13 +49,11 @@ class LatencySample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Register(Message, frozen=True):
-    """A datanode comes, or comes back, with what is being written through it as the head of a pipeline.
+    """A datanode registers, for the first time or again. Followed by its ReportChunks frames.
 
-    Followed by its ReportChunks frames.
-
-    `proof` is made for this connection, with the private half of `public_key`, the datanode's credential.
-
-    `process` tells a process that comes back from another that has the same id, because its directory is a copy.
+    `streams` are the chunks that are being written with it as the head. `proof` is a signature for this connection
+    with the private half of `public_key`, the datanode's credential. `process` distinguishes a process that
+    reconnects from another one with the same id, whose directory is a copy.
     """
 
     node: NodeId
@@ -70,14 +66,14 @@ class Register(Message, frozen=True):
     epoch_seen: int = 0
     process: str = ""
     streams: list[StreamUnderWay] = []
-    #: The highest `HeartbeatAck.commit` that the datanode has heard.
+    #: The highest `HeartbeatAck.commit` that the datanode has received.
     commit_seen: int = 0
     public_key: bytes = b""
     proof: bytes = b""
 
 
 class TrustedKey(msgspec.Struct, frozen=True, array_like=True):
-    """The public half of a key that signs callers' tokens. It verifies until `ends_s`; 0: without an end."""
+    """The public half of a key that signs callers' tokens. It is valid until `ends_s`; 0 means no end."""
 
     number: int
     public: bytes
@@ -85,21 +81,21 @@ class TrustedKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """All that a gateway needs to verify its callers: it asks nobody.
+    """Everything that a gateway needs to verify its callers.
 
-    Where `is_required` is False names are believed.
+    If `is_required` is False, user names are trusted without a token.
     """
 
     is_required: bool = False
     keys: list[TrustedKey] = []
-    #: Ids of tokens that end before their time.
+    #: Ids of revoked tokens.
     revoked: list[str] = []
 
 
 class Registered(Message, frozen=True):
-    """The coordinator's epoch, which the datanode remembers, and its clock, by which tokens are judged.
+    """The answer to Register: the coordinator's epoch, and its clock, with which expiry times are compared.
 
-    From a standby, which does not lead, the epoch is that of the leader as far as it knows.
+    A standby sends `leads` False and the leader's epoch, as far as it knows.
     """
 
     epoch: int
@@ -109,14 +105,14 @@ class Registered(Message, frozen=True):
 
 
 class ReportChunks(Message, frozen=True):
-    """A part of a full block report; `last` closes it."""
+    """A part of a full block report; `last` marks the last part."""
 
     replicas: list[Replica]
     last: bool
 
 
 class Heartbeat(Message, frozen=True):
-    """Sent every second, and at once when something changed."""
+    """Sent once per second, and at once when something has changed."""
 
     usage: Usage
     added: list[Replica] = []
@@ -124,19 +120,19 @@ class Heartbeat(Message, frozen=True):
     corrupt: list[Replica] = []
     samples: list[LatencySample] = msgspec.field(default=[], name="paces")
     disks: list[DiskReport] = []
-    #: The highest epoch of a leader that it has heard: it obeys none below.
+    #: The highest epoch of a leader that the datanode has received. It ignores orders with lower ones.
     epoch: int = 0
-    #: After it has heard a new one: the streams whose head it is.
+    #: The streams of which it is the head; sent after it has received a new epoch.
     streams: list[StreamUnderWay] | None = None
-    #: It is being stopped: whoever is led to it from now on comes too late.
+    #: True if the datanode is stopping and clients must not be redirected to it.
     stopping: bool = False
 
 
 class HeartbeatAck(Message, frozen=True):
-    """Says that the coordinator is there, what its clock shows, and the number of its last durable commit.
+    """The answer to a heartbeat: the coordinator's epoch, clock and last durable commit.
 
-    `trust` is there when it has changed. Also sent at once, unasked, when it changes and by a coordinator that
-    begins to lead.
+    `trust` is included if it has changed. Also sent unasked when `trust` changes, and by a coordinator that begins
+    to lead.
     """
 
     epoch: int
@@ -147,10 +143,10 @@ class HeartbeatAck(Message, frozen=True):
 
 
 class ReplicateChunk(Message, frozen=True):
-    """Copy your replica to `pipeline`; answered by Done or Failure.
+    """Order to copy a replica to `pipeline`; answered by Done or Failure.
 
-    With `bytes_per_second` it is for balancing: all such copies together are sent no faster. `epoch`, of every
-    order, is that of the leader that orders it.
+    `bytes_per_second`, if not 0, is for balancing and limits the total rate of all such copies. `epoch`, here and
+    in all orders, is the epoch of the leader.
     """
 
     chunk: ChunkId
@@ -162,17 +158,17 @@ class ReplicateChunk(Message, frozen=True):
 
 
 class DeleteChunks(Message, frozen=True):
-    """Drop these replicas if their version is not above the one named."""
+    """Order to delete these replicas, unless their version is newer than the one given."""
 
     replicas: list[Replica]
     epoch: int = 0
 
 
 class BalanceDisks(Message, frozen=True):
-    """Even out how full your disks are, in a run of this name; answered at once by DiskBalance.
+    """Order to balance the datanode's disks, in a run of this name; answered at once by DiskBalance.
 
-    To be said again while it is wanted. `threshold` is a share; all that is moved is written no faster than
-    `bytes_per_second`. With `cancel` no more is begun.
+    Must be repeated to keep the run going. `threshold` is a share; `bytes_per_second` limits the total rate of
+    moves. With `cancel`, no further move is started.
     """
 
     run: str
@@ -183,10 +179,10 @@ class BalanceDisks(Message, frozen=True):
 
 
 class DiskBalance(Message, frozen=True):
-    """The progress of the current or last run on a datanode; an empty name and phase for none.
+    """The progress of the current or last run on a datanode; name and phase are empty if there was none.
 
-    `phase` is a value of `datanode.disk_balancer.Phase`. `bytes_left` have to be moved at least until no disk is
-    further from the mean than the threshold.
+    `phase` is a value of BalancePhase. `bytes_left` is the minimum to be moved until all disks are within the
+    threshold.
     """
 
     run: str
@@ -198,14 +194,14 @@ class DiskBalance(Message, frozen=True):
 
 
 class VerifyChunks(Message, frozen=True):
-    """Read these replicas back; the next heartbeat names those that are corrupt."""
+    """Order to verify these replicas; the next heartbeat reports the corrupt ones."""
 
     replicas: list[Replica]
     epoch: int = 0
 
 
 class ReplicaChallenge(msgspec.Struct, frozen=True, array_like=True):
-    """A replica, and a nonce that was drawn for this question."""
+    """A replica, and a random nonce for this challenge."""
 
     chunk: ChunkId
     version: Version
@@ -213,16 +209,16 @@ class ReplicaChallenge(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProveReplicas(Message, frozen=True):
-    """Show that you hold these replicas; answered by ReplicasProven."""
+    """Request proof that the datanode holds these replicas; answered by ReplicasProven."""
 
     challenges: list[ReplicaChallenge]
     epoch: int = 0
 
 
 class ReplicaProof(msgspec.Struct, frozen=True, array_like=True):
-    """Digests of nonce and content, and of nonce and the checksums that are stored with it.
+    """Two digests, of the nonce with the replica's content, and of the nonce with its stored checksums.
 
-    That of the content is empty if it cannot be read or fails its checksums; both, if there is nothing.
+    The first is empty if the content cannot be read or fails its checksums. Both are empty if there is no replica.
     """
 
     chunk: ChunkId
@@ -232,10 +228,10 @@ class ReplicaProof(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplicasProven(Message, frozen=True):
-    """A proof for each replica that was asked for and of which something is there, in that version."""
+    """Proofs for those requested replicas that the datanode has, at least in part, in that version."""
 
     proofs: list[ReplicaProof]
 
 
 class ReportAgain(Message, frozen=True):
-    """Send a full block report: the coordinator has forgotten, or doubts, what you hold."""
+    """Order to send a full block report, because the coordinator's knowledge is missing or in doubt."""

@@ -1,4 +1,4 @@
-"""Files: what writers and readers, clients or gateways, ask of the coordinator. See decisions 3, 8 and 13."""
+"""Requests of writers and readers (clients or gateways) to the coordinator. See decisions 3, 8 and 13."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .chunks import Hop, Receipt
 
 
 class CreateFile(TracedMessage, frozen=True):
-    """A client wants to write a file; sent again under the same request id it is the same request.
+    """Create a file; idempotent by the request id in `file`.
 
-    `abandoned` was preallocated for the same request and will not be part of it; `exclude` are nodes that failed.
-    One that `is_empty` is published at once and answered by Completed; a coordinator of before answers Created.
+    `abandoned` is a chunk that was preallocated for this request and will not be used; `exclude` are failed nodes.
+    A file with `is_empty` is published at once and answered by Completed; older coordinators answer Created.
     """
 
     file: NewFile
@@ -25,9 +25,10 @@ class CreateFile(TracedMessage, frozen=True):
 
 
 class AllocateChunk(TracedMessage, frozen=True):
-    """A writer wants a (further or replacing) chunk for the file of `token`; `exclude` are failed nodes.
+    """Request a further chunk, or one that replaces `abandoned`, for the file of `token`; `exclude` are failed
+    nodes.
 
-    `written_bytes` is how many it has written before that chunk.
+    `written_bytes` is the number of bytes written before that chunk.
     """
 
     token: str
@@ -37,7 +38,7 @@ class AllocateChunk(TracedMessage, frozen=True):
 
 
 class Allocated(Message, frozen=True):
-    """Write this chunk through `pipeline` with `token`."""
+    """A chunk to write through `pipeline` with `token`."""
 
     chunk: ChunkId
     version: Version
@@ -46,7 +47,7 @@ class Allocated(Message, frozen=True):
 
 
 class Created(Message, frozen=True):
-    """A token to write a file, its first chunk, and the block size that it gets."""
+    """The answer to CreateFile: a token to write the file, its first chunk, and its block size."""
 
     token: str
     allocated: Allocated
@@ -54,7 +55,7 @@ class Created(Message, frozen=True):
 
 
 class WrittenChunk(msgspec.Struct, frozen=True, array_like=True):
-    """A chunk that its pipeline acknowledged."""
+    """A chunk that its pipeline has acknowledged."""
 
     chunk: ChunkId
     version: Version
@@ -64,10 +65,10 @@ class WrittenChunk(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CompleteFile(TracedMessage, frozen=True):
-    """Publish the file of `token` with these chunks, in order; with a lease's token, add them to its end.
+    """Publish the file of `token` with these chunks, in order; with a lease's token, append them.
 
-    There they take the place of its last chunks, those in `replaced`, whose bytes they begin with.
-    `ahead` is the id of a request to come, as in PublishFile.
+    When appending, they replace the file's last chunks, listed in `replaced`, whose data they contain at their
+    beginning. `ahead` is as in PublishFile.
     """
 
     token: str
@@ -77,9 +78,9 @@ class CompleteFile(TracedMessage, frozen=True):
 
 
 class PublishFile(TracedMessage, frozen=True):
-    """CreateFile and CompleteFile in one, for a file of one chunk that was preallocated for this request.
+    """CreateFile and CompleteFile in one, for a file with one chunk that was preallocated for this request.
 
-    `token` is the chunk's. `ahead` is the id of a request to come, for which a chunk is preallocated now.
+    `token` is the chunk's token. `ahead` is the id of the next request, for which a chunk is preallocated now.
     """
 
     file: NewFile
@@ -89,16 +90,17 @@ class PublishFile(TracedMessage, frozen=True):
 
 
 class Completed(Message, frozen=True):
-    """The file is there and will stay. `ahead` is the chunk for the request to come, if one was placed."""
+    """The file was published durably. `ahead` is the chunk for the next request, if one could be placed."""
 
     length: int
     ahead: Allocated | None = None
 
 
 class FlushFile(TracedMessage, frozen=True):
-    """As CompleteFile, but the writer goes on: the file of a new one's token appears, and `holder` has its lease.
+    """Publish what was written so far, like CompleteFile, but continue writing: `holder` has the lease of the
+    file.
 
-    Asked again under the same `request_id` it is done once. With `unless_there` a new file never replaces another.
+    Idempotent by `request_id`. With `unless_there` a new file never replaces another one.
     """
 
     token: str
@@ -110,7 +112,8 @@ class FlushFile(TracedMessage, frozen=True):
 
 
 class Flushed(Message, frozen=True):
-    """The file is `length` bytes long and will stay so; go on with `token` and, if one was placed, this chunk."""
+    """`length` bytes of the file are durable. The writer continues with `token` and `allocated`, if it was
+    placed."""
 
     token: str
     length: int
@@ -118,10 +121,10 @@ class Flushed(Message, frozen=True):
 
 
 class FlushUploads(TracedMessage, frozen=True):
-    """Show the files whose bodies are on their way through this gateway, up to what has come of them.
+    """Order to a gateway: flush these uploads, so that the bytes received so far become visible.
 
-    `uploads` are request ids of CREATEs and holders of leases. A body that is not here yet is waited for, for
-    `wait_s`; answered by UploadsFlushed.
+    `uploads` are request ids of CREATEs and holders of leases. The gateway waits up to `wait_s` for uploads that
+    have not begun. Answered by UploadsFlushed.
     """
 
     uploads: list[str]
@@ -130,20 +133,21 @@ class FlushUploads(TracedMessage, frozen=True):
 
 
 class UploadsFlushed(Message, frozen=True):
-    """Done, except for those that are `missing`: no body has come, or it has ended, or will appear whole."""
+    """The uploads were flushed, except those in `missing`: they have not begun, have ended, or must appear
+    whole."""
 
     missing: list[str]
 
 
 class TakeLease(TracedMessage, frozen=True):
-    """Begin to extend the file that `token` permits to. Sent again by the same `holder` it is renewed."""
+    """Take the lease to extend the file of `token`. Sent again by the same `holder`, it renews the lease."""
 
     token: str
     holder: str
 
 
 class Leased(Message, frozen=True):
-    """The right to extend a file, which is `length` bytes long, with `token`, and the first chunk for it."""
+    """A lease: `token` permits to extend a file of `length` bytes; `allocated` is the first chunk to write."""
 
     token: str
     allocated: Allocated
@@ -153,36 +157,36 @@ class Leased(Message, frozen=True):
 
 
 class RenewLease(TracedMessage, frozen=True):
-    """The holder of a lease is still there."""
+    """Renew a lease."""
 
     token: str
 
 
 class KeepChunks(TracedMessage, frozen=True):
-    """The writer of `token` still holds these chunks, which are written, or being written, for no file yet."""
+    """Keep these chunks from garbage collection: the writer of `token` has not published them yet."""
 
     token: str
     chunks: list[ChunkId]
 
 
 class AbandonLease(TracedMessage, frozen=True):
-    """The holder of a lease gives it up; nothing of what it has written will be part of the file."""
+    """Give up a lease. Unpublished chunks of its holder will not be part of the file."""
 
     token: str
 
 
 class OpenFile(TracedMessage, frozen=True):
-    """A client wants to read a file as it is now."""
+    """Open the current version of a file for reading."""
 
     path: str
     user: str
 
 
 class GetLayout(TracedMessage, frozen=True):
-    """Asks where the data of the file of a read token is, if its user may still read it; renews the token.
+    """Request the chunks and replicas of the file of a read token, and renew the token, if its user may still
+    read.
 
-    With `held`, the token of a chunk that the reader has come to know, only for that chunk, which the file may
-    have replaced by now.
+    With `held`, the token of a chunk that the reader knows, only for that chunk. The file may have replaced it.
     """
 
     token: str
@@ -190,7 +194,7 @@ class GetLayout(TracedMessage, frozen=True):
 
 
 class ChunkLayout(msgspec.Struct, frozen=True, array_like=True):
-    """A chunk of a file: `length` bytes of it are used; `replicas` nearest first."""
+    """A chunk of a file, which uses `length` bytes of it; `replicas` are ordered nearest first."""
 
     chunk: ChunkId
     version: Version
@@ -200,7 +204,7 @@ class ChunkLayout(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Layout(Message, frozen=True):
-    """A file's chunks in order, and the read token renewed, where it was asked with one."""
+    """A file's chunks in order, and the renewed read token, if the request had one."""
 
     length: int
     chunks: list[ChunkLayout]
@@ -208,14 +212,14 @@ class Layout(Message, frozen=True):
 
 
 class Opened(Message, frozen=True):
-    """A token to read a file, and where its data is."""
+    """The answer to OpenFile: a token to read the file, and its layout."""
 
     token: str
     layout: Layout
 
 
 class ReportCorrupt(TracedMessage, frozen=True):
-    """A reader met a replica whose bytes fail their checksum."""
+    """Report a replica whose data does not match its checksums."""
 
     chunk: ChunkId
     version: Version

@@ -1,4 +1,5 @@
-"""Scheduling: writers state what they have to write, the coordinator grants it chunk by chunk. See decision 14."""
+"""Scheduling of writes: writers state their chunks, and the coordinator grants them one by one. See decision
+14."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from .files import Allocated
 
 
 class StreamUnderWay(msgspec.Struct, frozen=True, array_like=True):
-    """A granted chunk that is being written through these nodes; told by the first of them."""
+    """A granted chunk that is being written through these nodes; reported by the first one."""
 
     chunk: ChunkId
     version: Version
@@ -19,16 +20,15 @@ class StreamUnderWay(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StateWriteSet(TracedMessage, frozen=True):
-    """The chunks that the writer of `token` still wants to write, by (its own number, bytes). Answered at once by
-    Scheduled, or, with `wait_s`, as soon as there is a grant within that time.
+    """State the chunks that the writer of `token` still wants to write, as (its own number, bytes). Answered by
+    Scheduled: at once, or, with `wait_s`, as soon as there is a grant, at the latest after that time.
 
-    Said again now and then while it waits, and after a reconnection: nothing is granted twice, and what was
-    granted and not received comes again. A list without some of the chunks takes those back, an empty one all.
-    `write_set` is the writer's name for the set, never used for another; `waited_s` how long it has waited.
-    `written_bytes` is what the file of `token` has already, for its quota.
-    `holding` are the grants that it has, `abandoned` those that it abandoned, `exclude` the nodes that failed.
-    `to_come_bytes` is what it will ask for after these chunks; negative when the writer does not know, so that it
-    is estimated.
+    Repeated from time to time while the writer waits, and after a reconnection. No chunk is granted twice, and
+    lost grants are sent again. Chunks that are missing from a repeated list are withdrawn; an empty list withdraws
+    all. `write_set` is the writer's unique name for the set; `waited_s` is how long it has waited. `written_bytes`
+    is the current size of the file of `token`, for its quota. `holding` are the writer's grants, `abandoned` are
+    chunks that it abandoned, `exclude` are failed nodes. `to_come_bytes` is the size of further chunks after
+    these; if negative, it is unknown and will be estimated.
     """
 
     token: str
@@ -44,7 +44,7 @@ class StateWriteSet(TracedMessage, frozen=True):
 
 
 class GrantedChunk(msgspec.Struct, frozen=True, array_like=True):
-    """The permit to write the chunk that the writer calls `index` now. Grants are numbered by (epoch, number)."""
+    """The permit to write chunk `index` of the write set now. A grant is identified by (epoch, number)."""
 
     index: int
     epoch: int
@@ -53,8 +53,8 @@ class GrantedChunk(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Scheduled(Message, frozen=True):
-    """The grants that a write set has and has not used, how many chunks wait, and in how many seconds the next
-    of them may expect its turn."""
+    """The unused grants of a write set, the number of waiting chunks, and the expected time in seconds until the
+    next grant."""
 
     grants: list[GrantedChunk]
     waiting: int
@@ -62,14 +62,14 @@ class Scheduled(Message, frozen=True):
 
 
 class Granted(Message, frozen=True):
-    """The coordinator grants a chunk of a set that was waiting."""
+    """Sent unasked: a grant for a waiting chunk of a write set."""
 
     write_set: str
     grant: GrantedChunk
 
 
 class GrantRefused(Message, frozen=True):
-    """A set waits for something that can never be granted; `code` names a class of `errors`."""
+    """A write set can never be granted; `code` names a class of `errors`."""
 
     write_set: str
     code: str
@@ -77,7 +77,7 @@ class GrantRefused(Message, frozen=True):
 
 
 class StreamEnded(TracedMessage, frozen=True):
-    """The head of a pipeline says that a granted chunk is on all its nodes, or that it was abandoned."""
+    """Report of a pipeline's head: a granted chunk is on all its nodes (`completed`), or was abandoned."""
 
     chunk: ChunkId
     version: Version
@@ -86,15 +86,15 @@ class StreamEnded(TracedMessage, frozen=True):
 
 
 class AskStreams(Message, frozen=True):
-    """Are these chunks being received there?"""
+    """Ask a datanode which of these chunks it is receiving."""
 
     chunks: list[ChunkId]
     epoch: int = 0
 
 
 class StreamProgress(msgspec.Struct, frozen=True, array_like=True):
-    """The progress of a stream: bytes received, and for how many seconds since its beginning its writer was waited
-    for. By the clock of the datanode it began at `begun_s` and was observed at `seen_s`.
+    """The progress of a stream: bytes received, and seconds spent waiting for its writer. It began at `begun_s`
+    and was observed at `seen_s`, by the datanode's clock.
     """
 
     chunk: ChunkId
@@ -105,7 +105,7 @@ class StreamProgress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StreamsFound(Message, frozen=True):
-    """The chunks in question that are being received."""
+    """The answer to AskStreams: those of the `asked` chunks that are being received."""
 
     asked: list[ChunkId]
     found: list[StreamProgress]

@@ -1,10 +1,10 @@
-"""The first words on a connection: each side proves that it knows the cluster's secret, or is a client.
+"""The first messages on a connection, with which both sides authenticate.
 
-`protocol.handshake` says them. Fields that were added have defaults, so that a peer of an earlier version is told
-so, and not that it makes no sense.
+`protocol.handshake` exchanges them. New fields have defaults, so that messages of earlier versions can be decoded
+and such a peer gets a clear refusal.
 
-A field with a default needs no new version: who does not know it ignores it. A version rises when a peer must not
-say something to who would misunderstand it. The oldest that is spoken is that of the release before (decision 58).
+A new field with a default needs no new version, because older peers ignore it. The version is raised if older
+peers would misunderstand a message. The oldest supported version is that of the previous release (decision 58).
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ import msgspec
 
 from .base import Message
 
-#: The newest version that this side speaks. Since 6 agents send the ends of logs.
+#: The newest version that this side supports. Since version 6, agents send the ends of logs.
 PROTOCOL_VERSION = 6
-#: The oldest, which the release before speaks.
+#: The oldest version that this side supports, which is that of the previous release.
 PROTOCOL_VERSION_OLDEST = 5
 
 
 class Target(msgspec.Struct, frozen=True, array_like=True):
-    """The peer that a connector expects: the role and name that it was given, and the address that it dialled."""
+    """The peer that a connector expects: its role, its name, and the address that was dialled."""
 
     role: str = ""
     name: str = ""
-    #: As host:port, as it was told; and where that led, with a numeric host.
+    #: The dialled address as host:port, and the address that it resolved to, with a numeric host.
     address: str = ""
     reached: str = ""
 
 
 class Hello(Message, frozen=True):
-    """The connector's first word. `cluster` is empty when it does not know it yet.
+    """The connector's first message. `cluster` is empty if it does not know the cluster yet.
 
-    `version` is the oldest that it speaks: who knows no ranges wants its own there, and leaves `newest` 0.
+    `version` is the oldest version that it supports, `newest` the newest one. A connector that does not know
+    version ranges sends its only version as `version`, and 0 as `newest`.
     """
 
     version: int
@@ -41,17 +42,17 @@ class Hello(Message, frozen=True):
     name: str
     nonce: bytes
     target: Target = Target()
-    #: The names of the secrets that it knows: none for a client.
+    #: The names of the secrets that it knows; empty for a client.
     secrets: list[bytes] = []
-    #: A client's credential for the user that it names, where names are not trusted.
+    #: A client's credential for its user, if the cluster authenticates callers.
     credential: str = ""
     newest: int = 0
 
 
 class Challenge(Message, frozen=True):
-    """The acceptor's answer, with its proof that it knows the `secret` of this name; none for a client.
+    """The acceptor's answer, with its proof that it knows the secret named `secret`; both are empty for a client.
 
-    `version` is spoken from here on. `newest` is the acceptor's, told to who told its own.
+    `version` is used from here on. `newest` is the acceptor's newest version, or 0 if the Hello had none.
     """
 
     version: int
@@ -65,13 +66,13 @@ class Challenge(Message, frozen=True):
 
 
 class Proof(Message, frozen=True):
-    """The connector's proof; empty from clients, who know no secret and bring tokens instead."""
+    """The connector's proof; empty from clients, which use tokens instead of the secret."""
 
     proof: bytes
 
 
 class Welcome(Message, frozen=True):
-    """The connection is open. The first frame that is sealed, where frames are."""
+    """The connection is open. This is the first sealed frame, unless TLS is used or the peer is a client."""
 
-    #: The name of the acceptor's local socket, for who is on its host; empty if there is none.
+    #: The name of the acceptor's local socket, for peers on its host; empty if there is none.
     local_socket: str = ""

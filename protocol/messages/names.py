@@ -1,7 +1,7 @@
-"""Names: what our client asks of the coordinator about paths, and the changes that it wants. See decision 39.
+"""Requests of our client about paths: queries and changes of names. See decision 39.
 
-The words are those of HDFS's ClientProtocol where it has them. Each call is carried out by the operation that
-WebHDFS's of the same meaning is; a change bears the id under which it is done once.
+Terms are those of HDFS's ClientProtocol where possible. Each call runs the same operation as the corresponding
+WebHDFS request. Changes have a request id, which makes them idempotent.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from .base import Message, TracedMessage
 
 
 class NameCall(TracedMessage, frozen=True):
-    """Base of what is asked about a path, by whom; where callers are authenticated, by whom they are."""
+    """Base of requests about a path, by `user`. Only an administrator may name a user other than itself."""
 
     path: str
     user: str
 
 
 class NameChange(NameCall, frozen=True, kw_only=True):
-    """Base of what changes something; asked again under the same id it is done once."""
+    """Base of changes; idempotent by `request_id`."""
 
     request_id: str
 
@@ -28,9 +28,9 @@ class NameChange(NameCall, frozen=True, kw_only=True):
 
 
 class NameStatus(msgspec.Struct, frozen=True, array_like=True):
-    """A file or directory; `name` is empty for the path that was asked for. Milliseconds since 1970, and bytes.
+    """A file or directory; `name` is empty for the requested path itself. Milliseconds since 1970, and bytes.
 
-    `file_id` is HDFS's fileId, which a rename leaves and a copy does not; a coordinator of 0.1.0 sends none.
+    `file_id` is HDFS's fileId. A rename keeps it; a copy has a new one. A coordinator of 0.1.0 does not send it.
     """
 
     name: str
@@ -47,38 +47,38 @@ class NameStatus(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GetFileInfo(NameCall, frozen=True):
-    """The status of a path."""
+    """Request the status of a path."""
 
 
 class FileInfo(Message, frozen=True):
-    """The status that was asked for."""
+    """The status of a path."""
 
     status: NameStatus
 
 
 class GetListing(NameCall, frozen=True):
-    """A page of a directory after a name; a file lists itself."""
+    """Request a page of a directory, after a name. Listing a file returns the file."""
 
     start_after: str = ""
 
 
 class Listing(Message, frozen=True):
-    """Entries in byte order of their names, and how many follow, counted up to a limit."""
+    """Entries in byte order of their names, and the number of entries after them, counted up to a limit."""
 
     entries: list[NameStatus]
     remaining: int
 
 
 class GetTreeSums(NameCall, frozen=True):
-    """The sums over a tree, as HDFS's content summary."""
+    """Request the sums over a tree, like HDFS's content summary."""
 
 
 class GetQuotaSums(NameCall, frozen=True):
-    """The quotas of a directory, and what it takes of them."""
+    """Request the quotas of a directory and their use."""
 
 
 class TreeSums(Message, frozen=True):
-    """The contents of a tree; `space` counts every replica. A quota of -1 is none."""
+    """The sums over a tree; `space` counts every replica. A quota of -1 means none."""
 
     directories: int
     files: int
@@ -89,7 +89,8 @@ class TreeSums(Message, frozen=True):
 
 
 class QuotaSums(Message, frozen=True):
-    """The quotas of a directory, -1 for none; names with its own, bytes of all replicas."""
+    """The quotas of a directory (-1: none) and their use: `names` includes its own, `space` counts every
+    replica."""
 
     names: int
     names_quota: int
@@ -98,7 +99,7 @@ class QuotaSums(Message, frozen=True):
 
 
 class GetXAttrs(NameCall, frozen=True):
-    """All extended attributes that the user may see."""
+    """Request all extended attributes that the user may see."""
 
 
 class XAttrs(Message, frozen=True):
@@ -108,22 +109,22 @@ class XAttrs(Message, frozen=True):
 
 
 class GetAclEntries(NameCall, frozen=True):
-    """The access control list of a path."""
+    """Request the access control list of a path."""
 
 
 class AclEntries(Message, frozen=True):
-    """The permission, and the entries that it does not say, in Hadoop's text form."""
+    """The permission, and the ACL entries that are not part of it, in Hadoop's text form."""
 
     permission: int
     entries: str
 
 
 class GetServerSettings(NameCall, frozen=True):
-    """The settings of the cluster that clients go by."""
+    """Request the cluster's settings for clients."""
 
 
 class ServerSettings(Message, frozen=True):
-    """`trash_minutes` is how long the trash keeps what is moved there; 0 for no trash."""
+    """`trash_minutes` is how long deleted files stay in the trash; 0 means that there is no trash."""
 
     trash_minutes: int
 
@@ -132,26 +133,26 @@ class ServerSettings(Message, frozen=True):
 
 
 class NameChanged(Message, frozen=True):
-    """The change is durable. `done` is False where there was nothing to do, as HDFS says it."""
+    """The change is durable. `done` is False if there was nothing to change, as in HDFS."""
 
     done: bool = True
 
 
 class Mkdirs(NameChange, frozen=True):
-    """A directory, with its parents."""
+    """Make a directory and its missing parents."""
 
     permission: int
 
 
 class RenamePath(NameChange, frozen=True):
-    """Move to exactly `target`."""
+    """Rename a path to exactly `target`, even if that is an existing directory."""
 
     target: str
     overwrite: bool
 
 
 class ExchangePaths(NameChange, frozen=True):
-    """The names of each pair trade what they name. `path` is the first of them."""
+    """Swap the two names of each pair. `path` is the first name."""
 
     pairs: list[tuple[str, str]]
 
@@ -163,20 +164,20 @@ class DeletePath(NameChange, frozen=True):
 
 
 class CopyPath(NameChange, frozen=True):
-    """Copy a file or tree, names alone, to exactly `target`; answered by TreeSums."""
+    """Copy a file or tree to exactly `target`, sharing the chunks; answered by TreeSums."""
 
     target: str
     preserve: bool
 
 
 class ChangePermission(NameChange, frozen=True):
-    """Set the bits of a path."""
+    """Set the permission bits of a path."""
 
     permission: int
 
 
 class ChangeOwner(NameChange, frozen=True):
-    """Set owner and group; None leaves one as it is."""
+    """Set owner and group; None means unchanged."""
 
     owner: str | None
     group: str | None
@@ -189,14 +190,14 @@ class ChangeReplication(NameChange, frozen=True):
 
 
 class ChangeTimes(NameChange, frozen=True):
-    """Set times, in milliseconds since 1970; None leaves one as it is."""
+    """Set times, in milliseconds since 1970; None means unchanged."""
 
     modified_ms: int | None
     accessed_ms: int | None
 
 
 class ChangeQuota(NameChange, frozen=True):
-    """Limit names and bytes of a directory; None leaves a limit as it is, -1 takes it away."""
+    """Set the quotas of a directory for names and bytes; None means unchanged, -1 removes a quota."""
 
     names: int | None
     space: int | None
@@ -217,14 +218,14 @@ class RemoveXAttr(NameChange, frozen=True):
 
 
 class ChangeAcl(NameChange, frozen=True):
-    """Change an access control list; `operation` is one of WebHDFS's, `spec` its entries in Hadoop's text form."""
+    """Change an access control list; `operation` is WebHDFS's name, `spec` the entries in Hadoop's text form."""
 
     operation: str
     spec: str = ""
 
 
 class TruncatePath(NameChange, frozen=True):
-    """Leave a file its first `length` bytes."""
+    """Truncate a file to `length` bytes."""
 
     length: int
 
@@ -236,23 +237,23 @@ class ConcatFiles(NameChange, frozen=True):
 
 
 class OpenForAppend(NameCall, frozen=True):
-    """Take the lease of a file, for `holder`, who asks again under the same name; answered by Leased."""
+    """Take the lease of a file for `holder`, which is also the key for retries; answered by Leased."""
 
     holder: str
 
 
 class RecoverLease(NameCall, frozen=True):
-    """End the lease of a file whose writer is dead; to be repeated without harm."""
+    """End the lease of a file whose writer is dead. Repeating it is harmless."""
 
 
 class SwitchSnapshots(NameChange, frozen=True):
-    """Allow snapshots of a directory, or allow them no more."""
+    """Allow or disallow snapshots of a directory."""
 
     allowed: bool
 
 
 class TakeSnapshot(NameChange, frozen=True):
-    """Take a snapshot; without a name it gets one from the clock."""
+    """Take a snapshot; an empty name is replaced by one made from the current time."""
 
     name: str = ""
 
@@ -264,7 +265,7 @@ class SnapshotTaken(Message, frozen=True):
 
 
 class RenameTakenSnapshot(NameChange, frozen=True):
-    """Give a snapshot another name."""
+    """Rename a snapshot."""
 
     name: str
     new_name: str
@@ -277,6 +278,6 @@ class DropSnapshot(NameChange, frozen=True):
 
 
 class ReturnToSnapshot(NameChange, frozen=True):
-    """Give a directory the contents that a snapshot shows."""
+    """Restore the contents of a directory from a snapshot."""
 
     name: str

@@ -1,4 +1,4 @@
-"""Reading checkpoints: readers name the chunks that they want, the coordinator grants few reads at a datanode.
+"""Scheduling of checkpoint reads: readers name chunks, and the coordinator limits the reads per datanode.
 
 See decision 14.
 """
@@ -13,13 +13,13 @@ from .base import Message, TracedMessage
 
 
 class StateReads(TracedMessage, frozen=True):
-    """The chunks that the reader of `token`, a checkpoint's, wants to read next, by (its own number, the datanodes
-    that have it, nearest first), `at_once` of them together. Answered at once by ReadsScheduled, or, with
-    `wait_s`, as soon as one is granted within that time.
+    """State the chunks of the checkpoint of `token` that a reader wants next, as (its own number, datanodes with a
+    replica, nearest first). It reads `at_once` chunks concurrently. Answered by ReadsScheduled: at once, or, with
+    `wait_s`, as soon as a read is granted, at the latest after that time.
 
-    Said again when a chunk is done, and now and then while it reads or waits, with what it is `holding`: grants by
-    (its number, where). What it neither holds nor wants is given back. `reader` is its name, never used for
-    another; `waited_s` how long it has waited.
+    Repeated when a chunk is done, and from time to time while the reader reads or waits. `holding` are the grants
+    in use, as (its number, datanode); other grants are given back. `reader` is the reader's unique name;
+    `waited_s` is how long it has waited.
     """
 
     token: str
@@ -33,8 +33,7 @@ class StateReads(TracedMessage, frozen=True):
 
 
 class ReadsScheduled(Message, frozen=True):
-    """The grants that a reader has beyond those that it holds: by (its number, where); and how many of the chunks
-    that it named wait."""
+    """New grants of a reader, as (its number, datanode), and the number of its chunks that still wait."""
 
     grants: list[tuple[int, NodeId]] = msgspec.field(name="leaves")
     waiting: int = 0

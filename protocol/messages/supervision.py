@@ -1,4 +1,4 @@
-"""Supervised queries: what an agent runs, and what it is to run. See decision 17."""
+"""Messages between agents and the coordinator about supervised queries. See decision 17."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ LOGS_SINCE = 6
 
 
 class AgentCommand(msgspec.Struct, frozen=True):
-    """A command that an agent may start: for whom besides superusers, and whether with arguments of theirs."""
+    """A command that an agent may start: for which users besides superusers, and whether they may add
+    arguments."""
 
     name: str
     users: list[str]
@@ -19,9 +20,9 @@ class AgentCommand(msgspec.Struct, frozen=True):
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """A run that an agent has started. `status` is its exit status once it has ended; None if it never began.
+    """A run on an agent. After its end, `status` is its exit status; None if it could not be started.
 
-    A standby that `is_ready` waits for the run that it is to take over.
+    A standby with `is_ready` is waiting to take over a run.
     """
 
     query: str
@@ -33,7 +34,7 @@ class RunReport(msgspec.Struct, frozen=True):
 
 
 class WantedLog(msgspec.Struct, frozen=True):
-    """A run whose log somebody wants to see."""
+    """A run whose log was requested."""
 
     query: str
     run: str
@@ -48,10 +49,10 @@ class RunLogTail(msgspec.Struct, frozen=True):
 
 
 class AgentBeat(Message, frozen=True):
-    """An agent says who it is and everything that it runs. `process` is drawn at its start.
+    """An agent's regular report of itself and all its runs. `process` is a random id drawn at its start.
 
-    With `leaving` it is its last word: it runs nothing any more and will start nothing. `logs` are those that the
-    orders before this asked for.
+    With `leaving` it is the last report: nothing runs any more and nothing will be started. `logs` are the ends of
+    the logs that the previous orders requested.
     """
 
     agent: str
@@ -66,11 +67,11 @@ class AgentBeat(Message, frozen=True):
 
 
 class RunOrder(msgspec.Struct, frozen=True):
-    """A run of a query that is to be: `command` of the agent's list, and the checkpoint's path for this run.
+    """A run that should exist: `command` is from the agent's list, `location` the checkpoint's path for this run.
 
-    `token` shows the cluster who the run's user is, where it asks; another takes its place long before it ends.
-    A `standby` has a number but no run of the checkpoint, which a driver of that number may write to only once an
-    order names it in `takes_over_from`: the process of that standby is the run's from then on.
+    `token` authenticates the run's user, if the cluster requires it; it is replaced long before it expires. A
+    `standby` has a run number but must not write to the checkpoint yet. When a later order names the standby's
+    number in `takes_over_from`, its process becomes the process of that order's run.
     """
 
     query: str
@@ -85,9 +86,9 @@ class RunOrder(msgspec.Struct, frozen=True):
 
 
 class AgentOrders(Message, frozen=True):
-    """All that an agent is to run, no more and no less. `coordinator` is HOST:PORT,... for HTTP.
+    """The complete list of runs that an agent should have. `coordinator` is HOST:PORT,... for HTTP.
 
-    `logs` are runs of which it is to send the ends of their logs with its next word.
+    `logs` are the runs whose log ends it should send with its next report.
     """
 
     coordinator: str

@@ -1,4 +1,4 @@
-"""Shapes that more than one side knows: what REST answers, fsck findings, schedules, query reports, and names.
+"""Data types shared by coordinator and clients: answers of REST, fsck findings, schedules, query reports, names.
 
-Plain data without behaviour, declared here once; imports `ids`, `errors` and `limits` at most.
+Plain data without behaviour. Modules here import at most `ids`, `errors` and `limits`.
 """

@@ -1,4 +1,4 @@
-"""Entries of access control lists, in the words and the text form of Hadoop: `default:user:ann:rw-`. Pure."""
+"""Entries of access control lists, with Hadoop's terms and text form: `default:user:ann:rw-`. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _DEFAULT: Final = "default"
 
 
 class Scope(IntEnum):
-    """The scope of an entry: the file or directory itself, or what is made in the directory. In their order."""
+    """The scope of an entry: the file or directory itself, or new children of a directory. In sort order."""
 
     ACCESS = 0
     DEFAULT = 1
 
 
 class EntryType(IntEnum):
-    """The kind of caller that an entry is about. In their order."""
+    """The kind of caller that an entry is for. In sort order."""
 
     USER = 0
     GROUP = 1
@@ -31,9 +31,9 @@ class EntryType(IntEnum):
 
 
 class AclEntry(NamedTuple):
-    """Entries compare as they are sorted. No `name` for owner, owning group, mask and others.
+    """An entry, ordered as in Hadoop. `name` is empty for the owner, the owning group, the mask and others.
 
-    `permission` are the bits of rwx.
+    `permission` has the bits of rwx.
     """
 
     scope: Scope
@@ -43,7 +43,7 @@ class AclEntry(NamedTuple):
 
     @property
     def key(self) -> tuple[Scope, EntryType, str]:
-        """The key of an entry, which an ACL has once."""
+        """The entry without its permission; unique in an ACL."""
         return self[:3]
 
     def __str__(self) -> str:
@@ -52,14 +52,14 @@ class AclEntry(NamedTuple):
 
 
 def acl_text(entries: Iterable[AclEntry]) -> str:
-    """Entries as `parse_acl` reads them."""
+    """Format entries, as `parse_acl` reads them."""
     return ",".join(map(str, entries))
 
 
 def whole_acl(permission: int, entries: Iterable[AclEntry]) -> list[AclEntry]:
-    """Return all entries of an ACL, sorted, from a permission and the entries that are kept beside it.
+    """Return all entries of an ACL, sorted, from the file's permission and the additional entries stored with it.
 
-    With access entries the group of the permission is the mask.
+    If there are additional access entries, the group bits of the permission are the mask.
     """
     kept = list(entries)
     has_mask = any(entry.scope is Scope.ACCESS for entry in kept)
@@ -69,7 +69,7 @@ def whole_acl(permission: int, entries: Iterable[AclEntry]) -> list[AclEntry]:
 
 
 def effective(entry: AclEntry, acl: Iterable[AclEntry]) -> int:
-    """Return the permission of an entry that its ACL's mask leaves."""
+    """Return the permission of an entry after applying the mask of its ACL."""
     if not entry.name and entry.type is not EntryType.GROUP:
         return entry.permission
     masks = (each.permission for each in acl if each.scope is entry.scope and each.type is EntryType.MASK)
@@ -77,12 +77,12 @@ def effective(entry: AclEntry, acl: Iterable[AclEntry]) -> int:
 
 
 def action(permission: int) -> str:
-    """Return the bits of a permission as letters: r-x."""
+    """Format the bits of a permission: r-x."""
     return _ACTIONS[permission]
 
 
 def parse_acl(text: str, *, with_permissions: bool = True) -> list[AclEntry]:
-    """Read entries as Hadoop does, those to be removed without permissions. Raises IllegalChange, BadRequest."""
+    """Parse entries as Hadoop does; entries to remove have no permissions. Raises IllegalChange, BadRequest."""
     return [_parse_entry(each, with_permissions) for each in text.split(",")] if text else []
 
 

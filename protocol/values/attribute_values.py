@@ -10,7 +10,7 @@ _HEX_PREFIX, _BASE64_PREFIX = "0x", "0s"
 
 
 class Encoding(Enum):
-    """The encoding in which a value is shown."""
+    """The text encoding of a value."""
 
     TEXT = "text"
     HEX = "hex"
@@ -18,7 +18,7 @@ class Encoding(Enum):
 
 
 def encode(value: bytes, encoding: Encoding) -> str:
-    """Show a value; as text, what is not UTF-8 is lost."""
+    """Encode a value. As TEXT, bytes that are not UTF-8 are lost."""
     if encoding is Encoding.HEX:
         return _HEX_PREFIX + value.hex()
     if encoding is Encoding.BASE64:
@@ -27,7 +27,7 @@ def encode(value: bytes, encoding: Encoding) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Read a value; what has no sign of an encoding is text. Raises ValueError."""
+    """Decode a value. Without quotes or a prefix it is plain text. Raises ValueError."""
     if len(text) >= 2 and text[0] == text[-1] == '"':
         return text[1:-1].encode()
     prefix, rest = text[:2].lower(), text[2:]

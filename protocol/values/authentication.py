@@ -6,8 +6,8 @@ from enum import StrEnum
 
 
 class AuthenticationMode(StrEnum):
-    """As `--authentication` names it."""
+    """The values of the option `--authentication`."""
 
-    #: They do not: names are believed, as in Hadoop's simple authentication.
+    #: No authentication: user names are trusted, as in Hadoop's simple authentication.
     SIMPLE = "simple"
     TOKEN = "token"

@@ -1,4 +1,4 @@
-"""Progress of the balancers: the answers of `/v1/balancer` and `/v1/datanodes/<id>/disks/balance`."""
+"""The progress of the balancers: the answers of `/v1/balancer` and `/v1/datanodes/<id>/disks/balance`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class BalanceStatus:
-    """The run that is under way, or the last one; an empty name and phase when there was none.
+    """The current or last run; name and phase are empty if there was none.
 
-    `bytes_left` have to be moved at least until no datanode is further from the mean than the threshold.
+    `bytes_left` is the minimum to be moved until all datanodes are within the threshold.
     """
 
     run: str
-    #: A value of balance_run.Phase.
+    #: A value of BalancePhase.
     phase: str
     threshold_percent: float
     bytes_per_second: float
@@ -26,14 +26,14 @@ class BalanceStatus:
 
 @dataclass(frozen=True)
 class DiskBalanceStatus:
-    """The run that is under way on a datanode, or the last one; an empty name and phase when there was none.
+    """The current or last run on a datanode; name and phase are empty if there was none.
 
-    `bytes_left` have to be moved at least until no disk is further from the mean than the threshold.
+    `bytes_left` is the minimum to be moved until all disks are within the threshold.
     """
 
     node: str
     run: str
-    #: A value of datanode.disk_balancer.Phase.
+    #: A value of BalancePhase.
     phase: str
     bytes_moved: int
     bytes_left: int

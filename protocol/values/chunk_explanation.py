@@ -1,4 +1,4 @@
-"""The coordinator's knowledge of one chunk, and its reasons: the answer of `GET /v1/chunks/<id>`, as JSON."""
+"""What the coordinator knows about one chunk, and why: the answer of `GET /v1/chunks/<id>`, as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN_CHARACTERS = 40
 
 
 def parse_chunk_id(text: str) -> ChunkId:
-    """Return the chunk whose id people read as `text`. Raises BadRequest."""
+    """Parse a chunk id in the form that is shown to people. Raises BadRequest."""
     chunk = read(text)
     if chunk is None:
         raise BadRequest(f"{text[:_SHOWN_CHARACTERS]!r} is no chunk id: one is like 1-2a, as fsck shows them")
@@ -22,22 +22,22 @@ def parse_chunk_id(text: str) -> ChunkId:
 
 
 class ChunkStanding(StrEnum):
-    """The chunk's place in the namespace."""
+    """How the namespace uses a chunk."""
 
-    #: Part of a file, or of several.
+    #: Part of one or more files.
     REFERENCED = "referenced"
-    #: Part of no file any more, and kept for readers that have one open.
+    #: No longer part of a file, but kept for readers that have the file open.
     FREED = "freed"
-    #: Somebody has leave to write it, or was granted that.
+    #: A writer has a token or a grant to write it.
     BEING_WRITTEN = "being written"
-    #: Its writer gave it up.
+    #: Given up by its writer.
     ABANDONED = "abandoned"
-    #: Part of no file that is known, and nobody is known to write it.
+    #: Not part of a file, and without a known writer.
     UNREFERENCED = "unreferenced"
 
 
 class PendingKind(StrEnum):
-    """An action that the coordinator is about to take, or an event that it waits for."""
+    """The kind of an action that the coordinator will take, or of an event that it waits for."""
 
     REPAIR = "repair"
     COPY = "copy"
@@ -50,16 +50,16 @@ class PendingKind(StrEnum):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """One of these, in a sentence."""
+    """A pending action or event, described in a sentence."""
 
     kind: PendingKind
     text: str
 
 
 class ReplicaExplanation(msgspec.Struct, frozen=True):
-    """A replica. `state` is a name of the table of states, in small letters; `datanode` how its datanode fares.
+    """A replica. `state` is the lower-case name of a ReplicaState; `datanode` is the state of its datanode.
 
-    `because` is the event that brought it there, so many seconds ago; None for the time if that is not remembered.
+    `because` is the event that led to this state, `since_s` seconds ago; None if the time is unknown.
     """
 
     node: NodeId
@@ -70,7 +70,7 @@ class ReplicaExplanation(msgspec.Struct, frozen=True):
 
 
 class ChunkEvent(msgspec.Struct, frozen=True):
-    """Something that happened to a replica so many seconds ago."""
+    """An event of a replica, `ago_s` seconds ago."""
 
     ago_s: float
     node: NodeId
@@ -79,9 +79,10 @@ class ChunkEvent(msgspec.Struct, frozen=True):
 
 
 class ChunkExplanation(msgspec.Struct, frozen=True):
-    """`chunk` is the id as people read it. Version, length and replication are those of the namespace, if any.
+    """All that is known about a chunk. `chunk` is its id as shown to people.
 
-    `history` has the last events that are remembered, the earliest first.
+    Version, length and replication are from the namespace, if it has the chunk. `history` has the last events, the
+    earliest first.
     """
 
     chunk: str
@@ -89,7 +90,7 @@ class ChunkExplanation(msgspec.Struct, frozen=True):
     version: str | None = None
     length: int | None = None
     replication: int | None = None
-    #: `chunk_files_shown_max` at most.
+    #: At most `chunk_files_shown_max`.
     files: list[str] = []
     more_files: bool = False
     findings: list[Finding] = []

@@ -1,4 +1,4 @@
-"""The cluster and its datanodes at a glance: the answers of `/v1/status` and `/v1/datanodes/...`."""
+"""The status of the cluster and its datanodes: the answers of `/v1/status` and `/v1/datanodes/...`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class DiskStatus:
-    """One disk of a datanode. A read-only one is still read; what a failed one held counts as lost."""
+    """One disk of a datanode. Read-only disks are still read; replicas on failed disks count as lost."""
 
     directory: str
     #: working, full, read-only or failed.
     state: str
-    #: Why it does not work, if it does not.
+    #: Why the disk has failed; empty if it has not.
     fault: str
     capacity_bytes: int
     used_bytes: int
@@ -21,28 +21,29 @@ class DiskStatus:
 
 @dataclass(frozen=True)
 class SlowReason:
-    """Why a part of a datanode counts as slow, in numbers and in words. Seconds a MiB, and seconds of time."""
+    """Why a part of a datanode counts as slow. `seconds` and `median` are seconds per MiB."""
 
-    #: A value of slow_peers.SlowPart.
+    #: A value of SlowPart.
     part: str
     seconds: float
-    #: The median of so many datanodes.
+    #: The median of `compared` datanodes.
     median: float
     compared: int
-    #: The number of chunks it was measured by, and the datanodes that did; of a disk that is its own datanode.
+    #: The number of measured chunks, and the datanodes that measured them; disks are measured by their own
+    #: datanode.
     chunks: int
     measured_by: list[str]
-    #: The time since it became so, and since it was last measured to be so.
+    #: Seconds since the part became slow, and since it was last measured as slow.
     since_s: float
     found_s: float
-    #: The likely cause, as far as the coordinator can tell, and what to do.
+    #: The likely cause, and what to do.
     reason: str
     advice: str
 
 
 @dataclass(frozen=True)
 class DatanodeStatus:
-    """One datanode as the coordinator sees it."""
+    """The coordinator's view of one datanode."""
 
     node: str
     host: str
@@ -54,21 +55,22 @@ class DatanodeStatus:
     used_bytes: int
     available_bytes: int
     replicas: int
-    #: A value of membership.AdminState.
+    #: A value of AdminState.
     service: str
-    #: The number of chunks that still lack a replica elsewhere before it can leave.
+    #: Number of chunks that need another replica elsewhere before the datanode can be decommissioned.
     to_drain: int
-    #: The number of these that want more replicas than there are datanodes that stay: until then it cannot leave.
+    #: Number of those chunks whose replication exceeds the number of remaining datanodes; they block
+    #: decommissioning.
     without_a_place: int
-    #: Its parts that are much slower than others': values of slow_peers.SlowPart.
+    #: Its parts that are much slower than those of other datanodes: values of SlowPart.
     slow: list[str]
-    #: Seconds for a MiB, as its predecessors in pipelines and as itself measure it; None if unknown.
+    #: Seconds per MiB, measured by its predecessors in pipelines and by itself; None if unknown.
     hop_seconds: float | None
     disk_seconds: float | None
     disks: list[DiskStatus]
     #: One for each of `slow`.
     slow_reasons: list[SlowReason] = field(default_factory=list)
-    #: The age of its last heartbeat, from heartbeat_late_s on.
+    #: The age of its last heartbeat, if that is at least `heartbeat_late_s`; else 0.
     silent_s: float = 0.0
 
 
@@ -84,9 +86,9 @@ class ChunkCounts:
 
 @dataclass(frozen=True)
 class UnreferencedStatus:
-    """Chunks on datanodes that no file refers to: writes under way, and what failed ones left.
+    """Chunks on datanodes that no file refers to: running writes, and remains of failed ones.
 
-    While the GC floor is held, because the metadata was restored from a backup, nothing of it is deleted.
+    While the GC floor is held, because the metadata was restored from a backup, none of them is deleted.
     """
 
     chunks: int
@@ -104,7 +106,7 @@ class CoordinatorStatus:
     #: Its address for clients.
     address: str
     leads: bool
-    #: The last entry of the journal that is on its disk, and how many it lacks.
+    #: The last journal entry on its disk, and the number of missing entries.
     applied: int
     lag: int
     #: True if it may take over.
@@ -113,21 +115,21 @@ class CoordinatorStatus:
 
 @dataclass(frozen=True)
 class FailoverStatus:
-    """The leader and the lag of the others, as this coordinator knows them."""
+    """This coordinator's view of the leader and of the other coordinators."""
 
     leads: bool
-    #: The address of who leads; empty while nobody does.
+    #: The address of the leader; empty while there is none.
     leader: str
     journal_entries: int
     journal_bytes: int
-    #: Entries that this coordinator lacks.
+    #: Number of journal entries that this coordinator is missing.
     lag: int
     coordinators: list[CoordinatorStatus]
 
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """The cluster at a glance."""
+    """The status of the whole cluster."""
 
     cluster: str
     epoch: int
@@ -140,9 +142,10 @@ class ClusterStatus:
     unclaimed: UnreferencedStatus
     repaired_total: int
     replicas_lost_total: int
-    #: Free room on the disk of the metadata; without any nothing can be changed.
+    #: Free space on the metadata disk; without any, no change is possible.
     metadata_room_bytes: int
-    #: True if acknowledged changes of the metadata are missing; nothing can be changed until that is accepted.
+    #: True if acknowledged changes of the metadata were lost; no change is possible until an operator accepts
+    #: that.
     commits_missing: bool
     #: The state of the failover; None for a coordinator without a journal.
     failover: FailoverStatus | None = None

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CopiedTree:
-    """The contents of a copy; `space_consumed` counts every replica, which it shares. Bytes."""
+    """The contents of a copy. `space_consumed` counts the bytes of all replicas, which are shared with the
+    original."""
 
     directories: int
     files: int

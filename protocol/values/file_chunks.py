@@ -8,7 +8,7 @@ from peacefs.protocol.ids import NodeId
 
 
 class ReplicaPlace(msgspec.Struct, frozen=True):
-    """A replica and its datanode; `state` is a name of the table of states, in small letters."""
+    """A replica and its datanode; `state` is the lower-case name of a ReplicaState."""
 
     node: NodeId
     rack: str
@@ -17,7 +17,7 @@ class ReplicaPlace(msgspec.Struct, frozen=True):
 
 
 class PlacedChunk(msgspec.Struct, frozen=True):
-    """A chunk of a file, by the id that people read, and where it begins in the file."""
+    """A chunk of a file, with its id as shown to people, and its offset in the file."""
 
     chunk: str
     offset: int
@@ -26,7 +26,7 @@ class PlacedChunk(msgspec.Struct, frozen=True):
 
 
 class FileChunks(msgspec.Struct, frozen=True):
-    """A part of a file's chunks, from number `first` on, of `count` in all."""
+    """Some of a file's chunks, beginning with number `first`; the file has `count` chunks."""
 
     path: str
     length: int

@@ -1,4 +1,4 @@
-"""Findings of an inspection of the namespace: the values of `GET /v1/fsck`, which travel as JSON."""
+"""Findings of fsck, the inspection of the namespace: the answers of `GET /v1/fsck`, as JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from peacefs.protocol.ids import NodeId
 
 
 class Finding(StrEnum):
-    """Something about a chunk that is not as it should be, or not yet. The last is the worst."""
+    """A problem of a chunk, possibly temporary. Ordered from harmless to worst."""
 
     #: More good replicas than wanted.
     OVER_REPLICATED = "over-replicated"
-    #: All good replicas are on one rack, although there are others.
+    #: All good replicas are on one rack, although the cluster has several.
     MISPLACED = "misplaced"
     #: Fewer good replicas than wanted.
     UNDER_REPLICATED = "under-replicated"
@@ -25,7 +25,7 @@ class Finding(StrEnum):
 
 
 class ChunkFindings(msgspec.Struct, frozen=True):
-    """A chunk about which there is something to say; `chunk` as people read it."""
+    """A chunk with findings; `chunk` is its id as shown to people."""
 
     chunk: str
     length: int
@@ -37,17 +37,17 @@ class ChunkFindings(msgspec.Struct, frozen=True):
 
 
 class FileFindings(msgspec.Struct, frozen=True):
-    """A file. It is healthy when there are no findings and it is not being completed."""
+    """A file and its findings. It is healthy if there are none and it is not open."""
 
     path: str
     length: int
     replication: int
     chunks: int
-    #: Findings of all its chunks, each once.
+    #: The distinct findings of all its chunks.
     findings: list[Finding] = []
-    #: Its unhealthy chunks, `fsck_chunks_shown_max` at most.
+    #: Its unhealthy chunks, at most `fsck_chunks_shown_max`.
     unhealthy: list[ChunkFindings] = []
-    #: It is being extended, or was completed this very moment.
+    #: True if it is being extended, or was completed just now.
     is_open: bool = False
 
     @property
@@ -56,14 +56,14 @@ class FileFindings(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct):
-    """Counts of a tree, or of a part of it. Files and chunks may count under several findings."""
+    """Counts for a tree or a part of it. A file or chunk may count for several findings."""
 
     directories: int = 0
     files: int = 0
     open_files: int = 0
     length: int = 0
     chunks: int = 0
-    #: Good replicas that there are, corrupt ones, and those that are lacking.
+    #: Good, corrupt and missing replicas.
     replicas: int = 0
     corrupt_replicas: int = 0
     lacking_replicas: int = 0
@@ -81,12 +81,12 @@ class Tally(msgspec.Struct):
 
     @property
     def worst(self) -> Finding | None:
-        """The worst finding of all."""
+        """The worst finding, or None."""
         return max(self.chunks_with, key=list(Finding).index, default=None)
 
 
 class ClusterFindings(msgspec.Struct, frozen=True):
-    """Findings that belong to no path: live datanodes, chunks under way, replicas that no file claims."""
+    """Numbers that belong to no path: live datanodes, chunks being written, replicas that no file refers to."""
 
     datanodes: int
     racks: int
@@ -96,7 +96,8 @@ class ClusterFindings(msgspec.Struct, frozen=True):
 
 
 class FsckPage(msgspec.Struct, frozen=True):
-    """A part of an inspection. `after` is where the next page goes on, None on the last, which has `cluster`."""
+    """A part of an inspection. Pass `after` to get the next page; it is None on the last page, which has
+    `cluster`."""
 
     files: list[FileFindings]
     tally: Tally

@@ -11,5 +11,4 @@ _OTHERS_WRITE: Final = 0o002
 
 
 def is_open(permission: int) -> bool:
-    """Return True if the permission lets every user write."""
     return bool(permission & _OTHERS_WRITE)

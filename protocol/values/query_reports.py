@@ -1,4 +1,4 @@
-"""A driver's reports of its streaming query: the values of `/v1/checkpoints/reports`, which travel as JSON."""
+"""A driver's reports of its streaming query: the values of `/v1/checkpoints/reports`, as JSON."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ _Text = Annotated[str, msgspec.Meta(max_length=report_text_characters_max)]
 
 
 class QueryState(StrEnum):
-    """The health of a query."""
+    """The state of a query."""
 
     RUNNING = "running"
-    #: Stopped by its user, or done.
+    #: Stopped by its user, or completed.
     ENDED = "ended"
     FAILED = "failed"
 
 
 class BatchReport(msgspec.Struct, frozen=True):
-    """The last batch that is done. Durations in ms, as Spark names them; of state the mean over its stores."""
+    """The last completed batch. Durations are in ms and have Spark's names; `state_ms` is a mean over state
+    stores."""
 
     batch: int
     rows: int
@@ -37,14 +38,14 @@ class BatchReport(msgspec.Struct, frozen=True):
 
     @property
     def checkpoint_ms(self) -> float:
-        """Spent on writing the checkpoint."""
+        """Time spent on writing the checkpoint."""
         return self.offsets_ms + self.commits_ms + self.state_ms
 
 
 class QueryReport(msgspec.Struct, frozen=True):
-    """`location` is the path of the checkpoint's root, or that of its run; `query` is Spark's id of it.
+    """`location` is the path of the checkpoint's root or of its run; `query` is Spark's query id.
 
-    `dropped` counts reports that never came because the coordinator was away or slow.
+    `dropped` counts reports that the driver could not send because the coordinator was unreachable or slow.
     """
 
     location: str
@@ -57,5 +58,5 @@ class QueryReport(msgspec.Struct, frozen=True):
     last_batch: BatchReport | None = None
     error: _Text = ""
     dropped: int = 0
-    #: When the coordinator heard it, by its clock, in ms since 1970. What a driver says of it does not count.
+    #: When the coordinator received the report, in ms since 1970. The driver's value is ignored.
     reported_ms: int = 0

@@ -1,7 +1,7 @@
-"""Runs: starts of a query, each of which is the one writer of its checkpoint root until the next.
+"""Runs of a query. Each start is a run, and only the latest run may write to the checkpoint root.
 
-Who is given `<root>/.run-<run>` for `<root>` reads and lists the same directory, and may write to it for as long
-as that is the latest run. The name travels in every path that is made from the one given: nothing else need know.
+The path `<root>/.run-<run>` shows the same directory as `<root>`, and is writable while that run is the latest.
+All paths that a driver derives from it contain the run's name, so Spark needs no changes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ _PREFIX = ".run-"
 
 
 class RunStatus(msgspec.Struct, frozen=True):
-    """The latest run of a checkpoint root: the values of `/v1/checkpoints/runs`. Milliseconds since 1970.
+    """The latest run of a checkpoint root: the values of `/v1/checkpoints/runs`. Times are ms since 1970.
 
-    `run` is its number as people read it, `location` the root's path for its writer. `pid` is 0 if nobody said.
+    `run` is its number as shown to people, `location` the root's path for its writer. `pid` is 0 if unknown.
     """
 
     path: str
@@ -26,14 +26,14 @@ class RunStatus(msgspec.Struct, frozen=True):
     host: str
     pid: int
     since_ms: int
-    #: When it said that it was over; it is the latest all the same, and may write.
+    #: When the run reported its end. It remains the latest run and may still write.
     ended_ms: int | None
-    #: When the root, or a directory right below it, last changed, whoever wrote.
+    #: When the root, or a directory directly below it, was last changed by any writer.
     last_write_ms: int
 
 
 class GivenRun(msgspec.Struct, frozen=True):
-    """A run that a supervisor has begun for a driver, as it is told to that: `root` and `location` are URIs."""
+    """A run that a supervisor began for a driver, as passed to the driver. `root` and `location` are URIs."""
 
     run: str
     root: str
@@ -41,17 +41,17 @@ class GivenRun(msgspec.Struct, frozen=True):
 
 
 def component_of(run: int) -> str:
-    """The component of a path that says that a run writes."""
+    """Return the path component that stands for a run."""
     return _PREFIX + show(run)
 
 
 def run_of(component: str) -> int | None:
-    """The run that a component of a path stands for; None for any other name."""
+    """Return the run that a path component stands for; None for any other name."""
     return read(component.removeprefix(_PREFIX)) if component.startswith(_PREFIX) else None
 
 
 def without_run(path: str) -> str:
-    """The same file or directory, whoever writes it."""
+    """Return the path without components that stand for runs."""
     if f"/{_PREFIX}" not in path:
         return path
     return "/".join(part for part in path.split("/") if run_of(part) is None) or "/"

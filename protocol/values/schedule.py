@@ -1,6 +1,6 @@
-"""The answer of `/v1/schedule`, writers and readers now: the coordinator fills it in, clients read it.
+"""The current writers and readers: the answer of `/v1/schedule`, made by the coordinator and read by clients.
 
-Plain dataclasses, which FastAPI describes and msgspec decodes: what is told is said here once.
+Plain dataclasses, so that FastAPI can describe them and msgspec can decode them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class QueuedSet:
-    """A write set of which something waits. `link` is the datanode whose gateway asks, none for a client of
-    ours; `root` the checkpoint root that was told from the path; `age_s` counts in the policy's order."""
+    """A write set with waiting chunks. `link` is the datanode whose gateway writes, None for a native client;
+    `root` is the checkpoint root derived from the path; `age_s` is the age by which the policy orders sets."""
 
     write_set: str
     link: str | None
@@ -28,8 +28,8 @@ class QueuedSet:
 
 @dataclass(frozen=True)
 class ShownGrant:
-    """A chunk that may be written now, by (epoch, number); one of number 0 was granted before this coordinator
-    started. While one is `idle` its writer stalls, and others have its room."""
+    """A grant, identified by (epoch, number); number 0 means that it was given before this coordinator started.
+    While a grant is `idle` its writer has stalled, and its capacity is used for others."""
 
     epoch: int
     number: int
@@ -41,14 +41,14 @@ class ShownGrant:
     waited_s: float
     granted_s_ago: float
     idle: bool
-    #: Deprecated: the same under its old name, for one release.
+    #: Deprecated: the old name of `idle`, for one release.
     trickles: bool
     root: str | None
 
 
 @dataclass(frozen=True)
 class WaitingTimes:
-    """The waits of the last thousand sets for their first grant; and the time that a chunk takes."""
+    """Waiting times for the first grant, over the last thousand sets; and the time to write one chunk."""
 
     median_s: float
     p95_s: float
@@ -58,8 +58,8 @@ class WaitingTimes:
 
 @dataclass(frozen=True)
 class CheckpointReads:
-    """Readers of checkpoints: how many there are, how many chunks they read, how many more they have named that
-    wait, who reads where, and the grants since the start."""
+    """Readers of checkpoints: their number, chunks being read and waiting, reads per datanode, and the number of
+    grants since the start (`leaves_total`)."""
 
     readers: int
     chunks_read: int
@@ -71,8 +71,8 @@ class CheckpointReads:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The service at a glance. Of the queue and of the grants the oldest are shown. The fast lane's are chunks
-    too small to wait, published since the start."""
+    """The state of the scheduling service. `queue` and `grants` contain only the oldest ones. The fast lane's
+    totals count chunks that were too small to wait, published since the start."""
 
     policy: str
     epoch: int

@@ -1,4 +1,4 @@
-"""Supervised queries as they are told over REST: in what phase they are, on which agents they may be."""
+"""The status of supervised queries and agents, as answered over REST."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import msgspec
 class QueryPhase(Enum):
     """The phases in a supervised query's life."""
 
-    #: For an agent that may start it, or for the end of a pause between two starts.
+    #: Waiting for an agent that may start it, or for the end of the pause between two starts.
     WAITING = "waiting"
-    #: A run is being begun.
+    #: A run is being started.
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"
-    #: By itself, with exit status 0.
+    #: Ended by itself, with exit status 0.
     ENDED = "ended"
     STOPPED = "stopped"
-    #: Too often, or in a way that another start does not mend.
+    #: Failed too often, or with a failure that a restart cannot fix.
     FAILED = "failed"
 
 
-#: Those that a query does not leave by itself.
+#: The final phases, which a query leaves only on request.
 OVER = (QueryPhase.ENDED, QueryPhase.STOPPED, QueryPhase.FAILED)
 
 
 class QueryStatus(msgspec.Struct, frozen=True):
-    """A supervised query. `run` is that of the last start, as people read it; `reason` why it is as it is, and
-    for one that waits, which agent it waits for.
+    """A supervised query. `run` is the run of its last start, as shown to people. `reason` explains its phase;
+    while it waits, it says for which agent.
 
-    `standby` says how its second driver is, if it is to have one: "none yet" and why, "starting", "ready", or why
-    the last one failed; `standby_agent` where it is.
+    `standby` is the state of its second driver, if it should have one: "none yet" with the reason, "starting",
+    "ready", or why the last one failed. `standby_agent` is the agent that runs it.
     """
 
     name: str
@@ -40,7 +40,7 @@ class QueryStatus(msgspec.Struct, frozen=True):
     command: list[str]
     checkpoint: str
     nodes: list[str]
-    #: A value of Phase.
+    #: A value of QueryPhase.
     phase: str
     agent: str
     run: str
@@ -54,7 +54,7 @@ class QueryStatus(msgspec.Struct, frozen=True):
 
 
 class AgentStatus(msgspec.Struct, frozen=True):
-    """An agent that was heard lately: what it may start, how many at once, how many queries it has."""
+    """A live agent: the commands that it may start, its maximum and its current number of runs."""
 
     name: str
     host: str
@@ -66,7 +66,7 @@ class AgentStatus(msgspec.Struct, frozen=True):
 
 
 class RunLog(msgspec.Struct, frozen=True):
-    """The end of the log of a query's last run, as its agent has it."""
+    """The end of the log of a query's last run, from its agent."""
 
     query: str
     run: str
@@ -75,7 +75,7 @@ class RunLog(msgspec.Struct, frozen=True):
 
 
 class Supervised(msgspec.Struct, frozen=True):
-    """All queries that are known, and all agents that are alive."""
+    """All known queries and all live agents."""
 
     queries: list[QueryStatus]
     agents: list[AgentStatus]

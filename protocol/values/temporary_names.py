@@ -1,6 +1,6 @@
-"""The names of files that are to be renamed once they are whole, and of nothing else. Pure.
+"""Recognizes the temporary names of files that their writer renames when they are complete. Pure.
 
-A writer that dies, or whose rename is refused, leaves such a file behind; nobody reads it by that name.
+A writer that dies, or whose rename is refused, leaves such a file behind. No program reads it by that name.
 
     .NAME.<uuid>.tmp         Spark: CheckpointFileManager.generateTempPath, on the driver
     .NAME.<uuid>.TID<n>.tmp  the same, in a task
@@ -19,7 +19,7 @@ _HADOOP: Final = re.compile(r"(?P<name>.+)\._COPYING_", re.DOTALL)
 
 
 def wanted_name(name: str) -> str | None:
-    """Return the final name for which a file has a temporary one; None for a name that is not temporary."""
+    """Return the final name for a temporary name; None if the name is not temporary."""
     if not name.endswith((".tmp", "._COPYING_")):
         return None
     found = _SPARK.fullmatch(name) or _HADOOP.fullmatch(name)

@@ -1,4 +1,4 @@
-"""Tokens and OAuth2 clients as `/v1/tokens` tells of them. Times are milliseconds since 1970."""
+"""Tokens and OAuth2 clients: the answers of `/v1/tokens`. Times are milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MadeToken:
-    """A token, shown this one time."""
+    """A new token. This is the only time that it is shown."""
 
     token: str
     id: str
@@ -18,7 +18,7 @@ class MadeToken:
 
 @dataclass(frozen=True)
 class TokenStatus:
-    """A token that counts; `kind` is bearer or delegation."""
+    """A valid token; `kind` is "bearer" or "delegation"."""
 
     id: str
     kind: str
@@ -39,14 +39,14 @@ class ClientStatus:
 
 @dataclass(frozen=True)
 class MadeClient(ClientStatus):
-    """A client and its secret, shown this one time."""
+    """A new client and its secret. This is the only time that the secret is shown."""
 
     secret: str
 
 
 @dataclass(frozen=True)
 class KeyStatus:
-    """A key; `ends_ms` is None for the one that signs."""
+    """A key for tokens; `ends_ms` is None for the key that signs new ones."""
 
     id: str
     made_ms: int
@@ -55,7 +55,7 @@ class KeyStatus:
 
 @dataclass(frozen=True)
 class TokenList:
-    """All tokens that were made by hand and all delegation tokens, what is revoked, and the keys."""
+    """All manually created tokens and all delegation tokens, the revoked ids, and the keys."""
 
     tokens: list[TokenStatus]
     revoked: list[str]

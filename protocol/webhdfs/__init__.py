@@ -1,4 +1,4 @@
-"""WebHDFS as both sides of it see it: requests parsed, redirects made and read, answers written.
+"""WebHDFS for both of its sides: parses requests, makes and parses redirects, writes answers.
 
-Begin with `requests.py`. Knows no file system behind it.
+Start with `requests.py`. Does not depend on the file system.
 """

@@ -1,4 +1,4 @@
-"""The operations on ACLs, as values: see `requests`."""
+"""The requests about ACLs; see `requests`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ModifyAclEntries(Request):
 
 @dataclass(frozen=True, slots=True)
 class RemoveAclEntries(Request):
-    """REMOVEACLENTRIES; their permissions are not given."""
+    """REMOVEACLENTRIES; the entries have no permissions."""
 
     entries: tuple[AclEntry, ...]
 

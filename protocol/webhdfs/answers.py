@@ -1,9 +1,9 @@
-"""WebHDFS answers as bytes: what a stock Hadoop client accepts, whatever happened.
+"""WebHDFS answers as bytes, in a form that stock Hadoop clients accept.
 
-Two rules hold for every answer of either side. First, JSON carries no Content-Type for Hadoop's own client: the
-one that Spark bundles lacks a class that it needs to look at that header, and fails on any value. Everybody
-else is told `application/json`. Second, every error is a RemoteException: JSON without one and without
-Content-Type counts as success there, whatever its status.
+Two rules apply to every answer. First, JSON for Hadoop's own client has no Content-Type: the client that Spark
+bundles lacks a class for reading that header, and fails on any value. Other clients get `application/json`.
+Second, every error is a RemoteException: Hadoop's client takes JSON without one and without Content-Type for
+success, regardless of the status.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer: its head always says how long the body is."""
+    """A complete answer, with a Content-Length."""
 
     status: int
     body: bytes = b""
@@ -46,13 +46,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class JsonStream:
-    """A JSON answer too long to be held: its pieces are made while earlier ones are on their way."""
+    """A long JSON answer, whose pieces are made while it is being sent."""
 
     pieces: AsyncIterator[bytes]
 
 
 def json_answer(value: object, status: int = 200, **extra: str) -> Answer:
-    """`extra` are further headers, as of `empty_answer`."""
+    """Return a JSON answer; `extra` are further headers, as in `empty_answer`."""
     return Answer(status, _encode_json(value), _headers_of(extra))
 
 
@@ -61,7 +61,7 @@ def boolean_answer(value: bool) -> Answer:
 
 
 def empty_answer(status: int = 200, **extra: str) -> Answer:
-    """An answer without a body; `extra` are further headers, underscores standing for hyphens."""
+    """Return an answer without a body; `extra` are further headers, with underscores instead of hyphens."""
     return Answer(status, extra=_headers_of(extra))
 
 
@@ -70,14 +70,14 @@ def _headers_of(extra: dict[str, str]) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def error_answer(error: PeacefsError, status: int | None = None) -> Answer:
-    """The RemoteException for an error, with the error's own status unless HTTP has a better one."""
+    """Return the RemoteException for an error; `status` replaces the error's own HTTP status."""
     status = status or error.http_status
     extra = ((b"www-authenticate", b"Bearer"),) if status == _UNAUTHORIZED else ()
     return Answer(status, _encode_json(remote_exception(error, current_id())), extra)
 
 
 def fault_answer(fault: Exception, scope: Scope) -> Answer:
-    """The answer to a request that failed: an error of our tree as it is, a bug only in the log."""
+    """Return the answer to a failed request. Details of errors that are not a PeacefsError go only to the log."""
     if isinstance(fault, PeacefsError):
         return error_answer(fault)
     log.error("%s %r failed", scope["method"], scope["path"], exc_info=fault)
@@ -85,28 +85,28 @@ def fault_answer(fault: Exception, scope: Scope) -> Answer:
 
 
 def wants_content_type(scope: Scope) -> bool:
-    """False for Hadoop's own client."""
+    """Return False for Hadoop's own client."""
     if header(scope, b"x-hadoop-accept-ez") is not None:
         return False
     return not (header(scope, b"user-agent") or "").startswith("Java/")
 
 
 def octet_headers(length: int) -> Headers:
-    """The head of file data."""
+    """Return the headers for file data."""
     return [(b"content-length", b"%d" % length), (b"content-type", _OCTETS)]
 
 
 async def send_answer(scope: Scope, send: Send, answer: Answer) -> None:
-    """Sends head and body without a pause between them, so that they share a segment."""
+    """Send head and body without a pause, so that they share a TCP segment."""
     headers = answer.headers(with_type=wants_content_type(scope))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
 
 
 async def send_stream(scope: Scope, receive: Receive, send: Send, stream: JsonStream) -> None:
-    """Sends the pieces as parts of one answer, as long as somebody reads them.
+    """Send the pieces as one answer, until the client disconnects.
 
-    After a fault among them the answer stays without its end, upon which the server hangs up.
+    If making a piece fails, the answer stays incomplete and the server closes the connection.
     """
     headers = [(b"content-type", _JSON)] if wants_content_type(scope) else []
     async with client_watch(receive) as hung_up:

@@ -1,4 +1,4 @@
-"""The operations on extended attributes, as values: see `requests`."""
+"""The requests about extended attributes; see `requests`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FLAGS: Final = frozenset({"CREATE", "REPLACE"})
 
 @dataclass(frozen=True, slots=True)
 class GetAttributes(Request):
-    """GETXATTRS; no `names` for all there are."""
+    """GETXATTRS; empty `names` means all attributes."""
 
     names: tuple[str, ...]
     encoding: Encoding
@@ -40,7 +40,7 @@ class ListAttributes(Request):
 
 @dataclass(frozen=True, slots=True)
 class SetAttribute(Request):
-    """SETXATTR. `flags` are CREATE and REPLACE, or one of them."""
+    """SETXATTR; `flags` are CREATE, REPLACE or both."""
 
     name: str
     value: bytes

@@ -1,4 +1,4 @@
-"""Credentials as HTTP requests carry them: `Authorization: Bearer ...`, or `delegation=...` on WebHDFS. Pure."""
+"""Credentials in HTTP requests: `Authorization: Bearer ...`, or `delegation=...` on WebHDFS. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _SCHEME = "bearer "
 
 
 def presented(scope: Scope) -> tuple[Via, str]:
-    """Return the credential of a request; a bearer token counts before a delegation token.
+    """Return the credential of a request; a bearer token has priority over a delegation token.
 
-    Raises Unauthenticated where there is none, BadRequest for a query that cannot be read.
+    Raises Unauthenticated if there is none, BadRequest for a malformed query.
     """
     authorization = header(scope, b"authorization")
     if authorization is not None and authorization[: len(_SCHEME)].lower() == _SCHEME:
@@ -24,7 +24,7 @@ def presented(scope: Scope) -> tuple[Via, str]:
 
 
 def no_token(what: str) -> Unauthenticated:
-    """Return the refusal of a request, or connection, that brings none."""
+    """Return the error for a request or connection without a token."""
     return Unauthenticated(
         f"no token came with the {what}, and this cluster asks who you are: give one with --token-file, "
         "PEACEFS_TOKEN_FILE or PEACEFS_TOKEN; an administrator makes it with `peacefs token create`"
@@ -32,7 +32,7 @@ def no_token(what: str) -> Unauthenticated:
 
 
 def delegation_of(scope: Scope) -> str | None:
-    """Return the delegation token in a query. Raises BadRequest."""
+    """Return the delegation token in a query, if any. Raises BadRequest."""
     if b"delegation" not in scope["query_string"].lower():
         return None
     return RequestQuery(scope["query_string"]).text("delegation")

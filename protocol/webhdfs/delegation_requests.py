@@ -1,4 +1,4 @@
-"""The operations on delegation tokens, which concern no path."""
+"""The requests about delegation tokens, which ignore the path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .request import Request
 
 @dataclass(frozen=True, slots=True)
 class GetDelegationToken(Request):
-    """GETDELEGATIONTOKEN; `renewer` may renew it, nobody if it is empty."""
+    """GETDELEGATIONTOKEN; only `renewer` may renew the token, or no one if empty."""
 
     renewer: str
 

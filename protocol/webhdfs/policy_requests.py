@@ -1,7 +1,6 @@
-"""The operations on storage policies, erasure coding and symbolic links, as values: see `requests`.
+"""The requests about storage policies, erasure coding and symbolic links; see `requests`.
 
-There is one storage policy, HOT, and no erasure coding. What is asked about them is answered; what would change
-them is refused, in one line that says so.
+There is one storage policy, HOT, and no erasure coding. Queries are answered; changes are refused with an error.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class GetStoragePolicy(Request):
 
 @dataclass(frozen=True, slots=True)
 class GetStoragePolicies(Request):
-    """GETALLSTORAGEPOLICY, whatever the path."""
+    """GETALLSTORAGEPOLICY; the path is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class SetStoragePolicy(Request):
 
 @dataclass(frozen=True, slots=True)
 class UnsetStoragePolicy(Request):
-    """UNSETSTORAGEPOLICY, and SATISFYSTORAGEPOLICY: there is nothing to unset or to move."""
+    """UNSETSTORAGEPOLICY and SATISFYSTORAGEPOLICY, which change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +48,12 @@ class GetErasureCodingPolicy(Request):
 
 @dataclass(frozen=True, slots=True)
 class GetErasureCodingPolicies(Request):
-    """GETECPOLICIES, whatever the path."""
+    """GETECPOLICIES; the path is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetErasureCodingCodecs(Request):
-    """GETECCODECS, whatever the path."""
+    """GETECCODECS; the path is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def _refuse_erasure_coding(_path: str, _user: str, query: RequestQuery) -> NoRet
 
 
 def _refuse_links(_path: str, _user: str, _query: RequestQuery) -> NoReturn:
-    # HDFS's words while `dfs.namenode.support.allow.symlinks` is off, as it is in all its releases.
+    # HDFS's message while `dfs.namenode.support.allow.symlinks` is off, as in all its releases.
     raise Unsupported("Symlinks not supported")
 
 

@@ -1,6 +1,6 @@
-"""Paths and query parameters of WebHDFS URLs: percent-decoding, and parameters of the types that Hadoop has.
+"""Paths and query parameters of WebHDFS URLs: percent-decoding, and parameters of Hadoop's types. Pure.
 
-Pure. Whatever is malformed raises BadRequest, in the words that Hadoop's server uses for it.
+Malformed input raises BadRequest, with the message that Hadoop's server sends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from peacefs.protocol.values.account_names import check_account_name
 T = TypeVar("T")
 
 PREFIX: Final = "/webhdfs/v1"
-#: The caller when no name is given: HDFS's name for it.
+#: HDFS's name for a caller that gives no name.
 NOBODY: Final = "dr.who"
 
 _ROOT: Final = b"/webhdfs"
@@ -31,13 +31,13 @@ _SHOWN_CHARACTERS: Final = 40
 
 
 def is_webhdfs(scope: Scope) -> bool:
-    """Return whether we should answer a request, be it with an error."""
+    """Return whether the request is for WebHDFS, even if its path is wrong."""
     raw: bytes = scope["raw_path"]
     return raw == _ROOT or raw.startswith(b"/webhdfs/")
 
 
 def path_of(scope: Scope) -> str:
-    """The path in the file system, percent-decoded exactly once; what a path may be is the namespace's to say."""
+    """Return the path in the file system, percent-decoded once. The namespace checks whether it is valid."""
     raw: bytes = scope["raw_path"]
     prefix = PREFIX.encode()
     if raw != prefix and not raw.startswith(prefix + b"/"):
@@ -46,14 +46,14 @@ def path_of(scope: Scope) -> str:
 
 
 def invalid(name: str, why: str) -> BadRequest:
-    """Format an error as Hadoop does; its client looks for these words."""
+    """Return an error for a parameter with Hadoop's text, on which Hadoop's client depends."""
     return BadRequest(f'Invalid value for webhdfs parameter "{name}": {why}')
 
 
 class RequestQuery:
-    """The parameters of a request. Names are case-insensitive; of a repeated one the first counts, as in HDFS.
+    """The parameters of a request. Names are case-insensitive. If one is repeated, the first counts, as in HDFS.
 
-    An empty value is an absent one. Every getter raises BadRequest for a value that is not of its type.
+    An empty value counts as absent. Every getter raises BadRequest if the value has the wrong type.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -73,15 +73,15 @@ class RequestQuery:
         return value
 
     def names(self, name: str) -> frozenset[str]:
-        """A list separated by commas, as a set."""
+        """Return the items of a comma-separated list, as a set."""
         return frozenset(filter(None, self._values.get(name, "").split(",")))
 
     def sequence(self, name: str) -> tuple[str, ...]:
-        """A list separated by commas, in its order."""
+        """Return the items of a comma-separated list, in order."""
         return tuple(filter(None, self._values.get(name, "").split(",")))
 
     def every(self, name: str) -> tuple[str, ...]:
-        """All values of a parameter that may be repeated."""
+        """Return all values of a repeated parameter."""
         values = []
         for field in self._raw.split(b"&"):
             key, _, value = field.replace(b"+", b" ").partition(b"=")
@@ -118,13 +118,13 @@ class RequestQuery:
         return bits
 
     def user(self) -> str:
-        """Return the calling user. Raises ImpersonationRefused for one who wants to be taken for another."""
+        """Return the calling user. Raises ImpersonationRefused if `doas` is given."""
         if (other := self.text("doas")) is not None:
             raise ImpersonationRefused(f"User: {self.named_user()} is not allowed to impersonate {other}")
         return self.named_user()
 
     def named_user(self) -> str:
-        """Return the calling user by its own name, whomever it acts for. Raises BadRequest."""
+        """Return the user in `user.name`, ignoring `doas`. Raises BadRequest."""
         user = self.text("user.name")
         if user is None:
             return NOBODY
@@ -135,9 +135,9 @@ class RequestQuery:
 
 
 def find_operation(method: str, query: RequestQuery, known: Mapping[str, Mapping[str, T]]) -> T:
-    """Return the entry of `known` for the operation that a query names, by HTTP method and name.
+    """Return the entry of `known` for the HTTP method and the operation in the query.
 
-    Raises BadRequest for a name that HDFS does not have or has for another method.
+    Raises BadRequest if the operation is unknown or belongs to another method.
     """
     name = query.required("op").upper()
     if (found := known.get(method, {}).get(name)) is not None:

@@ -1,9 +1,9 @@
-"""The second URL of a CREATE, APPEND or OPEN: the name side writes it, the data side reads it. Pure.
+"""The redirect URLs of CREATE, APPEND, OPEN and GETFILECHECKSUM, made by coordinators and read by gateways. Pure.
 
-All that the data side needs is in the URL, signed where it matters, so that it asks the coordinator nothing
-before the first byte. (But for APPEND: its URL may be used again and again, and each time takes a lease; and for
-OPEN of a file of several chunks, whose layout would be long.) The path is in it for people and logs; what counts
-is in the tokens. So are all addresses: the data side connects to none that anybody else could have written.
+The URL contains everything that the gateway needs, in signed tokens. So the gateway can send or receive the first
+byte without asking the coordinator. There are two exceptions: each use of an APPEND URL takes a lease, and the
+layout of a file with several chunks would be too long for an OPEN URL. The path in the URL is only for logs. All
+addresses are in the tokens, so a gateway connects only to addresses that the coordinator has signed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _NAMENODE = re.compile(r"[A-Za-z0-9.:\[\]_-]*")
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Write the body as the file of `token`, beginning with the chunk of `first`, a FirstChunk token.
+    """Write the body as the file of `token`. `first` is a OneTimeChunk token for the first chunk.
 
-    `namenode` is the coordinator as the client calls it, for the URL of the new file: words that go back to the
-    client, and no address that anything connects to. Empty where unknown.
+    `namenode` is the client's address of the coordinator, for the URL of the new file in the answer. The gateway
+    does not connect to it. Empty if unknown.
     """
 
     path: str
@@ -51,7 +51,7 @@ class WriteFile:
 
 @dataclass(frozen=True, slots=True)
 class ExtendFile:
-    """Add the body to the end of the file of `token`."""
+    """Append the body to the file of `token`."""
 
     path: str
     token: str
@@ -67,7 +67,7 @@ class ExtendFile:
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """Send the file of `token` from `offset` on, `length` bytes or (None) all."""
+    """Send the file of `token` from `offset`: `length` bytes, or (None) up to the end."""
 
     path: str
     token: str
@@ -88,7 +88,7 @@ class ReadFile:
 
 @dataclass(frozen=True, slots=True)
 class SumFile:
-    """Tell the checksum of the file of `token`, whose blocks are of so many bytes."""
+    """Send the checksum of the file of `token`, which has this block size."""
 
     path: str
     token: str
@@ -115,7 +115,7 @@ _OPERATIONS: Final[Mapping[str, Mapping[str, type[Wanted]]]] = {
 
 
 def parse_redirected(scope: Scope) -> Wanted:
-    """Parse the second request of a redirected operation. Raises BadRequest or Unsupported, and nothing else."""
+    """Parse the second request of a redirected operation. Raises only BadRequest or Unsupported."""
     query = RequestQuery(scope["query_string"])
     return find_operation(scope["method"], query, _OPERATIONS).read(path_of(scope), query)
 
@@ -130,11 +130,11 @@ def location(
     trace: str = "",
     span: str = "",
 ) -> str:
-    """The URL at a datanode. Raises PathLimitExceeded if a server would not take it for its length.
+    """Return the URL at a datanode. Raises PathLimitExceeded if it is too long for a server.
 
-    A client that came with a delegation token shows it there again; one that acts for another has a pass for it.
-    `trace` is the id by which logs name the request, which stock clients bring in no header; `span`, if it is
-    traced, that of the span within which it goes on.
+    `delegation` is the client's delegation token, `proxy_pass` a pass for a proxy user. `trace` is the request's
+    id for logs, because stock clients do not repeat the header; `span` is the current span, if the request is
+    traced.
     """
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     shown = "" if delegation is None else f"&delegation={quote(delegation)}"

@@ -1,4 +1,4 @@
-"""The parameters that all operations of WebHDFS have in common: a path, and the caller."""
+"""The parameters that all WebHDFS operations have in common: path and caller."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .query import RequestQuery
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Base of all: of which path, and who asks.
+    """Base of all requests.
 
-    `request_id` is our own client's, given as `requestid`: a change that is asked again under it is done once.
+    `request_id` (parameter `requestid`) is sent only by our own client; it makes changes idempotent.
     """
 
     path: str
@@ -23,21 +23,21 @@ class Request:
     request_id: str = field(default="", kw_only=True)
 
 
-#: Makes the request of an operation from its path, who asks, and its parameters.
+#: Makes the request of an operation from its path, user and parameters.
 Reader = Callable[[str, str, RequestQuery], Request]
 
 
 def plain(kind: type[Request]) -> Reader:
-    """Read an operation without parameters."""
+    """Return a reader for an operation without parameters."""
     return lambda path, user, _query: kind(path, user)
 
 
 def asker(scope: Scope, query: RequestQuery) -> str:
-    """Return in whose name a request is to be carried out. Raises AccessDenied, BadRequest.
+    """Return the user as whom to run a request. Raises AccessDenied, BadRequest.
 
-    An authenticated caller is who its credential says: Hadoop's client sends the name of its machine's user, too,
-    which is passed over. An administrator may act for another with `doas`, as on the local socket by a mere name;
-    others as the rules for proxy users allow it, which were looked at before.
+    The credential determines an authenticated caller; `user.name`, which Hadoop's client always sends, is ignored.
+    An administrator may act for another user with `doas`, and on the local socket also with `user.name`. Proxy
+    users were already checked; their effective user is in the scope.
     """
     if (effective := effective_user_of(scope)) is not None:
         return effective

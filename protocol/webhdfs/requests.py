@@ -1,8 +1,7 @@
-"""The operations that a client asks of the name side, as values. Pure: scope in, request or BadRequest out.
+"""The WebHDFS operations of the coordinator. Parses an ASGI scope into a request. Pure.
 
-One small class an operation, which reads its own parameters; the table at the end holds them all. Parameters
-that ask for nothing here (`buffersize`) are passed over. What the
-data side is asked is in `webhdfs_redirects`.
+There is one small class per operation, which parses its own parameters. `OPERATIONS` lists them all. Parameters
+without meaning here (`buffersize`) are ignored. Requests to gateways are in `redirects`.
 """
 
 from __future__ import annotations
@@ -29,24 +28,24 @@ from .snapshot_requests import SNAPSHOT_OPERATIONS
 #: HDFS's defaults for files and for directories.
 _FILE_PERMISSION: Final = 0o644
 _DIRECTORY_PERMISSION: Final = 0o755
-#: Those of Hadoop's CreateFlag that ask for nothing here, and the two that do.
+#: Hadoop's CreateFlag values. Only OVERWRITE and APPEND have an effect here.
 _CREATE_FLAG = re.compile(
     "CREATE|OVERWRITE|APPEND|SYNC_BLOCK|LAZY_PERSIST|NEW_BLOCK|NO_LOCAL_WRITE|SHOULD_REPLICATE"
     "|IGNORE_CLIENT_LOCALITY|NO_LOCAL_RACK"
 )
-#: HDFS's number for a quota that is not to be set.
+#: HDFS's value for a quota that should not change.
 _QUOTA_UNCHANGED: Final = 2**63 - 1
 _FS_ACTION = re.compile("[r-][w-][x-]")
 
 
 @dataclass(frozen=True, slots=True)
 class GetStatus(Request):
-    """GETFILESTATUS, and GETFILELINKSTATUS: there are no links."""
+    """GETFILESTATUS, and GETFILELINKSTATUS, because there are no links."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetLinkTarget(Request):
-    """GETLINKTARGET, which finds no link."""
+    """GETLINKTARGET, which always fails because there are no links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class ListStatus(Request):
 
 @dataclass(frozen=True, slots=True)
 class ListStatusBatch(Request):
-    """LISTSTATUS_BATCH: the page after a name."""
+    """LISTSTATUS_BATCH: a page of entries after a name."""
 
     start_after: str | None
 
@@ -89,12 +88,12 @@ class GetBlockLocations(Request):
 
 @dataclass(frozen=True, slots=True)
 class GetLocatedBlocks(GetBlockLocations):
-    """GET_BLOCK_LOCATIONS: what clients of Hadoop before 3.4, such as Spark 3.5's, ask for the same."""
+    """GET_BLOCK_LOCATIONS, the older form, sent by clients of Hadoop before 3.4, such as Spark 3.5's."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetSpace(Request):
-    """GETSTATUS: what the whole file system may hold and holds, whatever the path."""
+    """GETSTATUS: capacity and use of the whole file system; the path is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ class GetTrashRoot(Request):
 
 @dataclass(frozen=True, slots=True)
 class GetTrashRoots(Request):
-    """GETTRASHROOTS: the caller's own, or with `all_users` that of everyone."""
+    """GETTRASHROOTS: the caller's trash, or with `all_users` those of all users."""
 
     all_users: bool
 
@@ -125,7 +124,7 @@ class GetTrashRoots(Request):
 
 @dataclass(frozen=True, slots=True)
 class CheckAccess(Request):
-    """CHECKACCESS of the form r-x."""
+    """CHECKACCESS; `action` has the form r-x."""
 
     action: str
 
@@ -139,9 +138,10 @@ class CheckAccess(Request):
 
 @dataclass(frozen=True, slots=True)
 class Redirected(Request):
-    """Base of what the data side does: `exclude` are datanodes, as host:port, that the client could not reach.
+    """Base of operations that are redirected to a gateway.
 
-    With `direct` the client wants the second URL in JSON and not as a redirect.
+    `exclude` are datanodes (host:port) that the client could not reach. With `direct`, the client wants the URL as
+    JSON instead of a redirect.
     """
 
     exclude: frozenset[str]
@@ -150,7 +150,7 @@ class Redirected(Request):
 
 @dataclass(frozen=True, slots=True)
 class Open(Redirected):
-    """OPEN, from `offset` on, `length` bytes or (None) all."""
+    """OPEN, from `offset`: `length` bytes, or (None) up to the end."""
 
     offset: int
     length: int | None
@@ -219,7 +219,7 @@ class Truncate(Request):
 
 @dataclass(frozen=True, slots=True)
 class Concatenate(Request):
-    """CONCAT: `sources` go to the end of the file."""
+    """CONCAT: moves the contents of `sources` to the end of the file."""
 
     sources: tuple[str, ...]
 
@@ -242,9 +242,9 @@ class MakeDirectories(Request):
 
 @dataclass(frozen=True, slots=True)
 class Rename(Request):
-    """RENAME. `options` are those of `renameoptions`, in capitals; none at all is HDFS's older rename.
+    """RENAME. `options` are from `renameoptions`, in capitals; without any it is HDFS's older rename.
 
-    `TO_TRASH` is how a stock client's trash renames; it replaces nothing.
+    Stock clients use `TO_TRASH` to move files to the trash; it never replaces a file.
     """
 
     destination: str
@@ -272,7 +272,7 @@ class Delete(Request):
 
 @dataclass(frozen=True, slots=True)
 class SetTimes(Request):
-    """SETTIMES, in milliseconds since 1970; None leaves one as it is."""
+    """SETTIMES, in milliseconds since 1970; None means unchanged."""
 
     modified_ms: int | None
     accessed_ms: int | None
@@ -296,7 +296,7 @@ class SetPermission(Request):
 
 @dataclass(frozen=True, slots=True)
 class SetOwner(Request):
-    """SETOWNER; None leaves one as it is."""
+    """SETOWNER; None means unchanged."""
 
     owner: str | None
     group: str | None
@@ -325,7 +325,7 @@ class SetReplication(Request):
 
 @dataclass(frozen=True, slots=True)
 class SetQuota(Request):
-    """SETQUOTA: how many names and bytes there may be; None leaves a limit as it is, -1 takes it away."""
+    """SETQUOTA, for names and bytes; None means unchanged, -1 removes a quota."""
 
     names: int | None
     space: int | None
@@ -342,7 +342,7 @@ class SetQuota(Request):
 
 
 def _unmasked(query: RequestQuery) -> int | None:
-    """The permission before the client's own mask, which counts where a default ACL is inherited."""
+    """Return the permission before the client's umask, which is used if a default ACL is inherited."""
     said = query.permission("unmaskedpermission", -1)
     return None if said < 0 else said
 
@@ -351,7 +351,7 @@ def _redirection(query: RequestQuery) -> tuple[frozenset[str], bool]:
     return query.names("excludedatanodes"), query.boolean("noredirect", False)
 
 
-#: Every operation that is supported, under the HTTP method that it is asked with.
+#: All supported operations, by HTTP method.
 OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     "GET": {
         "GETFILESTATUS": plain(GetStatus),
@@ -407,7 +407,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
 
 
 def parse_request(scope: Scope) -> Request:
-    """Parse an HTTP request into an operation. Raises BadRequest, Unsupported or AccessDenied, nothing else."""
+    """Parse an HTTP request into an operation. Raises only BadRequest, Unsupported or AccessDenied."""
     query = RequestQuery(scope["query_string"])
     read = find_operation(scope["method"], query, OPERATIONS)
     request = read(path_of(scope), asker(scope, query), query)

@@ -1,4 +1,4 @@
-"""The operations on snapshots, as values: see `requests`."""
+"""The requests about snapshots; see `requests`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DisallowSnapshots(Request):
 
 @dataclass(frozen=True, slots=True)
 class CreateSnapshot(Request):
-    """CREATESNAPSHOT; without a name it is given one."""
+    """CREATESNAPSHOT; without a name, one is generated."""
 
     name: str | None
 
@@ -56,7 +56,7 @@ class RenameSnapshot(Request):
 
 @dataclass(frozen=True, slots=True)
 class GetSnapshotDiff(Request):
-    """GETSNAPSHOTDIFF; an empty name is the directory as it is now."""
+    """GETSNAPSHOTDIFF; an empty name means the current directory contents."""
 
     older: str
     newer: str
@@ -68,7 +68,7 @@ class GetSnapshotDiff(Request):
 
 @dataclass(frozen=True, slots=True)
 class GetSnapshottableDirectories(Request):
-    """GETSNAPSHOTTABLEDIRECTORYLIST, whatever the path."""
+    """GETSNAPSHOTTABLEDIRECTORYLIST; the path is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class GetSnapshots(Request):
 
 @dataclass(frozen=True, slots=True)
 class GetSnapshotDiffListing(GetSnapshotDiff):
-    """GETSNAPSHOTDIFFLISTING: the same by directories. All comes at once, whatever index it is to begin with."""
+    """GETSNAPSHOTDIFFLISTING: the differences by directory, always complete; the start index is ignored."""
 
 
 SNAPSHOT_OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
