@@ -51,7 +51,6 @@ class BalancePlan:
         self._mean = sum(self._used.values()) / capacity if capacity else 0.0
 
     def has(self, *nodes: NodeId) -> bool:
-        """Return whether the plan contains all these datanodes."""
         return all(node in self._used for node in nodes)
 
     def excess_bytes(self, node: NodeId) -> float:
@@ -63,7 +62,6 @@ class BalancePlan:
         return abs(self.excess_bytes(node)) - self._threshold * self._capacity[node]
 
     def over(self) -> list[NodeId]:
-        """Return the over-used datanodes."""
         return [node for node in self._used if self._beyond_bytes(node) > 0 and self.excess_bytes(node) > 0]
 
     def under(self) -> list[NodeId]:

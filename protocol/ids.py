@@ -19,13 +19,11 @@ NodeId = str
 
 
 def first_of_epoch(epoch: int) -> int:
-    """Return the smallest number of an epoch."""
     assert 0 <= epoch <= EPOCH_MAX, f"epoch {epoch} out of range"
     return epoch << _COUNTER_BITS
 
 
 def epoch_of(number: int) -> int:
-    """Return the epoch in which a number was drawn."""
     return number >> _COUNTER_BITS
 
 

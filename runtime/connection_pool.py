@@ -73,7 +73,6 @@ class ConnectionPool:
 
     @property
     def idle(self) -> int:
-        """Number of idle connections."""
         return self._idle_count
 
     def kept(self, address: fx.Address, name: str) -> SocketConnection | None:

@@ -99,7 +99,6 @@ class SocketConnection(SendingEnd):
 
     @property
     def has_peer_certificate(self) -> bool:
-        """True if the peer has shown a certificate of our CA."""
         return isinstance(self._socket, TlsSocket) and self._socket.has_peer_certificate
 
     def seal(self, keys: FrameKeys | None) -> None:

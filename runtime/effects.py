@@ -372,7 +372,6 @@ def open_file(path: str, *, create: bool = False, written_once: bool = False) ->
 
 
 def append(file: File, *buffers: Bytes) -> Steps[None]:
-    """Append all buffers to the file."""
     yield AppendToFile(file, buffers)
 
 

@@ -26,7 +26,6 @@ _IN_FILE_SYSTEM = -2
 
 
 def local_address(name: str) -> Address:
-    """Return the address of the local socket with this name."""
     return name, _NO_PORT
 
 

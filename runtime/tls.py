@@ -182,7 +182,6 @@ class TlsIdentity:
                 self._take(state)
 
     def reload(self) -> None:
-        """Reload the files now."""
         with self._lock:
             self._take(_state_of(self.files))
 

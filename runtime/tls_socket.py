@@ -106,7 +106,6 @@ class TlsSocket:
 
     @property
     def has_peer_certificate(self) -> bool:
-        """True if the peer has shown a certificate of our CA."""
         return self._object.getpeercert(binary_form=True) is not None
 
     # -- receiving -----------------------------------------------------------------------------------

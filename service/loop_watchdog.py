@@ -76,7 +76,6 @@ class LoopWatchdog:
         self.longest_s = 0.0
 
     async def watch(self) -> None:
-        """Watch the loop until cancelled."""
         self._loop_thread = threading.get_ident()
         thread = threading.Thread(target=self._look_from_outside, name="loop-watchdog", daemon=True)
         self._due_s = self._clock() + self._interval_s

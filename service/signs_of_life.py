@@ -46,7 +46,6 @@ class SignsOfLife:
             self._processor_s, self._said_bytes = processor_s, said_bytes
 
     def is_given_up(self, now_s: float) -> bool:
-        """Return whether the process should be given up."""
         return now_s - self._lived_s >= self._silence_s or now_s - self._progressed_s >= self._longest_s
 
 

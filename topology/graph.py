@@ -33,8 +33,6 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Vertex:
-    """A vertex of a server or switch."""
-
     role: Role
     name: str
 

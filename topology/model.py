@@ -95,7 +95,6 @@ class Topology:
         return len(self.links) == len(self.switches) + len(self.servers) - 1
 
     def switch_links(self) -> Iterator[Link]:
-        """Return the links between switches."""
         return (link for link in self.links if link.a not in self.servers)
 
     def server_links(self, name: str) -> tuple[Link, ...]:

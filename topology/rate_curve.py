@@ -19,7 +19,6 @@ class RateCurve:
     points: tuple[tuple[int, float], ...]
 
     def rate(self, streams: int) -> float:
-        """Return the total bytes per second of `streams` concurrent streams."""
         at = bisect_right(self.points, streams, key=lambda point: point[0])
         if at == 0:
             return self.points[0][1]
@@ -40,7 +39,6 @@ class RateCurve:
         return max(rate for _, rate in self.points)
 
     def scaled(self, factor: float) -> RateCurve:
-        """Return the curve with all rates multiplied by `factor`."""
         return RateCurve(tuple((streams, rate * factor) for streams, rate in self.points))
 
 

@@ -285,7 +285,6 @@ class ChainPlacement:
             self._link_free[link] += 1
 
     def loads(self) -> Loads:
-        """Return the loads of all reserved chains."""
         streams = zip(self._link_streams.items(), self._link_free, strict=True)
         return Loads(
             slots={name: (node.receiving, node.slots) for name, node in self.nodes.items()},

@@ -104,7 +104,6 @@ class ExpressPolicy(Policy):
         )
 
     def loads(self) -> Loads:
-        """Return how much of each capacity is in use."""
         return self._placement.loads()
 
     # -- what the policy is told -------------------------------------------------------------------

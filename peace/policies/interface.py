@@ -107,7 +107,6 @@ class Policy(ABC):
 
     @property
     def chunks_waiting(self) -> int:
-        """The number of chunks that wait for a grant."""
         return sum(len(pending.waiting) for pending in self._ledger.pending())
 
     def waiting(self) -> list[tuple[str, int]]:

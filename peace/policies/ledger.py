@@ -61,12 +61,10 @@ class PendingSet:
 
     @property
     def exclude(self) -> frozenset[str]:
-        """The nodes that the set avoids."""
         return self.write_set.exclude | self.failed
 
     @property
     def next_bytes(self) -> int:
-        """The size of the next chunk."""
         return self.write_set.chunks[self.waiting[0]]
 
 
@@ -112,7 +110,6 @@ class Ledger:
         return pending
 
     def grant(self, pending: PendingSet, chain: Iterable[str]) -> Grant:
-        """Grant the set's next chunk."""
         chunk = pending.waiting.popleft()
         self._granted += 1
         write_set = pending.write_set

@@ -82,7 +82,6 @@ class RackLoad:
             self._enter(node)
 
     def give_back(self, node: NodeLoad) -> None:
-        """Release one slot of the node."""
         assert node.receiving > 0
         if node.receiving < node.slots:
             self._leave(node)

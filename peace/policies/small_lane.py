@@ -25,7 +25,6 @@ class SmallLane:
         self.use(topology)
 
     def use(self, topology: Topology) -> None:
-        """Use this network from now on."""
         self._chains = RandomChains(topology, self._rng, writer_holds_replica=self._writer_holds_replica)
 
     def place(self, write_set: WriteSet, exclude: frozenset[str]) -> list[str]:
@@ -34,12 +33,10 @@ class SmallLane:
         return min(drawn, key=lambda nodes: max((self._bytes[node] for node in nodes), default=0))
 
     def reserve(self, grant: Grant) -> None:
-        """Count the grant's bytes as in flight."""
         for node in grant.chain:
             self._bytes[node] += grant.chunk_bytes
 
     def give_back(self, grant: Grant) -> None:
-        """Stop counting the grant's bytes."""
         for node in grant.chain:
             self._bytes[node] -= grant.chunk_bytes
             if not self._bytes[node]:

@@ -79,7 +79,6 @@ FIGURE10_POLICIES = ("random", "paper-3", "paper-5", "express")
 
 
 def usual_policies(scenario: str) -> tuple[str, ...]:
-    """Return the default policies of a scenario."""
     return FIGURE10_POLICIES if scenario == "figure10" else USUAL_POLICIES
 
 

@@ -89,7 +89,6 @@ class VerificationKey:
             raise Unauthenticated(_NOT_OURS) from None
 
     def verifies(self, signature: bytes, signed: bytes) -> bool:
-        """Return whether the key made this signature."""
         try:
             self._key.verify(signature, signed)
         except InvalidSignature:
@@ -134,7 +133,6 @@ class SigningKey:
         is_administrator: bool = False,
         client: str = "",
     ) -> str:
-        """Return a token that identifies its bearer as `user`."""
         claims = Claims(_ISSUER, cluster, user, token_id, int(issued_s), int(expires_s), is_administrator, client)
         headers = {"kid": key_id(self.number)}
         return jwt.encode(msgspec.to_builtins(claims), self._private, algorithm=_ALGORITHM, headers=headers)

@@ -17,8 +17,6 @@ EFFECTIVE_USER: Final = "peacefs.effective-user"
 
 
 class Via(StrEnum):
-    """The way in which a caller authenticated."""
-
     SIMPLE = "simple"
     BEARER = "bearer"
     DELEGATION = "delegation"

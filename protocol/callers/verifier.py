@@ -76,7 +76,6 @@ class Verifier:
 
     @property
     def remembered(self) -> int:
-        """Return the number of cached tokens."""
         return len(self._verified)
 
     def trust(self, trust: Trust) -> None:

@@ -157,8 +157,6 @@ class Leased(Message, frozen=True):
 
 
 class RenewLease(TracedMessage, frozen=True):
-    """Renew a lease."""
-
     token: str
 
 

@@ -51,8 +51,6 @@ class GetFileInfo(NameCall, frozen=True):
 
 
 class FileInfo(Message, frozen=True):
-    """The status of a path."""
-
     status: NameStatus
 
 
@@ -103,8 +101,6 @@ class GetXAttrs(NameCall, frozen=True):
 
 
 class XAttrs(Message, frozen=True):
-    """Extended attributes by name."""
-
     values: dict[str, bytes]
 
 
@@ -171,8 +167,6 @@ class CopyPath(NameChange, frozen=True):
 
 
 class ChangePermission(NameChange, frozen=True):
-    """Set the permission bits of a path."""
-
     permission: int
 
 
@@ -212,8 +206,6 @@ class SetXAttr(NameChange, frozen=True):
 
 
 class RemoveXAttr(NameChange, frozen=True):
-    """Remove an extended attribute."""
-
     name: str
 
 
@@ -265,15 +257,11 @@ class SnapshotTaken(Message, frozen=True):
 
 
 class RenameTakenSnapshot(NameChange, frozen=True):
-    """Rename a snapshot."""
-
     name: str
     new_name: str
 
 
 class DropSnapshot(NameChange, frozen=True):
-    """Delete a snapshot."""
-
     name: str
 
 

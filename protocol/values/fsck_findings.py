@@ -81,7 +81,6 @@ class Tally(msgspec.Struct):
 
     @property
     def worst(self) -> Finding | None:
-        """The worst finding, or None."""
         return max(self.chunks_with, key=list(Finding).index, default=None)
 
 

@@ -38,7 +38,6 @@ class BatchReport(msgspec.Struct, frozen=True):
 
     @property
     def checkpoint_ms(self) -> float:
-        """Time spent on writing the checkpoint."""
         return self.offsets_ms + self.commits_ms + self.state_ms
 
 

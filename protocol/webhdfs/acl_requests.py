@@ -19,8 +19,6 @@ class GetAcl(Request):
 
 @dataclass(frozen=True, slots=True)
 class ModifyAclEntries(Request):
-    """MODIFYACLENTRIES"""
-
     entries: tuple[AclEntry, ...]
 
     @classmethod
@@ -51,8 +49,6 @@ class RemoveAcl(Request):
 
 @dataclass(frozen=True, slots=True)
 class SetAcl(Request):
-    """SETACL"""
-
     entries: tuple[AclEntry, ...]
 
     @classmethod

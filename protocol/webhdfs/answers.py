@@ -92,7 +92,6 @@ def wants_content_type(scope: Scope) -> bool:
 
 
 def octet_headers(length: int) -> Headers:
-    """Return the headers for file data."""
     return [(b"content-length", b"%d" % length), (b"content-type", _OCTETS)]
 
 

@@ -61,8 +61,6 @@ class SetAttribute(Request):
 
 @dataclass(frozen=True, slots=True)
 class RemoveAttribute(Request):
-    """REMOVEXATTR"""
-
     name: str
 
     @classmethod

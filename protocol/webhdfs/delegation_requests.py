@@ -21,8 +21,6 @@ class GetDelegationToken(Request):
 
 @dataclass(frozen=True, slots=True)
 class RenewDelegationToken(Request):
-    """RENEWDELEGATIONTOKEN"""
-
     token: str
 
     @classmethod
@@ -32,8 +30,6 @@ class RenewDelegationToken(Request):
 
 @dataclass(frozen=True, slots=True)
 class CancelDelegationToken(Request):
-    """CANCELDELEGATIONTOKEN"""
-
     token: str
 
     @classmethod

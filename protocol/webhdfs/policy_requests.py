@@ -27,8 +27,6 @@ class GetStoragePolicies(Request):
 
 @dataclass(frozen=True, slots=True)
 class SetStoragePolicy(Request):
-    """SETSTORAGEPOLICY"""
-
     policy: str
 
     @classmethod

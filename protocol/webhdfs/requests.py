@@ -76,8 +76,6 @@ class GetQuotaUsage(Request):
 
 @dataclass(frozen=True, slots=True)
 class GetBlockLocations(Request):
-    """GETFILEBLOCKLOCATIONS"""
-
     offset: int
     length: int
 
@@ -163,8 +161,6 @@ class Open(Redirected):
 
 @dataclass(frozen=True, slots=True)
 class GetChecksum(Redirected):
-    """GETFILECHECKSUM"""
-
     @classmethod
     def read(cls, path: str, user: str, query: RequestQuery) -> GetChecksum:
         return cls(path, user, *_redirection(query))
@@ -172,8 +168,6 @@ class GetChecksum(Redirected):
 
 @dataclass(frozen=True, slots=True)
 class Create(Redirected):
-    """CREATE"""
-
     file: NewFile
 
     @classmethod
@@ -198,8 +192,6 @@ class Create(Redirected):
 
 @dataclass(frozen=True, slots=True)
 class Append(Redirected):
-    """APPEND"""
-
     @classmethod
     def read(cls, path: str, user: str, query: RequestQuery) -> Append:
         return cls(path, user, *_redirection(query))
@@ -230,8 +222,6 @@ class Concatenate(Request):
 
 @dataclass(frozen=True, slots=True)
 class MakeDirectories(Request):
-    """MKDIRS"""
-
     permission: int
     unmasked: int | None = None
 
@@ -261,8 +251,6 @@ class Rename(Request):
 
 @dataclass(frozen=True, slots=True)
 class Delete(Request):
-    """DELETE"""
-
     recursive: bool
 
     @classmethod
@@ -285,8 +273,6 @@ class SetTimes(Request):
 
 @dataclass(frozen=True, slots=True)
 class SetPermission(Request):
-    """SETPERMISSION"""
-
     permission: int
 
     @classmethod
@@ -314,8 +300,6 @@ class SetOwner(Request):
 
 @dataclass(frozen=True, slots=True)
 class SetReplication(Request):
-    """SETREPLICATION"""
-
     replication: int
 
     @classmethod

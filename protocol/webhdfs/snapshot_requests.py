@@ -33,8 +33,6 @@ class CreateSnapshot(Request):
 
 @dataclass(frozen=True, slots=True)
 class DeleteSnapshot(Request):
-    """DELETESNAPSHOT"""
-
     name: str
 
     @classmethod
@@ -44,8 +42,6 @@ class DeleteSnapshot(Request):
 
 @dataclass(frozen=True, slots=True)
 class RenameSnapshot(Request):
-    """RENAMESNAPSHOT"""
-
     name: str
     new_name: str
 
