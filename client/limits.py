@@ -1,4 +1,4 @@
-"""Limits and deadlines that several modules of the client share; the unit is the last word of each name."""
+"""Limits and deadlines that several modules of the client share. Names contain their unit."""
 
 from typing import Final
 

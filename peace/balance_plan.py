@@ -80,7 +80,7 @@ class BalancePlan:
         return sorted((node for node in below if -self.excess_bytes(node) >= size), key=self._share)
 
     def move(self, source: NodeId, target: NodeId, size: int) -> None:
-        """Record a move. If it fails, record the move back."""
+        """Record a move. If the move fails later, undo it by recording the reverse move."""
         self._used[source] -= size
         self._used[target] += size
 

@@ -1,7 +1,7 @@
-"""Limits and deadlines that several packages share; the unit is the last word of each name.
+"""Limits and deadlines that several packages share. Names contain their unit.
 
-A limit with one user is in the module of its user. A limit that several modules of one package share is in the
-package's `limits`. Services may be given other values at construction.
+A limit that only one module uses is in that module. A limit that several modules of one package use is in the
+package's `limits`. Most services accept other values at construction.
 """
 
 from typing import Final
@@ -66,9 +66,9 @@ connect_timeout_s: Final = 3.0
 handshake_timeout_s: Final = 5.0
 # A hop that is silent for this long in the middle of a chunk is considered dead.
 hop_timeout_s: Final = 15.0
-# Longer than a starting coordinator holds a call, shorter than the 60 s a Hadoop client waits for an answer.
+# Longer than a starting coordinator holds a call, but shorter than the 60 s for which Hadoop's client waits.
 control_call_timeout_s: Final = 50.0
-# A Spark task may write one file for hours.
+# Long, because a Spark task may write one file for hours.
 write_token_lifetime_s: Final = 6 * 3600.0
 # A reader's permissions are checked again this often, so a revocation takes effect within this time. A reader that
 # was silent for longer than `read_token_renewable_s` must open the file again.

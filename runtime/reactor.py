@@ -261,7 +261,7 @@ class Reactor:
             raise effect.fault
 
     def _is_here(self) -> bool:
-        """Return whether this is the reactor's thread, which must not block."""
+        """Return whether the caller runs on the reactor's thread, which must not block."""
         return threading.get_ident() == self._here
 
     def _connect(self, run: _RunningParticipant, effect: fx.Connect) -> Any:

@@ -129,7 +129,7 @@ class FileExporter(SpanExporter):
     """Appends spans to a file for `peacefs trace`, one JSON object per line. Processes may share the file."""
 
     def __init__(self, path: Path) -> None:
-        """Raises StartupError."""
+        """Open the file for appending. Raises StartupError."""
         try:
             self._file = path.open("ab", buffering=0)
         except OSError as error:

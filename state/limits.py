@@ -1,4 +1,4 @@
-"""Limits and deadlines that several modules of paged state share. Each name ends with its unit."""
+"""Limits and deadlines that several modules of paged state share. Names contain their unit."""
 
 from typing import Final
 

@@ -110,8 +110,8 @@ def _cables(graph: Graph) -> dict[str, _Cables]:
 class _Step:
     """The planning of one timestep: loads of servers and links, and the remaining chunks of each request.
 
-    FlowScheduler makes one per step and calls `plan`. Invariant: `_residual` and the loads of the nodes count
-    exactly the resources of the paths found and of the chunks of the current batch.
+    FlowScheduler makes one per step and calls `plan`. Invariant: `_residual` and the loads of the nodes count what
+    was in use before the step, plus the paths found so far and the chunks of the current batch.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """HDFS's default placement: random and rack-aware.
 
 The first replica goes to the writer's host, the second to another rack, the third to the rack of the second, the
-others anywhere. No rack gets much more than its share. Used for chunks that need no grant, and as the baseline of
-comparisons.
+others anywhere. No rack gets much more than its share. Used for chunks that no other policy places, and as the
+baseline of comparisons.
 
 If no candidate satisfies all rules, they are dropped in this order: the limit on a node's load, another rack, the
 share of a rack. Distinct nodes, `exclude` and disk space are always required.

@@ -56,7 +56,7 @@ class Identifier:
 
     @classmethod
     def decode(cls, raw: bytes) -> Identifier:
-        """Raises Unauthenticated."""
+        """Parse an identifier. Raises Unauthenticated if it is malformed."""
         reading = _FieldReader(raw)
         if reading.take(1)[0] != _IDENTIFIER_VERSION:
             raise Unauthenticated(_UNREADABLE)
@@ -91,7 +91,7 @@ class DelegationToken:
 
     @classmethod
     def parse(cls, text: str) -> DelegationToken:
-        """Raises Unauthenticated."""
+        """Parse a `urlString` without verifying it. Raises Unauthenticated if it is malformed."""
         if len(text) > delegation_token_characters_max:
             raise Unauthenticated(_UNREADABLE)
         try:

@@ -51,9 +51,9 @@ class LatencySample(msgspec.Struct, frozen=True, array_like=True):
 class Register(Message, frozen=True):
     """A datanode registers, for the first time or again. Followed by its ReportChunks frames.
 
-    `streams` are the chunks that are being written with it as the head. `proof` is a signature for this connection
-    with the private half of `public_key`, the datanode's credential. `process` distinguishes a process that
-    reconnects from another one with the same id, whose directory is a copy.
+    `streams` are the chunks being written through pipelines that it heads. `proof` is a signature for this
+    connection with the private half of `public_key`, the datanode's credential. `process` distinguishes a process
+    that reconnects from another one with the same id, whose directory is a copy.
     """
 
     node: NodeId

@@ -154,7 +154,7 @@ class ExchangePaths(NameChange, frozen=True):
 
 
 class DeletePath(NameChange, frozen=True):
-    """Delete a path, a tree with `recursive`."""
+    """Delete a path; a non-empty directory only with `recursive`."""
 
     recursive: bool
 
@@ -198,7 +198,7 @@ class ChangeQuota(NameChange, frozen=True):
 
 
 class SetXAttr(NameChange, frozen=True):
-    """Set an extended attribute; `flags` are CREATE and REPLACE, or one of them."""
+    """Set an extended attribute; `flags` are CREATE, REPLACE or both."""
 
     name: str
     value: bytes

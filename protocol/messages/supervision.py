@@ -6,7 +6,7 @@ import msgspec
 
 from .base import Message
 
-#: The protocol version since which agents send the ends of logs.
+#: The first protocol version in which agents send the ends of logs.
 LOGS_SINCE = 6
 
 

@@ -138,7 +138,7 @@ class ClusterStatus:
     datanodes: list[DatanodeStatus]
     chunks: ChunkCounts
     unreferenced: UnreferencedStatus
-    #: Deprecated: the same under its old name, for one release.
+    #: Deprecated: the old name of `unreferenced`, for one release.
     unclaimed: UnreferencedStatus
     repaired_total: int
     replicas_lost_total: int

@@ -8,7 +8,7 @@ import msgspec
 
 
 class QueryPhase(Enum):
-    """The phases in a supervised query's life."""
+    """The phase of a supervised query."""
 
     #: Waiting for an agent that may start it, or for the end of the pause between two starts.
     WAITING = "waiting"
