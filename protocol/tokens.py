@@ -73,7 +73,7 @@ class FileWrite(Token, frozen=True):
 
 
 class FileAppend(Token, frozen=True):
-    """Permits to extend the file at a path any number of times; each time needs a lease.
+    """Permits to extend the file at a path any number of times; each use takes a lease.
 
     `block_bytes` and `replication` are the file's, for the gateway that receives the data.
     """

@@ -53,7 +53,7 @@ def opener(path: str, flags: int) -> int:
 
 
 def mend(directory: Path, choose: Callable[[Path], bool] = lambda entry: True) -> None:
-    """Make the directory, and the entries in it for which `choose` is true, private.
+    """Remove other users' permissions from the directory, and from the entries for which `choose` is true.
 
     This works only for files of this user. On a read-only disk it only logs a warning. Raises StartupError if a
     file cannot be made private, OSError if the directory cannot be read.

@@ -125,7 +125,7 @@ class BoundedConfig(uvicorn.Config):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One HTTP connection, made by uvicorn for each client.
+    """One HTTP connection. uvicorn makes one for each accepted socket.
 
     A request's head must arrive before a deadline and within size limits. While the application answers, only a
     client that does not read is disconnected. If there are too many connections, HttpCrowd closes the one that has

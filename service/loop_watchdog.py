@@ -46,7 +46,7 @@ _FRAMES_SHOWN = 4
 
 
 class LoopWatchdog:
-    """Watches one event loop. Each service runs `watch` as a task of that loop, until it is cancelled.
+    """Watches one event loop. The coordinator runs `watch` as a task of that loop, until it is cancelled.
 
     At most one line is logged per `log_pause_s`; the metrics contain every delay.
     """

@@ -1,7 +1,7 @@
 """Tracing with OpenTelemetry's SDK, to a collector or a file. Needs the extra `tracing`.
 
-The trace id is the request id, or its hash if a client chose the id. So all processes that serve a request use the
-same trace, and make the same decision about sampling it.
+The trace id is the request id, or its hash unless it is 32 hexadecimal digits. So all processes that serve a
+request use the same trace, and make the same decision about sampling it.
 """
 
 from __future__ import annotations

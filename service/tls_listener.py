@@ -47,7 +47,7 @@ def channel_of(transport: asyncio.BaseTransport) -> bytes:
 class TlsListener:
     """Accepts TLS connections on one listening socket, from `start` to `close`, on one event loop.
 
-    HttpServer and the coordinator's server for datanodes use it like an asyncio server. `factory` makes the
+    HttpServer and the coordinator's RPC server use it like an asyncio server. `factory` makes the
     protocol of a connection after its handshake.
     """
 

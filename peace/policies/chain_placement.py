@@ -5,7 +5,8 @@ racks and crosses between them once. A chain reserves a slot on each node, a str
 crosses, and a sending stream on each node that forwards the chunk.
 
 If the cluster is too small, rules are dropped in this order: all replicas outside the writer's rack are in one
-rack; there are two racks; slow nodes get no replica; the writer's node gets no replica; the number of replicas.
+rack; there are two racks; slow nodes get no replica; the writer's node gets none; all requested replicas are
+placed.
 """
 
 from __future__ import annotations

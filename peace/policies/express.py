@@ -13,7 +13,7 @@ If there is no room for a set, later sets may go first, which keeps disks and li
 Waiting is bounded. If the first set without room has been refused for `patience_s`, no later set is served. All
 chunks in flight end within some time D, and then there is room. So the first set gets a chunk at least every
 `patience_s + D`. A later set can be ordered before an earlier one only if it was requested at most (unfinished
-bytes / `AGE_BYTES_S` + longest backlog of a rack's links + `BEGUN_S`) seconds after it.
+bytes of the earlier set / `AGE_BYTES_S` + longest backlog of a rack's links + `BEGUN_S`) seconds after it.
 """
 
 from __future__ import annotations

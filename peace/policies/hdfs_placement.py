@@ -4,8 +4,8 @@ The first replica goes to the writer's host, the second to another rack, the thi
 others anywhere. No rack gets much more than its share. Used for chunks that no other policy places, and as the
 baseline of comparisons.
 
-If no candidate satisfies all rules, they are dropped in this order: the limit on a node's load, another rack, the
-share of a rack. Distinct nodes, `exclude` and disk space are always required.
+If no candidate satisfies all rules, rules are dropped in this order: the limit on a node's load, the preferred
+host or rack, the maximum per rack. Distinct nodes, `exclude` and disk space are always required.
 """
 
 from __future__ import annotations

@@ -184,7 +184,8 @@ class GetLayout(TracedMessage, frozen=True):
     """Request the chunks and replicas of the file of a read token, and renew the token, if its user may still
     read.
 
-    With `held`, the token of a chunk that the reader knows, only for that chunk. The file may have replaced it.
+    If `held` is the token of a chunk that the reader knows, only that chunk is returned, even if the file no
+    longer contains it.
     """
 
     token: str
