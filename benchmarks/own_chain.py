@@ -30,6 +30,7 @@ from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.datanode.pipeline.dispatch import DataRequests
 from peacefs.datanode.pipeline.hop import PipelineHop
+from peacefs.datanode.pipeline.listeners import DataListeners
 from peacefs.datanode.pipeline.server import DataServer
 from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.datanode.store.replica_changes import ReplicaChanges
@@ -149,9 +150,9 @@ def _serve(name: str, directory: Path, sync: bool, around_cache: bool, end: Conn
     driver.run(store.recover())
     changes = ReplicaChanges()
     streams = StreamsUnderWay(name)
-    hop = PipelineHop(name, _SIGNER, store, changes, streams, clock=time.monotonic, wall_clock=time.time)
+    hop = PipelineHop(_SIGNER, store, changes, streams, clock=time.monotonic, wall_clock=time.time)
     requests = DataRequests(hop, ChunkServer(_SIGNER, store, changes, wall_clock=time.time))
-    server = DataServer("127.0.0.1", 0, me, driver, requests)
+    server = DataServer(DataListeners("127.0.0.1", 0, me), driver, requests)
     server.start()
     end.send(server.address)
     with contextlib.suppress(EOFError):

@@ -93,12 +93,14 @@ from .gateway.health import DatanodeHealth, HealthAnswers, ready
 from .gateway.local_large_reads import LocalLargeReads
 from .gateway.local_small_reads import LocalSmallReads
 from .gateway.one_time_chunks import OneTimeChunks
+from .gateway.url_tokens import UrlTokens
 from .options import DatanodeOptions
 from .pipeline.active_streams import StreamsUnderWay
 from .pipeline.chunk_server import ChunkServer
 from .pipeline.dispatch import DataRequests
 from .pipeline.hop import PipelineHop
 from .pipeline.latency_samples import LatencySamples
+from .pipeline.listeners import DataListeners
 from .pipeline.server import DataServer
 from .rate_limiter import CopyBudget
 from .store.chunk_store import ChunkStore
@@ -266,7 +268,6 @@ class Datanode:
         self._chunk_server = ChunkServer(signer, self._store, self._changes, wall_clock=self._clock.now_s)
         self._requests = DataRequests(
             PipelineHop(
-                self._node,
                 signer,
                 self._store if pace is None else pace(self._store),
                 self._changes,
@@ -326,16 +327,15 @@ class Datanode:
         recovery = await asyncio.to_thread(self._driver.run, self._store.recover())
         log.info("datanode %s of cluster %s: %s", self._node, self._me.cluster, recovery.summary())
         options = self._options
-        self._data_server = DataServer(
+        listeners = DataListeners(
             options.host,
             options.data_port,
             self._me,
-            self._driver,
-            self._requests,
-            served_here=self._served_here,
-            shares_descriptors=not self._is_paced,
             advertised=self._advertised,
-            tls=self._tls,
+            shares_descriptors=not self._is_paced,
+        )
+        self._data_server = DataServer(
+            listeners, self._driver, self._requests, served_here=self._served_here, tls=self._tls
         )
         self._http_socket = listen(options.host, options.http_port)
         log.info("%s", describe_tls(self._tls, [options.host, self._advertised]))
@@ -354,16 +354,15 @@ class Datanode:
         local_large_reads = LocalLargeReads(self._chunk_server, self._driver)
         one_time_chunks = OneTimeChunks(self._signer, self._process)
         self._loop = asyncio.get_running_loop()
+        callers = CallerCheck(self._verifier, self._signer, self._clock.now_s)
         gateway = self._gateway = Gateway(
-            self._signer,
+            UrlTokens(self._signer, self._clock.now_s, callers.check_bearer),
             self._driver,
+            self._begin,
             self._grants,
             own,
             local_large_reads,
             one_time_chunks,
-            self._begin,
-            wall_clock=self._clock.now_s,
-            check_bearer=CallerCheck(self._verifier, self._signer, self._clock.now_s).check_bearer,
         )
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         answers = HealthAnswers(gateway, self._health)

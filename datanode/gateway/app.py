@@ -8,19 +8,12 @@ its own, so that long uploads by slow clients are in nobody's way.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import quote
-
-from msgspec.structs import replace
 
 from peacefs.client.transfer.file_flusher import FileFlusher
 from peacefs.client.transfer.file_reader import FileReader
@@ -36,7 +29,6 @@ from peacefs.protocol.errors import (
 )
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import (
-    ChunkLayout,
     FlushUploads,
     GetLayout,
     Layout,
@@ -44,13 +36,13 @@ from peacefs.protocol.messages import (
     TakeLease,
     UploadsFlushed,
 )
-from peacefs.protocol.tokens import ChunkRead, FileAppend, FileRead, FileWrite, Signer
+from peacefs.protocol.tokens import FileAppend, FileWrite
 from peacefs.protocol.webhdfs.answers import Answer, empty_answer, fault_answer, json_answer, send_answer
 from peacefs.protocol.webhdfs.query import is_webhdfs
 from peacefs.protocol.webhdfs.redirects import ExtendFile, ReadFile, SumFile, WriteFile, parse_redirected
 from peacefs.runtime import effects as fx
 from peacefs.runtime.thread_driver import ThreadDriver
-from peacefs.runtime.tracing import is_tracing, observed_here, spanning
+from peacefs.runtime.tracing import spanning
 from peacefs.service.body_socket import body_socket
 from peacefs.service.client_shares import client_of
 from peacefs.service.metrics import CONTENT_TYPE, exposition
@@ -65,11 +57,12 @@ from .local_large_reads import LocalLargeReads
 from .local_small_reads import LocalSmallReads
 from .one_time_chunks import OneTimeChunks
 from .open_uploads import OpenUploads
-from .upload import Upload, body_pieces
+from .participant_threads import Begin, ParticipantThreads
+from .upload import Upload, body_pieces, gateway_first_buffer_bytes
+from .url_tokens import UrlTokens
 
 # Gateways keep so much of flushed uploads to write it anew with what follows: of each one, and in all.
 upload_tail_bytes_max: Final = 2 * MIB
-gateway_first_buffer_bytes: Final = 1 * MIB
 gateway_buffer_bytes_max: Final = 512 * MIB
 # Threads for files longer than the first buffer, each held as long as its client sends, which a Spark task may
 # do for minutes; most of them sleep, and memory is bounded above. And threads for small files and for pieces to
@@ -86,18 +79,13 @@ gateway_buffer_per_client_bytes_max: Final = 384 * MIB
 
 
 log = logging.getLogger("peacefs.gateway")
-T = TypeVar("T")
-#: Begins a participant and returns at once; calls back, on any thread, with the fault that ended it, or None.
-Begin = Callable[[fx.Steps[None], Callable[[Exception | None], None]], None]
-#: Raises AccessDenied if a request is not of the user whom its read token was given to.
-CheckBearer = Callable[[Scope, str, str], None]
 
 _HELLO = b"A datanode of peacefs. Files are read and written through the coordinator's address.\n"
 
 
 @dataclass(frozen=True)
 class GatewayLimits:
-    """See `protocol.limits` for each."""
+    """The bounds of one gateway; tests set smaller ones."""
 
     first_buffer_bytes: int = gateway_first_buffer_bytes
     buffer_bytes_max: int = gateway_buffer_bytes_max
@@ -122,42 +110,29 @@ class _Body:
     may_appear: bool = False
 
 
-def believe_bearer(scope: Scope, user: str, token: str) -> None:
-    """With simple authentication a token is good for whoever has it."""
-
-
 class Gateway:
-    """One a datanode. To be made on the event loop that serves it, and closed after the server has ended."""
+    """Serve WebHDFS for one datanode: writes, appends, reads and checksums of files whose URLs have good tokens.
+
+    Made on the event loop that serves it, and closed after the server has ended.
+    """
 
     def __init__(
         self,
-        signer: Signer,
+        tokens: UrlTokens,
         driver: ThreadDriver,
+        begin: Begin,
         grants: GrantClient,
         own: LocalSmallReads,
         local_large_reads: LocalLargeReads,
         one_time_chunks: OneTimeChunks,
-        begin: Begin,
-        *,
-        wall_clock: Callable[[], float] = time.time,
         bounds: GatewayLimits | None = None,
-        check_bearer: CheckBearer = believe_bearer,
     ) -> None:
-        """`begin` begins a participant that moves little, on a thread that others share.
-
-        `check_bearer` raises for a caller to whom the token in the URL was not given.
-        """
-        self._check_bearer = check_bearer
-        self._signer = signer
-        self._driver = driver
+        """`begin` begins a participant that moves little, on a thread that others share."""
+        self._tokens = tokens
         self._grants = grants
         self._own = own
         self._local_large_reads = local_large_reads
         self._one_time_chunks = one_time_chunks
-        self._begin = begin
-        #: The number of participants that were begun so and have not ended.
-        self._begun = 0
-        self._wall_clock = wall_clock
         self._bounds = bounds = bounds or GatewayLimits()
         self._budget = BufferBudget(
             bounds.buffer_bytes_max, bounds.queue_timeout_s, per_client_max=bounds.buffer_per_client_bytes_max
@@ -167,15 +142,13 @@ class Gateway:
         self._tails = Tails()
         self._uploads = OpenUploads()
         self._downloads = ClientSlots(bounds.downloads_max, each_max, bounds.queue_timeout_s)
-        self._long = ThreadPoolExecutor(bounds.threads, thread_name_prefix="gateway-long")
-        self._quick = ThreadPoolExecutor(bounds.quick_threads, thread_name_prefix="gateway-quick")
+        self._threads = ParticipantThreads(driver, begin, long_max=bounds.threads, quick_max=bounds.quick_threads)
 
     def close(self) -> None:
         """Takes no more work; what is under way ends by its own deadlines."""
         self._own.close()
         self._local_large_reads.close()
-        self._long.shutdown(wait=False, cancel_futures=True)
-        self._quick.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "the server runs without lifespan and websockets"
@@ -211,8 +184,7 @@ class Gateway:
     # -- writing -----------------------------------------------------------------------------------
 
     async def _write(self, wanted: WriteFile, scope: Scope, receive: Receive, client: str) -> Answer:
-        token = self._signer.verify(wanted.token, FileWrite, self._wall_clock())
-        self._check_bearer(scope, token.user, wanted.token)
+        token = self._tokens.writing(wanted.token, FileWrite, scope)
         flusher = FileFlusher(
             wanted.token,
             self._one_time_chunks.take(wanted.first),
@@ -226,11 +198,10 @@ class Gateway:
         return empty_answer(201, **headers, **_shortage(flusher.fewest_replicas, token))
 
     async def _append(self, wanted: ExtendFile, scope: Scope, receive: Receive, client: str) -> Answer:
-        token = self._signer.verify(wanted.token, FileAppend, self._wall_clock())
-        self._check_bearer(scope, token.user, wanted.token)
+        token = self._tokens.writing(wanted.token, FileAppend, scope)
         holder = _holder(token.user)
         # Before the first byte: whoever comes second is told at once.
-        leased = await asyncio.shield(self._run(self._quick, fx.call(TakeLease(wanted.token, holder), Leased)))
+        leased = await asyncio.shield(self._threads.run_quick(fx.call(TakeLease(wanted.token, holder), Leased)))
         flusher = FileFlusher(
             leased.token,
             leased.allocated,
@@ -256,14 +227,20 @@ class Gateway:
         def extended() -> None:
             cap.reschedule(loop.time() + limits.write_token_lifetime_s)
 
-        upload = Upload(body_pieces(body.receive, idle_timeout_s), self._budget, token.block_bytes, body.client)
+        upload = Upload(
+            body_pieces(body.receive, idle_timeout_s),
+            self._budget,
+            token.block_bytes,
+            body.client,
+            first_buffer_bytes=bounds.first_buffer_bytes,
+        )
         writer = BodyWriter(
             upload,
             flusher,
             Threads(
-                lambda steps: self._run(self._quick, steps),
-                lambda steps: self._run(self._long, steps),
-                self._run_shared,
+                self._threads.run_quick,
+                self._threads.run_long,
+                self._threads.run_shared,
                 lambda: self._long_uploads.slot(body.client, "too many long files are being written here"),
             ),
             FlushTimes(
@@ -274,13 +251,12 @@ class Gateway:
             ),
             self._tails,
             path=token.path,
-            first_buffer_bytes=bounds.first_buffer_bytes,
             replaces=isinstance(token, FileWrite) and token.file.overwrite,
             on_flushed=extended,
         )
         names = [flusher.holder, token.request_id] if isinstance(token, FileWrite) else [flusher.holder]
         try:
-            async with asyncio.timeout(token.expires_s - self._wall_clock()) as cap:
+            async with asyncio.timeout(self._tokens.seconds_left(token)) as cap:
                 with self._uploads.entered(writer, *names):
                     await writer.carry()
         except TimeoutError:
@@ -293,78 +269,35 @@ class Gateway:
     # -- reading -----------------------------------------------------------------------------------
 
     async def _read(self, wanted: ReadFile, scope: Scope, receive: Receive, send: Send) -> None:
-        read_token = self._reader(wanted.token, scope)
-        # For a token that is too old, the coordinator locates the file anew, if it still may be read.
-        chunks = read_token.chunks if read_token.chunks and read_token.expires_s >= self._wall_clock() else []
+        read_token = self._tokens.reading(wanted.token, scope)
+        # For a token that is too old, the coordinator locates the file again, if it still may be read.
+        chunks = self._tokens.chunks(read_token)
         own = await self._own.read(wanted, chunks)
         if own is not None:
             await send_whole(send, own)
             return
-        run = partial(self._run, self._quick)
-        known = self._layout(read_token, chunks) if chunks else None
-        pieces = await begin(wanted, known, self._local_large_reads, run, self._signer, self._wall_clock)
+        run = self._threads.run_quick
+        known = self._tokens.layout(read_token, chunks) if chunks else None
+        pieces = await begin(wanted, known, self._local_large_reads, run, self._tokens)
         try:
             await send_pieces(wanted, pieces, run, receive, send, body_socket(scope))
         finally:
             await pieces.close()
 
-    def _reader(self, token: str, scope: Scope) -> FileRead:
-        """Return the token of a request, which may be old. Raises AccessDenied."""
-        read_token = self._signer.verify_even_late(token, FileRead)
-        self._check_bearer(scope, read_token.user, token)
-        return read_token
-
-    def _layout(self, read_token: FileRead, chunks: Sequence[ChunkLayout]) -> Layout:
-        """Return the layout that the coordinator has signed, with a token to read each chunk."""
-        tokens = [
-            self._signer.sign(ChunkRead(read_token.expires_s, chunk.chunk, read_token.inode)) for chunk in chunks
-        ]
-        named = [replace(chunk, token=token) for chunk, token in zip(chunks, tokens, strict=True)]
-        return Layout(sum(chunk.length for chunk in chunks), named)
-
     async def _checksum(self, wanted: SumFile, scope: Scope, receive: Receive) -> Answer:
         """Piece by piece, so that others get their turn; for as long as the client waits."""
-        self._reader(wanted.token, scope)
+        self._tokens.reading(wanted.token, scope)
         checksum = FileChecksum(wanted.block_bytes)
-        reader = await self._run(self._quick, _whole_file(wanted.token))
+        reader = await self._threads.run_quick(_whole_file(wanted.token))
         try:
             async with client_watch(receive) as hung_up:
-                while await self._run(self._quick, _sum_next(reader, checksum)):
+                while await self._threads.run_quick(_sum_next(reader, checksum)):
                     if hung_up.done():
                         raise PeerUnreachable(f"nobody waits for the checksum of {wanted.path} any more")
         finally:
-            await self._run(self._quick, reader.close())
+            await self._threads.run_quick(reader.close())
         algorithm, told = checksum.told()
         return json_answer({"FileChecksum": {"algorithm": algorithm, "bytes": told.hex(), "length": len(told)}})
-
-    # ----------------------------------------------------------------------------------------------
-
-    def _run_shared(self, steps: fx.Steps[None]) -> asyncio.Future[None]:
-        """Run what moves little without a thread of its own, unless very many are under way."""
-        if self._begun >= self._bounds.quick_threads:
-            return self._run(self._quick, steps)
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-
-        def hear(fault: Exception | None) -> None:
-            self._begun -= 1
-            if ended.done():
-                return
-            if fault is None:
-                ended.set_result(None)
-            else:
-                ended.set_exception(fault)
-
-        def end(fault: Exception | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the service has ended
-                loop.call_soon_threadsafe(hear, fault)
-
-        self._begin(observed_here(steps) if is_tracing() else steps, end)
-        self._begun += 1
-        return ended
-
-    def _run(self, pool: ThreadPoolExecutor, steps: fx.Steps[T]) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(pool, copy_context().run, self._driver.run, steps)
 
 
 def _holder(user: str) -> str:

@@ -67,7 +67,11 @@ class _LongPart(NamedTuple):
 
 
 class BodyWriter:
-    """Write the body of one upload. `replaces` says whether its file may take the place of another."""
+    """Write the body of one upload, as a whole file or in parts that are shown. Made by the gateway for a request.
+
+    Whatever happens to the request, the flusher does one thing at a time, and `carry` ends with the file published
+    or given up.
+    """
 
     def __init__(
         self,
@@ -78,17 +82,16 @@ class BodyWriter:
         tails: Tails,
         *,
         path: str,
-        first_buffer_bytes: int,
         replaces: bool,
         on_flushed: Callable[[], None],
     ) -> None:
+        """`replaces` says whether the file may take the place of another."""
         self._upload = upload
         self._flusher = flusher
         self._threads = threads
         self._times = times
         self._tails = tails
         self._path = path
-        self._first_buffer_bytes = first_buffer_bytes
         self._replaces = replaces
         self._on_flushed = on_flushed
         self._loop = asyncio.get_running_loop()
@@ -136,7 +139,7 @@ class BodyWriter:
     async def _feed(self, piece: bytes) -> None:
         room = await self._upload.take_in(piece)
         self._times.received(self._loop.time())
-        if self._long is None and self._upload.stream.waiting_bytes >= self._first_buffer_bytes:
+        if self._long is None and self._upload.is_long:
             await self._begin_long_part()
         if room is not None:
             await self._upload.until_fired(room)
@@ -144,9 +147,9 @@ class BodyWriter:
     async def _begin_long_part(self) -> None:
         async with self._lock:
             self._raise_fault()
-            part = self._upload.stream
-            if self._long is not None or part.waiting_bytes < self._first_buffer_bytes:
+            if self._long is not None or not self._upload.is_long:
                 return
+            part = self._upload.stream
             held = AsyncExitStack()
             await held.enter_async_context(self._threads.slot())
             self._long = _LongPart(part, _heard(self._threads.long(self._flusher.write(part))), held)

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from peacefs.client.transfer.file_reader import FileReader
 from peacefs.protocol.asgi import Receive, Send, client_watch
 from peacefs.protocol.errors import ChunkUnavailable, PathError, PeacefsError
 from peacefs.protocol.messages import GetLayout, Layout
-from peacefs.protocol.tokens import Signer
 from peacefs.protocol.webhdfs.answers import octet_headers
 from peacefs.protocol.webhdfs.redirects import ReadFile
 from peacefs.runtime import effects as fx
@@ -25,6 +23,7 @@ from peacefs.service.body_socket import BodySocket, Turn
 
 from .local_large_reads import LocalChunk, LocalLargeReads
 from .token_renewal import ReadTokenRenewal, Run
+from .url_tokens import UrlTokens
 
 log = logging.getLogger("peacefs.gateway")
 
@@ -135,8 +134,7 @@ async def begin(
     known: Layout | None,
     own: LocalLargeReads,
     run: Run,
-    signer: Signer,
-    wall_clock: Callable[[], float],
+    tokens: UrlTokens,
 ) -> Pieces:
     """Finds the file, unless where it is is `known`. Raises what keeps it from being found, or read."""
     layout = known or await run(fx.call(GetLayout(wanted.token), Layout))
@@ -145,7 +143,7 @@ async def begin(
     rest = layout.length - wanted.offset
     length = rest if wanted.length is None else min(rest, wanted.length)
     token = layout.token or wanted.token
-    renewal = ReadTokenRenewal(signer, wall_clock, run, token, layout.chunks[0].token) if layout.chunks else None
+    renewal = tokens.renewal(run, token, layout.chunks[0].token) if layout.chunks else None
     return Pieces(token, layout, wanted.offset, length, own, run, renewal)
 
 

@@ -10,14 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.protocol.asgi import Message, Receive
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import PeacefsError, PeerTimeout, PeerUnreachable
+from peacefs.protocol.limits import MIB
 from peacefs.runtime import effects as fx
 
 from .buffer_budget import BufferBudget, BufferShare
+
+gateway_first_buffer_bytes: Final = 1 * MIB
 
 
 async def body_pieces(receive: Receive, idle_timeout_s: Callable[[], float]) -> AsyncIterator[bytes]:
@@ -50,9 +54,17 @@ class Upload:
     """Belongs to the event loop; `stream` is what the writing thread reads from."""
 
     def __init__(
-        self, pieces: AsyncIterator[bytes], budget: BufferBudget, chunk_bytes: int, client: str = ""
+        self,
+        pieces: AsyncIterator[bytes],
+        budget: BufferBudget,
+        chunk_bytes: int,
+        client: str = "",
+        *,
+        first_buffer_bytes: int = gateway_first_buffer_bytes,
     ) -> None:
+        """A part with `first_buffer_bytes` or more is long: it is written while it comes."""
         self.pieces = pieces
+        self._first_buffer_bytes = first_buffer_bytes
         self._chunk_bytes = chunk_bytes
         self._share = BufferShare(budget, client)
         self._loop = asyncio.get_running_loop()
@@ -63,6 +75,11 @@ class Upload:
         """Take a piece in; one that gets a ticket waits for it. Raises the writer's error, Overloaded."""
         await self._share.take(len(piece))
         return self.stream.feed(piece)
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether more waits than a first buffer holds."""
+        return self.stream.waiting_bytes >= self._first_buffer_bytes
 
     def next_part(self) -> BodyPart:
         """Return the part as it is, which is at its end now; what comes from now on is another."""

@@ -43,7 +43,7 @@ class StreamsUnderWay:
     """Chunks from the moment that their token was found good to the end, whichever that is. Thread-safe."""
 
     def __init__(self, node: NodeId) -> None:
-        self._node = node
+        self.node = node
         self._lock = threading.Lock()
         self._streams: dict[ChunkId, list[ActiveStream]] = {}
         self._epoch = 0
@@ -60,7 +60,7 @@ class StreamsUnderWay:
         and may have given the room away.
         """
         with self._lock:
-            if token.nodes[0] == self._node and epoch_of(token.chunk) < self._epoch:
+            if token.nodes[0] == self.node and epoch_of(token.chunk) < self._epoch:
                 raise GrantLapsed("the coordinator that granted this chunk is gone; ask for it again")
             stream = ActiveStream(token, now_s)
             self._streams.setdefault(token.chunk, []).append(stream)
@@ -80,7 +80,7 @@ class StreamsUnderWay:
         return [
             StreamUnderWay(token.chunk, token.version, token.nodes)
             for token in tokens
-            if token.nodes[0] == self._node
+            if token.nodes[0] == self.node
         ]
 
     def find(self, question: AskStreams, now_s: float) -> StreamsFound:

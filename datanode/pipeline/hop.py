@@ -76,11 +76,14 @@ class _Stopwatch:
 
 
 class PipelineHop:
-    """Receives chunks; one instance serves all connections of a datanode."""
+    """Receive chunks, store them, and pass them on. One instance serves all connections of a datanode.
+
+    `DataRequests` runs `receive_chunk` for each chunk. A hop acknowledges only what is on its own disk and on
+    those of all hops after it, with the same length and checksum.
+    """
 
     def __init__(
         self,
-        node: NodeId,
         signer: Signer,
         store: ChunkIntake,
         changes: ChangeSink,
@@ -91,13 +94,14 @@ class PipelineHop:
         wall_clock: Callable[[], float],
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
-        """Clocks are called, not asked for by effects: a hop looks at one between all steps of a chunk.
+        """Serve the node whose `streams` these are.
 
+        A hop calls the clocks itself, between all steps of a chunk, for an effect would cost too much there.
         `clock` gives monotonic seconds, `wall_clock` those since 1970, which tokens expire by.
         """
         self._clock = clock
         self._wall_clock = wall_clock
-        self._node = node
+        self._node = streams.node
         self._streams = streams
         self._signer = signer
         self._store = store

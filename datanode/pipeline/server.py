@@ -1,20 +1,15 @@
-"""The datanode's data port: takes connections, hears their hello, and has a reactor run `DataRequests` on each.
-
-Those of its own host it takes by a local socket besides, over which it can share open files.
-"""
+"""The datanode's data server: hears the hello of each connection, and has a reactor run `DataRequests` on it."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
-import socket
 import threading
 from collections.abc import Callable
 from typing import Final
 
-from peacefs.protocol.errors import Overloaded, PeacefsError, PeerUnreachable, StartupError
-from peacefs.protocol.handshake import Identity, Peer
+from peacefs.protocol.errors import Overloaded, PeacefsError, PeerUnreachable
+from peacefs.protocol.handshake import Peer
 from peacefs.protocol.limits import begun_frames_bytes_max, last_word_timeout_s
 from peacefs.protocol.messages import Failure
 from peacefs.runtime import effects as fx
@@ -23,25 +18,23 @@ from peacefs.runtime.connections import SocketConnection
 from peacefs.runtime.effects import Address
 from peacefs.runtime.frame_budget import ConnectionCounts, FrameBudget
 from peacefs.runtime.in_process_payloads import ServedHere
-from peacefs.runtime.local_sockets import listen_locally, local_address, show_address
 from peacefs.runtime.reactor import Reactor
 from peacefs.runtime.thread_driver import ThreadDriver
 from peacefs.runtime.tls import TlsIdentity
 from peacefs.runtime.tracing import is_tracing, observed
 
 from .dispatch import DataRequests
+from .listeners import DataListeners, accept_retry_s, data_connections_max
 
-data_connections_max: Final = 1024
 # For clients of one address: a machine with many tasks has some hundreds.
 data_connections_per_address_max: Final = 768
 
 
 log = logging.getLogger("peacefs.datanode")
-_ACCEPT_RETRY_S = 0.1
 
 
 class DataServer:
-    """Listens from construction on, serves from `start` to `stop`.
+    """Serve the connections that come to its listeners, from `start` to `stop`. Made and stopped by the service.
 
     Participants that wait for another datanode are woken by the connection pool's `shut_down`, which belongs
     before `stop`.
@@ -49,24 +42,18 @@ class DataServer:
 
     def __init__(
         self,
-        host: str,
-        port: int,
-        me: Identity,
+        listeners: DataListeners,
         driver: ThreadDriver,
         requests: DataRequests,
         *,
         served_here: ServedHere | None = None,
         connections_max: int = data_connections_max,
         per_address_max: int = data_connections_per_address_max,
-        shares_descriptors: bool = False,
-        advertised: Address | str = "",
         tls: TlsIdentity | None = None,
     ) -> None:
-        """Choose a free port for 0; `shares_descriptors` says whether readers on this host may get open files.
-        `advertised`, a host or an address, besides those that it listens on. Raises StartupError.
-
-        With `tls` all but the local socket speak TLS.
-        """
+        """With `tls` all but the local socket speak TLS."""
+        self._listeners = listeners
+        self._me = listeners.me
         self._tls = tls
         self._requests = requests
         self._served_here = served_here or ServedHere()
@@ -83,43 +70,21 @@ class DataServer:
         #: The number of participants of this datanode's own that the reactor runs.
         self._begun = 0
         self._stopping = threading.Event()
-        listener = _listen(host, port)
-        self.address: Address = listener.getsockname()[:2]
-        self._listeners = [listener]
-        others = (advertised, self.address[1]) if isinstance(advertised, str) else advertised
-        me = dataclasses.replace(me, addresses=(show_address(others),))
-        self._me = self._listening_locally(me) if shares_descriptors else me
-        self._acceptors = [
-            threading.Thread(target=self._accept, args=(listener,), name="data-acceptor", daemon=True)
-            for listener in self._listeners
-        ]
-        self._reactor = Reactor(driver, f"data-{me.name}", workers_max=connections_max)
+        self._reactor = Reactor(driver, f"data-{self._me.name}", workers_max=connections_max)
 
-    def _listening_locally(self, me: Identity) -> Identity:
-        try:
-            listener, name = listen_locally(data_connections_max)
-        except OSError as error:
-            log.info("no local socket here (%s): readers on this host read over TCP", error.strerror or error)
-            return me
-        self._listeners.append(listener)
-        return dataclasses.replace(
-            me, local_socket=name, addresses=(*me.addresses, show_address(local_address(name)))
-        )
+    @property
+    def address(self) -> Address:
+        """Return the address of the data port."""
+        return self._listeners.address
 
     def start(self) -> None:
         self._reactor.start()
-        for acceptor in self._acceptors:
-            acceptor.start()
+        self._listeners.start(self._take)
 
     def hang_up(self) -> None:
         """Take nothing more, and hang up on everybody: whoever writes through here blames this one."""
         self._stopping.set()
-        for listener, acceptor in zip(self._listeners, self._acceptors, strict=True):
-            with contextlib.suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
-            if acceptor.ident is not None:
-                acceptor.join()
-            listener.close()
+        self._listeners.close()
         with self._lock:
             for connection in self._serving:
                 connection.shut_down()
@@ -151,19 +116,9 @@ class DataServer:
 
         self._reactor.begin(steps, over)
 
-    def _accept(self, listener: socket.socket) -> None:
-        while not self._stopping.is_set():
-            try:
-                sock, address = listener.accept()
-                # A local one has no name.
-                connection = SocketConnection(sock, f"{address[0]}:{address[1]}" if address else "a local socket")
-            except OSError as error:
-                # Out of descriptors, for instance: connections that end will free some.
-                if not self._stopping.wait(_ACCEPT_RETRY_S):
-                    log.warning("cannot accept a data connection: %s", error.strerror or error)
-                continue
-            if not self._admit(connection):
-                self._turn_away(connection)
+    def _take(self, connection: SocketConnection) -> None:
+        if not self._admit(connection):
+            self._turn_away(connection)
 
     def _admit(self, connection: SocketConnection) -> bool:
         name = f"data-{self._me.name}-hello"
@@ -184,7 +139,7 @@ class DataServer:
         if longest is not None:
             del self._silent[longest]
             longest.shut_down()
-            self._ended.wait_for(lambda: longest not in self._serving, _ACCEPT_RETRY_S)
+            self._ended.wait_for(lambda: longest not in self._serving, accept_retry_s)
 
     def _turn_away(self, connection: SocketConnection) -> None:
         refusal = Overloaded(f"{self._me.name} has {self._connections_max} data connections, its limit")
@@ -234,11 +189,3 @@ class DataServer:
                 self._crowd.leave(host)
             self._serving.discard(connection)
             self._ended.notify_all()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=data_connections_max)
-    except OSError as error:
-        raise StartupError(f"cannot listen on {host}:{port} for data: {error.strerror or error}") from None

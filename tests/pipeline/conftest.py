@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from peacefs.service.trial_certificates import TrialAuthority
 from pipeline.relay import Relay
 from support.waiting import wait_until
 
@@ -24,6 +25,7 @@ from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.datanode.pipeline.dispatch import DataRequests
 from peacefs.datanode.pipeline.hop import PipelineHop
 from peacefs.datanode.pipeline.latency_samples import LatencySamples
+from peacefs.datanode.pipeline.listeners import DataListeners
 from peacefs.datanode.pipeline.server import DataServer
 from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.datanode.store.replica_changes import ReplicaChanges
@@ -55,7 +57,6 @@ from peacefs.runtime.connections import SocketConnection
 from peacefs.runtime.effects import Connection, Effect, close, connect, receive, send
 from peacefs.runtime.thread_driver import ThreadDriver
 from peacefs.runtime.tls import TlsFiles, TlsIdentity
-from peacefs.service.trial_certificates import TrialAuthority
 
 CLUSTER = "test-cluster"
 BLOCK_BYTES = 8 * 1024 * 1024
@@ -80,7 +81,6 @@ class Node:
         self.driver.run(self.store.recover())
         self.samples = LatencySamples()
         self.pipeline = PipelineHop(
-            name,
             signer,
             self.store,
             self.changes,
@@ -99,16 +99,10 @@ class Node:
         self.relay = Relay()
         #: The address at which others reach it.
         self.address = self.relay.address
-        self.server = DataServer(
-            "127.0.0.1",
-            0,
-            me,
-            self.driver,
-            self.requests,
-            shares_descriptors=cluster.shares_descriptors,
-            advertised=self.address,
-            tls=cluster.tls,
+        listeners = DataListeners(
+            "127.0.0.1", 0, me, shares_descriptors=cluster.shares_descriptors, advertised=self.address
         )
+        self.server = DataServer(listeners, self.driver, self.requests, tls=cluster.tls)
         self.relay.target = self.server.address
         self.server.start()
 

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.long_runs import often
 
+from peacefs.datanode.pipeline.listeners import DataListeners
 from peacefs.datanode.pipeline.server import DataServer
 from peacefs.protocol.errors import PeerError, PeerRefused, PeerTimeout, StartupError
 from peacefs.protocol.frames import encode
@@ -120,7 +121,7 @@ def test_a_damaged_frame_is_refused_and_the_connection_closed(make_cluster):
 
 def server_like(node, **options):
     me = Identity("test-cluster", "datanode", node.name, Signer(b"a secret of the tests"))
-    server = DataServer("127.0.0.1", 0, me, node.driver, node.requests, **options)
+    server = DataServer(DataListeners("127.0.0.1", 0, me), node.driver, node.requests, **options)
     server.start()
     return server
 
@@ -299,7 +300,7 @@ def test_a_port_that_is_taken_is_a_startup_error(cluster):
     node = cluster.nodes[0]
     me = Identity("test-cluster", "datanode", "x", Signer(b"s"))
     with pytest.raises(StartupError, match=r"cannot listen on 127\.0\.0\.1"):
-        DataServer("127.0.0.1", node.server.address[1], me, node.driver, node.requests)
+        DataListeners("127.0.0.1", node.server.address[1], me)
 
 
 def test_it_stops_promptly_with_streams_under_way_and_ends_all_its_threads(make_cluster, until):
@@ -326,7 +327,8 @@ def test_it_stops_promptly_with_streams_under_way_and_ends_all_its_threads(make_
 
 def test_a_server_that_was_never_started_can_be_stopped(cluster):
     me = Identity("test-cluster", "datanode", "x", Signer(b"s"))
-    DataServer("127.0.0.1", 0, me, cluster.nodes[0].driver, cluster.nodes[0].requests).stop()
+    listeners = DataListeners("127.0.0.1", 0, me)
+    DataServer(listeners, cluster.nodes[0].driver, cluster.nodes[0].requests).stop()
 
 
 def test_streams_are_counted_while_they_last(cluster, until):

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from peacefs.datanode.pipeline.listeners import DataListeners
 from peacefs.datanode.pipeline.server import DataServer
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation
@@ -45,7 +46,7 @@ def living_in_n0(make_cluster):
     cluster = make_cluster(nodes=4)
     node, here = cluster.nodes[0], ServedHere()
     me = Identity("test-cluster", "datanode", node.name, cluster.signer)
-    server = DataServer("127.0.0.1", 0, me, node.driver, node.requests, served_here=here)
+    server = DataServer(DataListeners("127.0.0.1", 0, me), node.driver, node.requests, served_here=here)
     server.start()
     pool = ConnectionPool(me, served_here=here)
     cluster.driver = ThreadDriver(pool, cluster.coordinator.call)

@@ -126,7 +126,6 @@ class SimulatedDatanode:
         self.store = WatchedDisks(disks, node.disk, Random(world.random.random()), changes)
         self.streams = StreamsUnderWay(node.name)
         hop = PipelineHop(
-            node.name,
             SIGNER,
             self.store,
             changes,

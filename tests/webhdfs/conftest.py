@@ -36,10 +36,12 @@ from peacefs.datanode.gateway.app import Gateway, GatewayLimits
 from peacefs.datanode.gateway.local_large_reads import LocalLargeReads
 from peacefs.datanode.gateway.local_small_reads import LocalSmallReads
 from peacefs.datanode.gateway.one_time_chunks import OneTimeChunks
+from peacefs.datanode.gateway.url_tokens import UrlTokens
 from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.datanode.pipeline.dispatch import DataRequests
 from peacefs.datanode.pipeline.hop import PipelineHop
+from peacefs.datanode.pipeline.listeners import DataListeners
 from peacefs.datanode.pipeline.server import DataServer
 from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.datanode.store.replica_changes import ReplicaChanges
@@ -318,7 +320,6 @@ class DataSide:
         self.driver.run(self.store.recover())
         self.changes = ReplicaChanges()
         hop = PipelineHop(
-            self.node,
             self.signer,
             self.store,
             self.changes,
@@ -328,7 +329,7 @@ class DataSide:
         )
         chunks = ChunkServer(self.signer, self.store, self.changes, wall_clock=time.time)
         requests = DataRequests(hop, chunks)
-        self.server = DataServer("127.0.0.1", 0, me, self.driver, requests)
+        self.server = DataServer(DataListeners("127.0.0.1", 0, me), self.driver, requests)
         self.server.start()
         grant_client = GrantClient(self.node, pushed=False)
         own = LocalSmallReads(chunks, self.driver)
@@ -336,14 +337,14 @@ class DataSide:
         one_time_chunks = OneTimeChunks(self.signer, self.process)
         self.served = Served(
             lambda: Gateway(
-                self.signer,
+                UrlTokens(self.signer),
                 self.driver,
+                self.server.begin,
                 grant_client,
                 own,
                 self.local_large_reads,
                 one_time_chunks,
-                self.server.begin,
-                bounds=self.limits,
+                self.limits,
             )
         )
 

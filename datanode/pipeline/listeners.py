@@ -1,0 +1,102 @@
+"""The listening sockets of a datanode's data port: TCP, and a local socket over which it can share open files."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.handshake import Identity
+from peacefs.runtime.connections import SocketConnection
+from peacefs.runtime.effects import Address
+from peacefs.runtime.local_sockets import listen_locally, local_address, show_address
+
+data_connections_max: Final = 1024
+accept_retry_s: Final = 0.1
+
+
+log = logging.getLogger("peacefs.datanode")
+
+
+class DataListeners:
+    """Listen from construction on, and accept connections from `start` to `close`, with one thread a socket."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        me: Identity,
+        *,
+        advertised: Address | str = "",
+        shares_descriptors: bool = False,
+    ) -> None:
+        """Choose a free port for 0. `advertised` is a host or an address by which others reach it besides.
+
+        With `shares_descriptors` readers on this host may get open files. Raises StartupError.
+        """
+        tcp = _listen(host, port)
+        self._sockets = [tcp]
+        self._closing = threading.Event()
+        self._acceptors: list[threading.Thread] = []
+        self.address: Address = tcp.getsockname()[:2]
+        others = (advertised, self.address[1]) if isinstance(advertised, str) else advertised
+        me = dataclasses.replace(me, addresses=(show_address(others),))
+        #: The datanode's identity, with all addresses that it listens on.
+        self.me = self._listening_locally(me) if shares_descriptors else me
+
+    def _listening_locally(self, me: Identity) -> Identity:
+        try:
+            listener, name = listen_locally(data_connections_max)
+        except OSError as error:
+            log.info("no local socket here (%s): readers on this host read over TCP", error.strerror or error)
+            return me
+        self._sockets.append(listener)
+        return dataclasses.replace(
+            me, local_socket=name, addresses=(*me.addresses, show_address(local_address(name)))
+        )
+
+    def start(self, take: Callable[[SocketConnection], None]) -> None:
+        """Call `take` with each new connection, on the thread of its socket."""
+        for listener in self._sockets:
+            acceptor = threading.Thread(
+                target=self._accept, args=(listener, take), name="data-acceptor", daemon=True
+            )
+            self._acceptors.append(acceptor)
+            acceptor.start()
+
+    def close(self) -> None:
+        """Accept nothing more; `take` is not running when this returns."""
+        self._closing.set()
+        for listener in self._sockets:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+        for acceptor in self._acceptors:
+            acceptor.join()
+        for listener in self._sockets:
+            listener.close()
+
+    def _accept(self, listener: socket.socket, take: Callable[[SocketConnection], None]) -> None:
+        while not self._closing.is_set():
+            try:
+                sock, address = listener.accept()
+                # A local one has no name.
+                connection = SocketConnection(sock, f"{address[0]}:{address[1]}" if address else "a local socket")
+            except OSError as error:
+                # Out of descriptors, for instance: connections that end will free some.
+                if not self._closing.wait(accept_retry_s):
+                    log.warning("cannot accept a data connection: %s", error.strerror or error)
+                continue
+            take(connection)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=data_connections_max)
+    except OSError as error:
+        raise StartupError(f"cannot listen on {host}:{port} for data: {error.strerror or error}") from None
