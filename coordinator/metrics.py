@@ -16,8 +16,8 @@ from peacefs.protocol.values.supervised_queries import QueryPhase
 from peacefs.runtime.counters import CountElsewhere, registry
 
 from .api.admission import Admission
-from .api.audit_log import AuditLog
 from .api.live import LiveFeed
+from .audit_log import AuditLog
 from .cluster.core import Cluster
 from .cluster.membership import State
 from .metadata.group_commit import GroupCommit

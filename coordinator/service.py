@@ -37,7 +37,6 @@ from peacefs.topology.model import Topology
 
 from .api.admin_socket import is_own_user, listen_for_administrators
 from .api.admission import Admission
-from .api.audit_log import AuditLog
 from .api.audited_requests import AuditedRequests
 from .api.authentication import Authentication, Authenticator, LocalAdministration
 from .api.impersonation import Impersonation
@@ -58,6 +57,7 @@ from .api.rest.status import StatusSources
 from .api.rest.tokens import no_token_routes, token_routes
 from .api.webhdfs import WebHdfs
 from .assembly import Assembly, Settings, Surroundings
+from .audit_log import AuditLog
 from .authentication.proxy_users import ProxyRule, ProxyUsers
 from .authentication.proxy_users_file import reload_proxy_users
 from .authentication.service import WhoIsWho, who_is_who

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from peacefs.coordinator.audit_log import AuditLog, AuditRecord
 from peacefs.protocol.asgi import App, Message, Receive, Scope, Send, client_host
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeacefsError
@@ -20,7 +21,6 @@ from peacefs.protocol.tokens import Signer
 from peacefs.protocol.trace_context import current_id
 from peacefs.protocol.webhdfs.query import RequestQuery, is_webhdfs, path_of
 
-from .audit_log import AuditLog, AuditRecord
 from .request_metrics import operation_of
 
 #: Monitors ask for these all the time, as they do for the page that describes REST. Refusals are logged here, too.

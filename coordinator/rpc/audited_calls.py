@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peacefs.coordinator.api.audit_log import AuditLog, AuditRecord
+from peacefs.coordinator.audit_log import AuditLog, AuditRecord
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.messages import (
     ConcatFiles,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from support.waiting import wait_until
 
-from peacefs.coordinator.api import audit_log
-from peacefs.coordinator.api.audit_log import AuditLog, AuditRecord
+from peacefs.coordinator import audit_log
+from peacefs.coordinator.audit_log import AuditLog, AuditRecord
 from peacefs.protocol.errors import StartupError
 
 
