@@ -20,8 +20,10 @@ from peacefs.protocol.messages import Trust
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.model import Topology
 
+from .background.chunk_loading import ChunkLoading
 from .background.epoch_floor import EpochService
 from .background.tasks import CoordinatorTasks
+from .background.ticking import Ticking
 from .cluster.replica_history import ReplicaHistory
 from .core import CoordinatorCore
 from .failover.leadership import Leadership
@@ -34,10 +36,14 @@ from .operations.context import OperationContext
 from .operations.files import Files
 from .operations.supervision import SupervisionService
 from .operations.waiters import Wait, wait_on_loop
+from .rpc.agent_service import AgentService
 from .rpc.audited_calls import AuditedRpc
+from .rpc.coordinator_news import CoordinatorNews
+from .rpc.datanode_calls import DatanodeCalls
 from .rpc.datanode_links import DatanodeLinks
 from .rpc.datanode_service import DatanodeService
-from .rpc.store_copies import MakeCopy
+from .rpc.node_service import NodeService
+from .rpc.store_copies import MakeCopy, StoreCopies
 from .scheduling.policies import POLICY_DEFAULT
 
 
@@ -135,27 +141,50 @@ class Assembly:
         )
         self.files = Files(self.context, settings.trash_minutes, copied_per_commit=settings.copied_per_commit)
         self.supervising = SupervisionService(self.context, self.files.fencing, around.address, around.token_of)
+        links, leadership = around.links, around.leadership
         self.datanodes = DatanodeService(
-            self.context,
-            around.links,
-            self.files,
-            self.supervising,
-            self.epochs,
+            self.core,
+            self.context.perform,
+            links,
+            self.files.credentials,
+            CoordinatorNews(
+                self.epochs,
+                leadership,
+                wall_clock=around.wall_clock,
+                durable_commit=lambda: around.metadata.tx_durable,
+                trust=around.trust,
+            ),
+            DatanodeCalls(self.files, leadership, around.spawn, around.audited),
             spawn=around.spawn,
-            durable_commit=lambda: around.metadata.tx_durable,
-            trust=around.trust,
-            audited=around.audited,
-            leadership=around.leadership,
-            make_copy=around.make_copy,
+            monotonic=around.monotonic,
+        )
+        self.nodes = NodeService(
+            self.datanodes,
+            AgentService(self.supervising, leadership, around.spawn),
+            StoreCopies(around.make_copy, around.spawn),
+        )
+        self.ticking = Ticking(
+            self.core,
+            self.context.perform,
+            self.epochs,
+            self.files.names,
+            monotonic=around.monotonic,
+            sleep=around.sleep,
         )
         self.background = CoordinatorTasks(
-            self.context,
+            ChunkLoading(
+                self.core,
+                around.reader,
+                sleep=around.sleep,
+                on_loaded=self.datanodes.chunks_loaded,
+                loading=around.loading,
+            ),
+            self.ticking,
             self.files,
+            self.context.access_times,
             self.supervising,
-            self.epochs,
-            on_loaded=self.datanodes.chunks_loaded,
+            sleep=around.sleep,
             collect_temporary_hours=settings.collect_temporary_hours,
-            loading=around.loading,
         )
         self._around = around
         self.files.administration.recall()
@@ -186,14 +215,13 @@ class Assembly:
 
     def stand_by(self) -> None:
         """Time passes while another one leads."""
-        now_s = self.background.ticked_s = self.context.monotonic()
-        self.context.perform(self.core.stand_by(now_s))
+        self.ticking.stand_by()
 
     def condition(self) -> Condition:
         """Return the facts by which health is judged."""
         leadership, now_s = self._around.leadership, self.context.monotonic()
         return Condition(
-            tick_age_s=now_s - self.background.ticked_s,
+            tick_age_s=now_s - self.ticking.ticked_s,
             leads=leadership.leads,
             somebody_leads=leadership.leads or leadership.knows_leader,
             has_loaded=self.core.cluster.is_loaded,

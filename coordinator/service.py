@@ -41,7 +41,7 @@ from .api.audited_requests import AuditedRequests
 from .api.authentication import Authentication, Authenticator, LocalAdministration
 from .api.impersonation import Impersonation
 from .api.live import LiveFeed
-from .api.rest.app import build_rest_from
+from .api.rest.app import build_rest
 from .api.rest.balancer import add_balancer_routes, add_disk_balance_route
 from .api.rest.checkpoints import add_checkpoint_look_routes, add_checkpoint_routes
 from .api.rest.common import superusers_only, viewers
@@ -184,7 +184,7 @@ class Coordinator:
             self._who.tokens.book.on_trust = parts.datanodes.tell_trust
         self._links = links
         me = Identity(metadata.cluster_id, "coordinator", "coordinator", signer)
-        self._nodes = NodeServer(me, parts.datanodes, links, calls)
+        self._nodes = NodeServer(me, parts.nodes, links, calls)
         self._authenticator = (
             Authenticator(self._who.verifier, self._who.delegation) if self._who is not None else None
         )
@@ -314,7 +314,7 @@ class Coordinator:
             clock=self._parts.context.monotonic,
             failover=self._failover_status,
         )
-        rest = build_rest_from(self._parts.files, sources)
+        rest = build_rest(self._parts.files, sources)
         add_health_routes(rest, self._parts.condition)
         add_live_routes(rest, self._live, sources, self._parts.files, self._parts.supervising)
         callers = self._parts.files.callers

@@ -10,9 +10,9 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from peacefs.coordinator.journal.port import Journal, JournalIdentity, JournalRefused, JournalUnsure, Member
+from peacefs.coordinator.journal.port import JournalIdentity, JournalRefused, JournalUnsure, Member
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.limits import leader_lease_s, standby_poll_interval_s
 from peacefs.coordinator.metadata.engine import Engine
@@ -22,12 +22,15 @@ from peacefs.protocol.errors import PeacefsError, PeerRefused, StartupError
 log = logging.getLogger("peacefs.coordinator")
 _COMPLAINT_INTERVAL_S = 5.0
 
-#: Copies the metadata of the leader, of that cluster, to a file that is not there yet. Raises PeacefsError.
-Copy = Callable[[Member, str, Path], None]
 
+class LeaderAccess(Protocol):
+    """The way to the coordinator that leads: `StoreCopying`."""
 
-#: Shakes hands with the leader, of that cluster. Raises PeerRefused where we are not believed, and PeacefsError.
-Greet = Callable[[Member, str], None]
+    def greet(self, leader: Member, cluster: str, /) -> None:
+        """Shake hands with it. Raises PeerRefused where we are not believed, and PeacefsError."""
+
+    def copy(self, leader: Member, cluster: str, target: Path, /) -> None:
+        """Copy its metadata to a file that is not there yet. Raises PeerRefused, PeacefsError."""
 
 
 class Joined(NamedTuple):
@@ -38,30 +41,30 @@ class Joined(NamedTuple):
 
 
 class Joining:
-    """One coordinator's way into the journal."""
+    """One coordinator's way into the journal. Used once, by the process, before it serves.
+
+    `join` returns no store that is not a part of the journal: such a store could answer with what is not so.
+    """
 
     def __init__(
         self,
         engine: Engine,
         directory: Path,
-        journal: Journal,
         writer: JournalWriter,
         me: Member,
         owner: str,
-        copy: Copy,
+        access: LeaderAccess,
         *,
-        greet: Greet = lambda leader, cluster: None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._directory = directory
-        self._journal = journal
         self._writer = writer
+        self._journal = writer.journal
         self._me = me
         self._owner = owner
-        self._copy = copy
-        self._greet = greet
+        self._access = access
         self._sleep = sleep
         self._clock = clock
         self._complained_s = float("-inf")
@@ -124,7 +127,7 @@ class Joining:
         if leader is None or leader == self._me:
             return
         try:
-            self._greet(leader, identity.cluster)
+            self._access.greet(leader, identity.cluster)
         except PeerRefused as refused:
             raise _not_believed(leader, refused) from None
         except PeacefsError as error:
@@ -170,7 +173,7 @@ class Joining:
             return
         try:
             with self._engine.staged_store(self._directory) as copying:
-                self._copy(leader, identity.cluster, copying)
+                self._access.copy(leader, identity.cluster, copying)
         except StartupError:
             raise
         except PeerRefused as refused:

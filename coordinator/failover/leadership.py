@@ -22,7 +22,7 @@ class Leadership:
 
     def __init__(self, clock: Callable[[], float], me: Member | None) -> None:
         """Without `me` there is one coordinator, which always leads."""
-        self._clock = clock
+        self.clock = clock
         self.me = me
         self.leads = me is None
         #: The epoch of the leader, as far as is known here.
@@ -48,7 +48,7 @@ class Leadership:
     def seen(self, leader: Member | None) -> None:
         """Somebody leads, or nobody does, at this moment."""
         self.leader = leader
-        self._seen_s = self._clock()
+        self._seen_s = self.clock()
 
     def confirmed(self, since_s: float) -> None:
         """The lease was renewed by a call that began then."""
@@ -65,14 +65,14 @@ class Leadership:
         """Return whether nobody else can have led for long enough to have changed anything."""
         if self.me is None:
             return True
-        return self.leads and self._clock() - self._confirmed_s < leader_silence_max_s
+        return self.leads and self.clock() - self._confirmed_s < leader_silence_max_s
 
     @property
     def knows_leader(self) -> bool:
         """Return whether another coordinator was seen to lead a moment ago."""
         if self.leads or self.leader is None or self.leader == self.me:
             return False
-        return self._clock() - self._seen_s < leader_lease_s
+        return self.clock() - self._seen_s < leader_lease_s
 
     def refuse_to_commit(self) -> None:
         """Raise as `refuse_standby` unless this coordinator leads. The journal has the last word, not a clock."""

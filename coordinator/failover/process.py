@@ -57,8 +57,7 @@ class FailoverProcess:
         me = self.leadership.me
         assert me is not None
         copying = StoreCopying(signer, tls)
-        joining = Joining(engine, directory, self._journal, self._writer, me, owner, copying, greet=copying.greet)
-        return joining.join().metadata
+        return Joining(engine, directory, self._writer, me, owner, copying).join().metadata
 
     async def keep(
         self,
@@ -70,14 +69,12 @@ class FailoverProcess:
         """Stand by, and lead when nobody does, as `me`, for as long as the process lives."""
         self.leadership.known_as(me)
         failover = self.failover = Failover(
-            self._journal,
             self._writer,
             metadata,
             self.leadership,
             follower,
             run=asyncio.to_thread,
             sleep=asyncio.sleep,
-            clock=time.monotonic,
             on_replaced=_end,
         )
         try:
@@ -88,11 +85,11 @@ class FailoverProcess:
             _end(f"{behind}: it is copied anew at the next start")
 
     def status(self) -> FailoverStatus | None:
-        return None if self.failover is None else self.failover.status()
+        return None if self.failover is None else self.failover.standings.status()
 
     def others(self) -> list[str]:
         """Return the addresses of the other coordinators that are there."""
-        standings = () if self.failover is None else self.failover.standings
+        standings = () if self.failover is None else self.failover.standings.all
         me = self.leadership.me
         return sorted(each.member.name for each in standings if me is None or each.member.name != me.name)
 

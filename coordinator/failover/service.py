@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NoReturn, Protocol, TypeVar
+from typing import Final, NoReturn, Protocol
 
 from peacefs.coordinator.journal.port import (
     Entry,
-    Journal,
     JournalFull,
     JournalRefused,
     JournalUnsure,
     Look,
     Member,
-    Standing,
 )
-from peacefs.coordinator.journal.writer import JournalWriter, position_of
+from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.limits import (
     journal_read_bytes_max,
     journal_unsure_max_s,
@@ -30,33 +28,20 @@ from peacefs.coordinator.limits import (
 from peacefs.coordinator.metadata.epochs import Begun, draw_epoch
 from peacefs.coordinator.metadata.store import Metadata, MetadataFull, Touched
 from peacefs.protocol.errors import BadRequest, StartupError
-from peacefs.protocol.limits import MIB
-from peacefs.protocol.values.cluster_status import CoordinatorStatus, FailoverStatus
 
 from .leadership import Leadership
+from .standings import Run, Standings, journal_kept_bytes, journal_read_entries
 
-# A standby reads so many entries at once, and no more of them when they have so many bytes.
-journal_read_entries: Final = 256
 leader_renew_interval_s: Final = 0.5
 # A leader that hands over looks this often who leads; when nobody does after so long, it leads on.
 hand_over_poll_s: Final = 0.05
 hand_over_wait_s: Final = 5.0
-# Coordinators state how far they have come this often; those that do not are forgotten.
+# Coordinators state how far they have come this often, and trim what all of them have.
 standing_interval_s: Final = 1.0
-standing_lives_s: Final = 10.0
-# Entries that all coordinators have are trimmed, but for so many bytes; beyond the maximum nothing is changed.
-journal_kept_bytes: Final = 64 * MIB
 journal_trim_interval_s: Final = 5.0
 
 
 log = logging.getLogger("peacefs.coordinator")
-T = TypeVar("T")
-
-
-class Run(Protocol):
-    """Runs what may block, off the event loop."""
-
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class Follower(Protocol):
@@ -81,11 +66,13 @@ class FarBehind(Exception):
 
 
 class Failover:
-    """One coordinator's part in it. Used from one event loop only."""
+    """One coordinator's part in it: follow, take over, stay the leader, hand over. Used from one event loop only.
+
+    Two coordinators never append in one epoch. Kept by the process, or played by the simulation.
+    """
 
     def __init__(
         self,
-        journal: Journal,
         writer: JournalWriter,
         metadata: Metadata,
         leadership: Leadership,
@@ -93,56 +80,24 @@ class Failover:
         *,
         run: Run,
         sleep: Callable[[float], Awaitable[None]],
-        clock: Callable[[], float],
         on_replaced: Callable[[str], NoReturn],
         kept_bytes: int = journal_kept_bytes,
     ) -> None:
         """`on_replaced` ends the process of a leader that leads no longer."""
         assert leadership.me is not None
         self._me: Member = leadership.me
-        self._journal = journal
         self._writer = writer
+        self._journal = writer.journal
         self._metadata = metadata
         self._leadership = leadership
         self._follower = follower
         self._run = run
         self._sleep = sleep
-        self._clock = clock
+        self._clock = leadership.clock
         self._on_replaced = on_replaced
-        self._kept_bytes = kept_bytes
+        self.standings = Standings(writer, metadata, leadership, run, kept_bytes)
         self._stated_s = self._trimmed_s = self._complained_s = float("-inf")
         self._is_handing_over = False
-        #: The number of the last entry that was seen in the journal, and the coordinators that state themselves.
-        self.last_seen = 0
-        self.standings: tuple[Standing, ...] = ()
-
-    @property
-    def lag(self) -> int:
-        """Return how many entries the store lacks, as far as is known."""
-        number = self._metadata.journal_place().number
-        self.last_seen = max(self.last_seen, number)
-        return self.last_seen - number
-
-    def status(self) -> FailoverStatus:
-        """Return who leads and how far the coordinators are."""
-        leader, lag = self._leadership.leader, self.lag
-        return FailoverStatus(
-            leads=self._leadership.leads,
-            leader="" if leader is None else leader.name,
-            journal_entries=self.last_seen,
-            journal_bytes=self._writer.size_bytes,
-            lag=lag,
-            coordinators=[
-                CoordinatorStatus(
-                    address=each.member.name,
-                    leads=each.member == leader,
-                    applied=each.applied,
-                    lag=max(0, self.last_seen - each.applied),
-                    is_warm=each.is_warm,
-                )
-                for each in sorted(self.standings, key=lambda each: each.member.name)
-            ],
-        )
 
     async def keep(self) -> None:
         """For as long as the coordinator lives. Raises FarBehind, StartupError, MetadataFault."""
@@ -200,7 +155,7 @@ class Failover:
             raise FarBehind(
                 f"the journal begins with entry {seen.entries[0].number}, this store ends with {after}"
             )
-        self.last_seen = max(self.last_seen, seen.entries[-1].number)
+        self.standings.looked(seen)
         return seen, self._metadata.apply(seen.entries)
 
     async def _catch_up(self) -> None:
@@ -271,47 +226,13 @@ class Failover:
             self._leadership.confirmed(began_s)
         if self._clock() - self._trimmed_s >= journal_trim_interval_s:
             self._trimmed_s = self._clock()
-            await self._run(self._trim)
+            await self.standings.trim()
         await self._state()
 
-    def _trim(self) -> None:
-        """Remove what all coordinators have on their disks, but for the last of it."""
-        ends = self._journal.ends()
-        if ends is None:
-            return
-        first, last = ends
-        self.last_seen = last.number
-        on_all_disks = min([self._metadata.entry_synced, *(each.synced for each in self.standings)])
-        above = position_of(last) - self._kept_bytes
-        below = first.number
-        while position_of(first) < above:
-            page = self._journal.read(below - 1, journal_read_entries)
-            old = [entry.number for entry in page if position_of(entry) < above and entry.number < on_all_disks]
-            if not old:
-                break
-            below = old[-1] + 1
-            if len(old) < len(page):
-                break
-        if below > first.number:
-            self._journal.trim(below)
-        self._writer.measure()
-
     async def _state(self) -> None:
-        """Say how far this coordinator has come, and hear of the others."""
-        if self._clock() - self._stated_s < standing_interval_s:
-            return
-        self._stated_s = self._clock()
-        applied, synced = self._metadata.journal_place().number, self._metadata.entry_synced
-        standing = Standing(self._me, applied, synced, self._follower.is_warm)
-        await self._run(lambda: self._journal.stand(standing, standing_lives_s))
-        self.standings = tuple(await self._run(self._journal.standings))
-
-    def successor(self) -> Member | None:
-        """Return another coordinator that may lead, None where nobody is there."""
-        for each in self.standings:
-            if each.member.name != self._me.name and each.is_warm:
-                return each.member
-        return None
+        if self._clock() - self._stated_s >= standing_interval_s:
+            self._stated_s = self._clock()
+            await self.standings.state(is_warm=self._follower.is_warm)
 
     # -- handing over --------------------------------------------------------------------------------
 
@@ -324,7 +245,7 @@ class Failover:
         leadership = self._leadership
         if not leadership.leads:
             leadership.refuse_standby()
-        successor = self.successor()
+        successor = self.standings.successor()
         if successor is None:
             raise BadRequest("no standby is ready to lead; `peacefs report` shows them")
         self._is_handing_over = True

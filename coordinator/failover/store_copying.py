@@ -33,8 +33,8 @@ class StoreCopying:
         name = f"the coordinator {leader.name}"
         return open_connection((host, int(port)), name, me, self._tls, role=COORDINATOR)[0]
 
-    def __call__(self, leader: Member, cluster: str, target: Path) -> None:
-        """Write a copy to `target`. Raises PeacefsError."""
+    def copy(self, leader: Member, cluster: str, target: Path) -> None:
+        """Write a copy to `target`. Raises PeerRefused, PeacefsError."""
         connection = self._connect(leader, cluster)
         try:
             private_files.create_file(target)

@@ -44,7 +44,7 @@ class JournalWriter:
         pause: Callable[[float], None] = time.sleep,
         bytes_max: int = journal_bytes_max,
     ) -> None:
-        self._journal = journal
+        self.journal = journal
         self._clock = clock
         self._pause = pause
         self._bytes_max = bytes_max
@@ -60,7 +60,7 @@ class JournalWriter:
 
     def take(self, old: int, epoch: int) -> bool:
         """Take an epoch. Return whether it is ours. Raises JournalUnsure, JournalRefused."""
-        if not self._journal.take(old, epoch):
+        if not self.journal.take(old, epoch):
             return False
         self.epoch = epoch
         self.measure()
@@ -68,13 +68,13 @@ class JournalWriter:
 
     def advance(self, epoch: int) -> None:
         """Move on to a later epoch than the one that is ours. Raises Fenced."""
-        if not self._repeat(lambda: self._journal.take(self.epoch, epoch)):
+        if not self._repeat(lambda: self.journal.take(self.epoch, epoch)):
             raise Fenced(f"epoch {self.epoch} is over")
         self.epoch = epoch
 
     def measure(self) -> None:
         """Look at how long the journal is, after it was taken or trimmed. Raises JournalUnsure, JournalRefused."""
-        ends = self._journal.ends()
+        ends = self.journal.ends()
         if ends is None:
             self._appended_bytes = self._trimmed_bytes = 0
             return
@@ -91,7 +91,7 @@ class JournalWriter:
             )
         data = _POSITION.pack(self._appended_bytes) + content
         epoch = self.epoch
-        self._repeat(lambda: self._journal.append(epoch, number, data))
+        self._repeat(lambda: self.journal.append(epoch, number, data))
         self._appended_bytes += len(content)
 
     def _repeat(self, call: Callable[[], R]) -> R:

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -65,6 +66,15 @@ class CommitDelay:
         self._commit_s += (taken_s - self._commit_s) / self._COMMITS
 
 
+@dataclass(frozen=True)
+class CommitBounds:
+    """The bounds of one writer; tests set smaller ones."""
+
+    #: The most changes that share one commit, and the most that wait.
+    batch_max: int = commit_batch_max
+    queue_max: int = commit_queue_max
+
+
 class _Waiting(NamedTuple):
     request: Callable[[Transaction], Any]
     future: Future[Any]
@@ -83,8 +93,7 @@ class GroupCommit:
         on_fatal: Callable[[MetadataFault], None],
         on_room: Callable[[bool], None] = lambda has_room: None,
         *,
-        batch_max: int = commit_batch_max,
-        queue_max: int = commit_queue_max,
+        bounds: CommitBounds | None = None,
         clock: Callable[[], float] = time.monotonic,
         deliver: Callable[[Callable[[], None]], object] = lambda settle: settle(),
         on_taken: Callable[[float], object] = lambda seconds: None,
@@ -97,8 +106,7 @@ class GroupCommit:
         self._metadata = metadata
         self._on_fatal = on_fatal
         self._on_room = on_room
-        self._batch_max = batch_max
-        self._queue_max = queue_max
+        self._bounds = bounds or CommitBounds()
         self._clock = clock
         self._deliver = deliver
         self._on_taken = on_taken
@@ -121,8 +129,9 @@ class GroupCommit:
         with self._changed:
             if self._closed:
                 raise _unready()
-            if len(self._waiting) >= self._queue_max and not in_any_case:
-                raise Overloaded(f"{self._queue_max} changes of the metadata are waiting already; try again")
+            queue_max = self._bounds.queue_max
+            if len(self._waiting) >= queue_max and not in_any_case:
+                raise Overloaded(f"{queue_max} changes of the metadata are waiting already; try again")
             self._waiting.append(_Waiting(request, future))
             if len(self._waiting) >= self._wakes_at:
                 self._changed.notify()
@@ -181,12 +190,12 @@ class GroupCommit:
                 if self._closed:
                     return None
                 self._changed.wait(metadata_tend_interval_s)
-            expected = min(self._delay.expected, self._batch_max)
+            expected = min(self._delay.expected, self._bounds.batch_max)
             if 0 < len(self._waiting) < expected and not self._closed:
                 self._wakes_at = expected
                 self._changed.wait(self._delay.wait_s)
                 self._wakes_at = 1
-            return [self._waiting.popleft() for _ in range(min(len(self._waiting), self._batch_max))]
+            return [self._waiting.popleft() for _ in range(min(len(self._waiting), self._bounds.batch_max))]
 
     def _tell_of_room(self) -> None:
         has_room = self._metadata.has_room

@@ -1,4 +1,4 @@
 """The coordinator's framed door: sessions of datanodes, agents and clients.
 
-Begin with `datanode_service.py` and `dispatch.py`. Bytes in, calls of `operations` and events for the core out.
+Begin with `node_service.py` and `dispatch.py`. Bytes in, calls of `operations` and events for the core out.
 """

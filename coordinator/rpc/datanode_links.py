@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.messages import ORDERS, Failure, Message
+
+#: Runs a request that may wait, or raises Overloaded.
+Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class DatanodeLink(Protocol):
@@ -58,6 +62,12 @@ class DatanodeLink(Protocol):
 
     def heard(self) -> None:
         """The peer counts as heard now: it was silent for want of an answer."""
+
+
+def reply_late(link: DatanodeLink, reply: Message, tag: int) -> None:
+    """Reply after a wait: the connection, and the loop, may have been closed meanwhile."""
+    with contextlib.suppress(RuntimeError):
+        link.write(reply, tag)
 
 
 class DatanodeLinks:

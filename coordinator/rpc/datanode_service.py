@@ -1,55 +1,32 @@
-"""Serves datanodes and agents over their links: registrations, reports, heartbeats, calls and beats.
-
-Knows no socket and no event loop: the service brings messages from connections, the simulated world its own.
-"""
+"""Serves datanodes over their links: they register, report what they hold, and send heartbeats."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from peacefs.coordinator.cluster.commands import Order
-from peacefs.coordinator.core import Command
-from peacefs.coordinator.failover.leadership import Leadership
+from peacefs.coordinator.core import Command, CoordinatorCore
 from peacefs.coordinator.limits import suspect_after_s
-from peacefs.coordinator.operations.context import OperationContext
-from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.operations.supervision import SupervisionService
-from peacefs.protocol.errors import NodeIdTaken, PeacefsError, ProtocolViolation, ServiceUnready, Standby
-from peacefs.protocol.handshake import COORDINATOR
-from peacefs.protocol.ids import NodeId
+from peacefs.coordinator.operations.credentials import Credentials
+from peacefs.protocol.errors import NodeIdTaken, PeacefsError, ProtocolViolation
 from peacefs.protocol.messages import (
-    AgentBeat,
-    CopyStore,
     Done,
-    Failure,
     Heartbeat,
-    HeartbeatAck,
     Message,
     Register,
-    Registered,
     ReportAgain,
     ReportChunks,
     Trust,
 )
 
-from .audited_calls import AuditedRpc
-from .datanode_links import DatanodeLink, DatanodeLinks
-from .dispatch import CALLS_OF_DATANODES, answer, is_read
-from .store_copies import MakeCopy, StoreCopies
+from .coordinator_news import CoordinatorNews
+from .datanode_calls import DatanodeCalls
+from .datanode_links import DatanodeLink, DatanodeLinks, Spawn
+from .dispatch import CALLS_OF_DATANODES
 
 log = logging.getLogger("peacefs.coordinator")
-
-
-class ServedEpoch(Protocol):
-    """The epoch that datanodes are told, and what is made of what they have seen: `EpochService`."""
-
-    def epoch(self) -> int: ...
-    def seen(self, node: NodeId, epoch: int, commit: int = 0) -> None: ...
 
 
 @dataclass(slots=True)
@@ -61,39 +38,33 @@ class _Session:
 
 
 class DatanodeService:
-    """Serves datanodes and agents. Used from one event loop only."""
+    """Serves datanodes: registrations, reports, heartbeats. Used from one event loop only.
+
+    A datanode speaks through the link on which it registered last. The core hears of it only through here.
+    """
 
     def __init__(
         self,
-        context: OperationContext,
+        core: CoordinatorCore,
+        perform: Callable[[Iterable[Command]], None],
         links: DatanodeLinks,
-        files: Files,
-        supervising: SupervisionService,
-        epochs: ServedEpoch,
+        credentials: Credentials,
+        news: CoordinatorNews,
+        calls: DatanodeCalls,
         *,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-        durable_commit: Callable[[], int] = lambda: 0,
-        trust: Callable[[], Trust] = Trust,
-        audited: AuditedRpc | None = None,
-        leadership: Leadership | None = None,
-        make_copy: MakeCopy | None = None,
+        spawn: Spawn,
+        monotonic: Callable[[], float],
     ) -> None:
-        """`spawn` runs a request that may wait, or raises Overloaded. `durable_commit` gives the last commit.
-
-        `trust` gives what gateways verify their callers with: the same object until it changes.
-        """
-        self._at = context
-        self._core = context.core
+        """`perform` performs what the core commands."""
+        self._core = core
+        self._perform_commands = perform
         self._links = links
-        self._files = files
-        self._supervision_service = supervising
-        self._epochs = epochs
+        self._credentials = credentials
+        self._news = news
+        self._leadership = news.leadership
+        self._calls = calls
         self._spawn = spawn
-        self._durable_commit = durable_commit
-        self._trust = trust
-        self._audited = audited
-        self._leadership = leadership or Leadership.alone()
-        self._copies = StoreCopies(make_copy)
+        self._monotonic = monotonic
         #: Links on which datanodes wait to be registered, with what they said.
         self._to_register: dict[DatanodeLink, tuple[Register, int]] = {}
         self._sessions: dict[DatanodeLink, _Session] = {}
@@ -104,12 +75,8 @@ class DatanodeService:
         return len(self._to_register)
 
     def received(self, link: DatanodeLink, message: Message, tag: int) -> None:
-        """A message that is no answer has come over a link. Raises what the link is to be closed with."""
-        if link.role == COORDINATOR:
-            self._give_copy(link, message, tag)
-        elif link.role == "agent" or isinstance(message, AgentBeat):
-            self._hear_agent(link, message, tag)
-        elif isinstance(message, Heartbeat):
+        """Serve a message that is no answer. Raises what the link is to be closed with."""
+        if isinstance(message, Heartbeat):
             self._heartbeat(link, message, tag)
         elif isinstance(message, ReportChunks):
             self._report(link, message, tag)
@@ -123,7 +90,6 @@ class DatanodeService:
     def closed(self, link: DatanodeLink) -> None:
         """A connection has ended."""
         self._links.closed(link)
-        self._copies.closed(link)
         self._to_register.pop(link, None)
         self._sessions.pop(link, None)
 
@@ -156,14 +122,14 @@ class DatanodeService:
     def _register(self, link: DatanodeLink, message: Register, tag: int) -> None:
         if message.node != link.name:
             raise ProtocolViolation(f"{link.name} registers as {message.node}")
-        if not self._files.credentials.is_enrolled(message, link.transcript):
+        if not self._credentials.is_enrolled(message, link.transcript):
             self._leadership.refuse_standby()
             self._spawn(self._enrol(link, message, tag))
             return
         self._check_alone(message)
         if self._leadership.leads:
-            self._epochs.seen(message.node, message.epoch_seen, message.commit_seen)
-        self._core.register(self._at.monotonic(), message)
+            self._news.epochs.seen(message.node, message.epoch_seen, message.commit_seen)
+        self._core.register(self._monotonic(), message)
         self._links.registered(link)
         log.info(
             "datanode %s registered: %s:%d, rack %s",
@@ -172,10 +138,8 @@ class DatanodeService:
             message.data_port,
             message.rack,
         )
-        session = self._sessions[link] = _Session(message, self._trust())
-        leads = self._leadership.leads
-        epoch = self._epochs.epoch() if leads else self._leadership.epoch
-        link.write(Registered(epoch, self._at.wall_clock(), session.trust, leads), tag)
+        session = self._sessions[link] = _Session(message, self._news.trust())
+        link.write(self._news.registered(session.trust), tag)
 
     def lead(self) -> None:
         """Tell the datanodes that are here that this coordinator leads now, by what they showed when they came."""
@@ -183,15 +147,14 @@ class DatanodeService:
             if not self._links.speaks_for_datanode(link):
                 continue
             shown = session.registration
-            self._epochs.seen(shown.node, min(shown.epoch_seen, self._epochs.epoch() - 1), shown.commit_seen)
-            link.write(
-                HeartbeatAck(self._epochs.epoch(), self._at.wall_clock(), self._durable_commit(), None, True)
-            )
+            epochs = self._news.epochs
+            epochs.seen(shown.node, min(shown.epoch_seen, epochs.epoch() - 1), shown.commit_seen)
+            link.write(self._news.acknowledgement(None))
 
     async def _enrol(self, link: DatanodeLink, message: Register, tag: int) -> None:
         """The first registration under an id, which the cluster secret allows: it gets the id."""
         try:
-            await self._files.credentials.enrol(message.node, message.public_key)
+            await self._credentials.enrol(message.node, message.public_key)
         except PeacefsError as error:
             link.refuse(error)
             return
@@ -216,18 +179,18 @@ class DatanodeService:
         if not self._links.speaks_for_datanode(link):
             link.write(ReportAgain(), tag)
             return
-        self._perform(self._core.report(self._at.monotonic(), link.name, message), link)
+        self._perform(self._core.report(self._monotonic(), link.name, message), link)
         link.write(Done(), tag)
 
     def _heartbeat(self, link: DatanodeLink, message: Heartbeat, tag: int) -> None:
         if not self._links.speaks_for_datanode(link):
             link.write(ReportAgain(), tag)
             return
-        self._perform(self._core.heartbeat(self._at.monotonic(), link.name, message), link)
+        self._perform(self._core.heartbeat(self._monotonic(), link.name, message), link)
         if message.stopping:
             log.info("datanode %s is being stopped: nobody is led to it any more", link.name)
         if message.streams is not None and self._leadership.leads:
-            self._core.scheduling.registered(self._at.monotonic(), link.name, message.streams)
+            self._core.scheduling.registered(self._monotonic(), link.name, message.streams)
         self._acknowledge(link, tag)
 
     def tell_trust(self) -> None:
@@ -238,17 +201,13 @@ class DatanodeService:
                     self._acknowledge(link, 0)
 
     def _acknowledge(self, link: DatanodeLink, tag: int) -> None:
-        session, trust = self._sessions[link], self._trust()
+        session, trust = self._sessions[link], self._news.trust()
         changed, session.trust = None if trust is session.trust else trust, trust
-        leads = self._leadership.leads
-        # The number of a commit is for the leader to say.
-        epoch, commit = (self._epochs.epoch(), self._durable_commit()) if leads else (self._leadership.epoch, 0)
-        ack = HeartbeatAck(epoch, self._at.wall_clock(), commit, changed, leads)
-        link.write(ack, tag)
+        link.write(self._news.acknowledgement(changed), tag)
 
     def _perform(self, commands: list[Command], link: DatanodeLink) -> None:
         if commands and self._leadership.leads:
-            self._at.perform(commands)
+            self._perform_commands(commands)
         elif any(isinstance(command, Order) and isinstance(command.message, ReportAgain) for command in commands):
             # It says nothing about who leads, so that a standby may ask for it as well.
             link.write(ReportAgain())
@@ -258,56 +217,4 @@ class DatanodeService:
     def _call(self, link: DatanodeLink, message: Message, tag: int) -> None:
         if not self._links.speaks_for_datanode(link):
             raise ProtocolViolation(f"{link.name} asks before it has registered")
-        try:
-            self._leadership.refuse_standby()
-            host = self._sessions[link].registration.data_host
-            self._spawn(self._answer_call(link, message, tag, host))
-        except ServiceUnready as error:
-            link.write(Failure(error.code, error.message), tag)
-
-    async def _answer_call(self, link: DatanodeLink, message: Message, tag: int, host: str) -> None:
-        reply = await answer(self._files, message, host, link.name, link=link.name, audited=self._audited)
-        try:
-            if is_read(message):
-                # Others may have led while this process was stopped.
-                self._leadership.refuse_standby()
-        except ServiceUnready as error:
-            reply = Failure(error.code, error.message)
-        _reply_late(link, reply, tag)
-
-    def _give_copy(self, link: DatanodeLink, message: Message, tag: int) -> None:
-        """Another coordinator copies the metadata, and says nothing else."""
-        if not isinstance(message, CopyStore):
-            raise ProtocolViolation(f"{type(message).__name__} is nothing for a coordinator to say")
-        self._spawn(self._answer_copy(link, message, tag))
-
-    async def _answer_copy(self, link: DatanodeLink, message: CopyStore, tag: int) -> None:
-        try:
-            reply: Message = await asyncio.to_thread(self._copies.part, link, message.offset)
-        except PeacefsError as error:
-            reply = Failure(error.code, error.message)
-        if link.is_closing():
-            self._copies.closed(link)
-        _reply_late(link, reply, tag)
-
-    def _hear_agent(self, link: DatanodeLink, message: Message, tag: int) -> None:
-        """An agent speaks of the queries that it runs and of nothing else, and under its own name."""
-        if link.role != "agent" or not isinstance(message, AgentBeat) or message.agent != link.name:
-            raise ProtocolViolation(f"{type(message).__name__} is nothing for {link.role} {link.name} to say")
-        if not self._leadership.leads:
-            link.write(Failure(Standby.__name__, "this coordinator stands by, another one leads"), tag)
-            return
-        self._spawn(self._answer_agent(link, message, tag))
-
-    async def _answer_agent(self, link: DatanodeLink, beat: AgentBeat, tag: int) -> None:
-        try:
-            reply: Message = await self._supervision_service.heard(beat, link.version)
-        except PeacefsError as error:
-            reply = Failure(error.code, error.message)
-        _reply_late(link, reply, tag)
-
-
-def _reply_late(link: DatanodeLink, reply: Message, tag: int) -> None:
-    """The connection, and the loop, may have been closed meanwhile."""
-    with contextlib.suppress(RuntimeError):
-        link.write(reply, tag)
+        self._calls.received(link, message, tag, self._sessions[link].registration.data_host)

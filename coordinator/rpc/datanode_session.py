@@ -1,4 +1,4 @@
-"""One connection from a datanode or an agent: bytes in, messages for `DatanodeService` out, and back.
+"""One connection from a datanode or an agent: bytes in, messages for `NodeService` out, and back.
 
 It says hello, then carries both the datanode's requests (answered by tag) and the coordinator's orders (answered
 by tag where an answer is wanted). Everything runs on the event loop; what is long is done in turns.

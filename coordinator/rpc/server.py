@@ -1,7 +1,7 @@
 """The framed server that datanodes and agents hold a connection to: who has connected.
 
 Everything runs on the event loop. What a connection brings is taken apart by its `NodeLink`, and served by
-`DatanodeService`.
+`NodeService`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from peacefs.service.http_server import listen
 from peacefs.service.tls_listener import TlsListener
 
 from .datanode_links import DatanodeLinks
-from .datanode_service import DatanodeService
 from .datanode_session import NodeLink
 from .fair_turns import Turns
+from .node_service import NodeService
 
 # The most connections to the coordinator's port for datanodes that have not completed their handshake.
 handshakes_waiting_max: Final = 512
@@ -70,7 +70,7 @@ class NodeServer:
     def __init__(
         self,
         me: Identity,
-        service: DatanodeService,
+        service: NodeService,
         links: DatanodeLinks,
         calls: RunningCalls,
         clock: Callable[[], float] = time.monotonic,

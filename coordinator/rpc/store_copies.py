@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from typing import BinaryIO
 
 from peacefs.coordinator.limits import backup_block_bytes
-from peacefs.protocol.errors import BadRequest, Overloaded
-from peacefs.protocol.messages import StorePart
+from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, ProtocolViolation
+from peacefs.protocol.messages import CopyStore, Failure, Message, StorePart
 
-from .datanode_links import DatanodeLink
+from .datanode_links import DatanodeLink, Spawn, reply_late
 
 #: Return a file with a copy of the metadata as it is now, which has no name any more.
 MakeCopy = Callable[[], BinaryIO]
@@ -18,13 +19,29 @@ _AT_ONCE_MAX = 2
 
 
 class StoreCopies:
-    """One copy a link, for as long as the link is open. `part` may block: call it off the event loop."""
+    """One copy a link, for as long as the link is open. Used from one event loop; files are read off it."""
 
-    def __init__(self, make: MakeCopy | None) -> None:
+    def __init__(self, make: MakeCopy | None, spawn: Spawn) -> None:
         self._make = make
+        self._spawn = spawn
         self._copies: dict[DatanodeLink, tuple[BinaryIO, int]] = {}
 
-    def part(self, link: DatanodeLink, offset: int) -> StorePart:
+    def received(self, link: DatanodeLink, message: Message, tag: int) -> None:
+        """Another coordinator copies the metadata, and says nothing else."""
+        if not isinstance(message, CopyStore):
+            raise ProtocolViolation(f"{type(message).__name__} is nothing for a coordinator to say")
+        self._spawn(self._answer(link, message, tag))
+
+    async def _answer(self, link: DatanodeLink, message: CopyStore, tag: int) -> None:
+        try:
+            reply: Message = await asyncio.to_thread(self._part, link, message.offset)
+        except PeacefsError as error:
+            reply = Failure(error.code, error.message)
+        if link.is_closing():
+            self.closed(link)
+        reply_late(link, reply, tag)
+
+    def _part(self, link: DatanodeLink, offset: int) -> StorePart:
         """Raises BadRequest, Overloaded, PeacefsError."""
         if self._make is None:
             raise BadRequest("this coordinator has no journal, and gives nobody a copy of its metadata")

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.long_runs import often
 from support.play import Play
+from support.status_sources import status_sources
 
 from peacefs.coordinator.api.rest.app import build_rest, plan_body_bytes_max
 from peacefs.coordinator.metadata.model import Mode
@@ -33,9 +34,7 @@ class Rest:
 
     def __init__(self, play: Play) -> None:
         nothing = cast(Files, Mock())
-        app = build_rest(
-            nothing, play.cluster, "c", lambda: 1, lambda: "here:1", bool, bool, int, lambda: play.now_s
-        )
+        app = build_rest(nothing, status_sources(play))
         self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
 
     def ask(self, method: str, path: str, content: str | None = None) -> httpx.Response:

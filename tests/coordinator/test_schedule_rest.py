@@ -11,6 +11,7 @@ import httpx
 import pytest
 from support.no_links import NoLinks
 from support.play import Play
+from support.status_sources import status_sources
 
 from peacefs.coordinator.api.rest.app import build_rest, schedule_body_bytes_max
 from peacefs.coordinator.limits import write_set_chunks_max
@@ -50,9 +51,7 @@ class Asked:
             monotonic=lambda: play.now_s,
         )
         files = Files(context)
-        app = build_rest(
-            files, play.cluster, "c", lambda: 1, lambda: "here:1", bool, bool, int, lambda: play.now_s
-        )
+        app = build_rest(files, status_sources(play))
         self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
 
     def ask(self, method: str, path: str, content: str = "") -> httpx.Response:

@@ -43,11 +43,10 @@ class Cluster:
         joining = Joining(
             ENGINE,
             self.directory(name),
-            journal,
             JournalWriter(journal),
             Member(name),
             "root",
-            self._copy,
+            self,
             sleep=self._wait,
         )
         self.opened.append(joining.join().metadata)
@@ -59,7 +58,10 @@ class Cluster:
         if self.waited:
             self.waited.pop(0)()
 
-    def _copy(self, leader: Member, cluster: str, target: Path) -> None:
+    def greet(self, leader: Member, cluster: str) -> None:
+        """Find the leader, and be believed."""
+
+    def copy(self, leader: Member, cluster: str, target: Path) -> None:
         with ENGINE.exact_copy(self.directory(leader.name)) as copy:
             target.write_bytes(copy.read())
 
@@ -67,7 +69,7 @@ class Cluster:
         """Have a coordinator join and lead, as the failover would."""
         journal = JournalInMemory(self.server)
         writer = JournalWriter(journal)
-        joining = Joining(ENGINE, self.directory(name), journal, writer, Member(name), "root", self._copy)
+        joining = Joining(ENGINE, self.directory(name), writer, Member(name), "root", self)
         metadata = joining.join().metadata
         assert journal.campaign(Member(name), 60)
         epoch = journal.epoch()
@@ -168,28 +170,25 @@ def test_coordinator_with_another_secret_than_the_leader_is_refused_before_it_co
     cluster.lead("a")
     journal = JournalInMemory(cluster.server)
 
-    def greet(leader: Member, of_cluster: str) -> None:
-        raise PeerRefused("it does not know the secret")
+    class Refusing:
+        def greet(self, leader: Member, of_cluster: str) -> None:
+            raise PeerRefused("it does not know the secret")
 
-    def join(copy: Callable[[Member, str, Path], None]) -> None:
-        joining = Joining(
-            *(ENGINE, cluster.directory("b"), journal, JournalWriter(journal), Member("b"), "root", copy),
-            greet=greet,
-        )
-        joining.join()
+        def copy(self, leader: Member, of_cluster: str, target: Path) -> None:
+            self.greet(leader, of_cluster)
+
+    def join() -> None:
+        Joining(ENGINE, cluster.directory("b"), JournalWriter(journal), Member("b"), "root", Refusing()).join()
 
     # One that has a store already, from before, and one that has none yet.
     cluster.join("b").close()
     with pytest.raises(StartupError, match="a, which leads, refuses this coordinator: it does not"):
-        join(cluster._copy)
+        join()
     for file in cluster.directory("b").iterdir():
         file.unlink()
 
-    def copy(leader: Member, of_cluster: str, target: Path) -> None:
-        greet(leader, of_cluster)
-
     with pytest.raises(StartupError, match="does not know the secret"):
-        join(copy)
+        join()
 
 
 def test_store_whose_journal_is_gone_is_refused(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ import httpx
 from support.etcd import EtcdMember, etcd_members
 from support.waiting import wait_until
 
-from peacefs.coordinator.failover.service import standing_lives_s
+from peacefs.coordinator.failover.standings import standing_lives_s
 from peacefs.coordinator.journal.port import Member, Standing
 
 

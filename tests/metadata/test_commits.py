@@ -15,6 +15,7 @@ import pytest
 from support.immediate_commit import Commits, ImmediateCommit
 
 from peacefs.coordinator.metadata.group_commit import (
+    CommitBounds,
     CommitDelay,
     GroupCommit,
     commit_batch_max,
@@ -67,7 +68,7 @@ def group(metadata: SqliteMetadata, faults: list[MetadataFault]) -> Iterator[Mak
         deliver: Callable[[Callable[[], None]], object] = lambda settle: settle(),
     ) -> GroupCommit:
         made.append(
-            GroupCommit(metadata, faults.append, batch_max=batch_max, queue_max=queue_max, deliver=deliver)
+            GroupCommit(metadata, faults.append, bounds=CommitBounds(batch_max, queue_max), deliver=deliver)
         )
         return made[-1]
 

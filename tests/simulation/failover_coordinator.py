@@ -69,14 +69,12 @@ class FailoverCoordinator(SimulatedCoordinator):
         self.leadership = story.leadership_class(lambda: world.now_s, Member(self.name))
         self.door = Door(self.leadership, lambda: world.now_s, sleep, leader_lives=self._leader_lives)
         self.failover = story.failover_class(
-            journal,
             self._journal_writer,
             self.metadata,
             self.leadership,
             self,
             run=self._run,
             sleep=sleep,
-            clock=lambda: world.now_s,
             on_replaced=self._replaced,
         )
         self.datanodes = story.datanodes_by_name

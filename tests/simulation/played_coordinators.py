@@ -73,7 +73,7 @@ class Story:
         rows = rows_of(leaders[0].metadata)
         for each in self.coordinators:
             assert each.names() >= self.acknowledged, f"{each.name} lacks what was acknowledged"
-            assert each.failover.lag == 0
+            assert each.failover.standings.lag == 0
             assert rows_of(each.metadata) == rows, each.name
         assert self.acknowledged
 
@@ -120,14 +120,12 @@ class PlayedCoordinator:
         self.metadata = SqliteMetadata(self._connection, journal=writer)
         self.leadership = story.leadership_class(lambda: world.now_s, Member(self.name))
         self.failover = Failover(
-            journal,
             writer,
             self.metadata,
             self.leadership,
             self,
             run=self._run,
             sleep=self._sleep,
-            clock=lambda: world.now_s,
             on_replaced=self._replaced,
             kept_bytes=1 << 20,
         )
@@ -175,7 +173,7 @@ class PlayedCoordinator:
 
     def successor(self) -> Member | None:
         """Return who could take over from this one, if it leads."""
-        return self.failover.successor() if self.leadership.leads else None
+        return self.failover.standings.successor() if self.leadership.leads else None
 
     def stop(self) -> None:
         """End it, for good."""

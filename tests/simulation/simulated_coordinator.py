@@ -245,7 +245,7 @@ class SimulatedCoordinator:
         link = self._links.get(said.link)
         if link is None:
             link = self._links[said.link] = self._connect(caller, said.link)
-        return await link.carry(self.parts.datanodes.received, said.message)
+        return await link.carry(self.parts.nodes.received, said.message)
 
     def _connect(self, caller: str, key: str) -> SimulatedLink:
         datanode = self.datanodes.get(caller)
@@ -256,7 +256,7 @@ class SimulatedCoordinator:
         def broken() -> None:
             if not self.world.network.separates(peer.node, self.node):
                 link.close()
-                parts.datanodes.closed(link)
+                parts.nodes.closed(link)
 
         peer.node.when_down.append(lambda: self.world.later(self.world.transit_s(), broken))
         return link

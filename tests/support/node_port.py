@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -12,11 +13,17 @@ from support.files_in_memory import context_in_memory
 from support.spoken_link import SIGNER, Datanode
 
 from peacefs.coordinator.core import CoordinatorCore
+from peacefs.coordinator.failover.leadership import Leadership
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.supervision import SupervisionService
+from peacefs.coordinator.rpc.agent_service import AgentService
+from peacefs.coordinator.rpc.coordinator_news import CoordinatorNews
+from peacefs.coordinator.rpc.datanode_calls import DatanodeCalls
 from peacefs.coordinator.rpc.datanode_links import DatanodeLinks
 from peacefs.coordinator.rpc.datanode_service import DatanodeService
+from peacefs.coordinator.rpc.node_service import NodeService
 from peacefs.coordinator.rpc.server import NodeServer, RunningCalls
+from peacefs.coordinator.rpc.store_copies import StoreCopies
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.messages import Trust
@@ -41,11 +48,21 @@ class NodePort:
         files = Files(context)
         supervising = SupervisionService(context, files.fencing, str)
         self._trust = Trust()
-        self._service = DatanodeService(
-            context, self._links, files, supervising, _FirstEpoch(), spawn=calls.spawn, trust=lambda: self._trust
+        leadership = Leadership.alone()
+        self._datanodes = DatanodeService(
+            core,
+            context.perform,
+            self._links,
+            files.credentials,
+            CoordinatorNews(_FirstEpoch(), leadership, wall_clock=time.time, trust=lambda: self._trust),
+            DatanodeCalls(files, leadership, calls.spawn),
+            spawn=calls.spawn,
+            monotonic=clock,
         )
+        agents = AgentService(supervising, leadership, calls.spawn)
+        service = NodeService(self._datanodes, agents, StoreCopies(None, calls.spawn))
         me = Identity("c", "coordinator", "coordinator", SIGNER)
-        self._server = NodeServer(me, self._service, self._links, calls, clock)
+        self._server = NodeServer(me, service, self._links, calls, clock)
         self.credentials = files.credentials
         self._port = 0
         self._credentials: dict[str, Credential] = {}
@@ -54,18 +71,18 @@ class NodePort:
     @property
     def waiting(self) -> int:
         """Return how many links have datanodes that wait to be registered."""
-        return self._service.waiting
+        return self._datanodes.waiting
 
     def trust(self, trust: Trust) -> None:
         """Have callers verified with other keys."""
         self._trust = trust
-        self._service.tell_trust()
+        self._datanodes.tell_trust()
 
     def hang_up(self, node: str) -> None:
         self._links.hang_up(node)
 
     def chunks_loaded(self) -> None:
-        self._service.chunks_loaded()
+        self._datanodes.chunks_loaded()
 
     async def datanode(self, name: str = "dn-1", credential: Credential | None = None) -> Datanode:
         """One that has connected and said nothing yet; of each name all have one credential, or this one."""

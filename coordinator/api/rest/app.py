@@ -8,8 +8,6 @@ RemoteException bodies of WebHDFS with their status.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -20,13 +18,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 import peacefs
-from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.side_process.planner import Planner
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, remote_exception
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.trace_context import current_id
-from peacefs.protocol.values.cluster_status import FailoverStatus
 from peacefs.service.metrics import CONTENT_TYPE, exposition
 
 from .body_limit import BodyLimit
@@ -62,35 +58,8 @@ The coordinator of a peacefs cluster, version {peacefs.__version__}.
 """
 
 
-def build_rest(
-    files: Files,
-    cluster: Cluster,
-    cluster_id: str,
-    epoch: Callable[[], int],
-    address: Callable[[], str],
-    gc_floor_held: Callable[[], bool],
-    lacks_commits: Callable[[], bool],
-    metadata_room: Callable[[], int],
-    clock: Callable[[], float] = time.monotonic,
-    failover: Callable[[], FailoverStatus | None] = lambda: None,
-) -> FastAPI:
+def build_rest(files: Files, sources: StatusSources) -> FastAPI:
     """The application with the routes that need no more than files and the cluster; `service` adds others."""
-    sources = StatusSources(
-        cluster=cluster,
-        cluster_id=cluster_id,
-        epoch=epoch,
-        address=address,
-        gc_floor_held=gc_floor_held,
-        lacks_commits=lacks_commits,
-        metadata_room=metadata_room,
-        clock=clock,
-        failover=failover,
-    )
-    return build_rest_from(files, sources)
-
-
-def build_rest_from(files: Files, sources: StatusSources) -> FastAPI:
-    """The same, from what the status is made of."""
     cluster = sources.cluster
     app = FastAPI(
         title="peacefs", version=peacefs.__version__, docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json"
