@@ -21,11 +21,9 @@ from peacefs.protocol.limits import coordinator_http_port_default, coordinator_n
 
 from .directory import ClusterDirectory
 from .etcd_process import find_etcd
+from .member_arguments import CERTIFICATES, LOCAL_HOST, MemberArguments, secret_file_in
 from .member_process import LocalMember, MemberReady
 from .reserved_ports import ReservedPorts
-
-_HOST = "127.0.0.1"
-_CERTIFICATES = "certificates"
 
 
 class LocalCluster:
@@ -65,7 +63,7 @@ class LocalCluster:
         self._node_port = node_port
         self._claimed: ClusterDirectory | None = None
         self._parent_pipe: tuple[int, int] | None = None
-        self._reserved = ReservedPorts(_HOST)
+        self._reserved = ReservedPorts(LOCAL_HOST)
         self._coordinator: LocalMember | None = None
         self.datanodes: list[LocalMember] = []
 
@@ -107,12 +105,12 @@ class LocalCluster:
     @property
     def ca_file(self) -> Path | None:
         """For `PeaceFileSystem` and `--ca-file`; None without TLS."""
-        return self.directory / _CERTIFICATES / "ca.pem" if self._tls else None
+        return self.directory / CERTIFICATES / "ca.pem" if self._tls else None
 
     @property
     def truststore(self) -> Path | None:
         """For Java; None without TLS."""
-        return self.directory / _CERTIFICATES / "truststore.p12" if self._tls else None
+        return self.directory / CERTIFICATES / "truststore.p12" if self._tls else None
 
     @property
     def http_address(self) -> str:
@@ -128,7 +126,7 @@ class LocalCluster:
     @property
     def secret_file(self) -> Path:
         """For agents and more datanodes: their `--secret-file`."""
-        return self.directory / "coordinator" / "cluster.secret"
+        return secret_file_in(self.directory)
 
     @property
     def webhdfs_uri(self) -> str:
@@ -165,19 +163,32 @@ class LocalCluster:
                 self._node_port = self._claimed.node_port or usual
             if self._tls:
                 self._make_certificates()
+            arguments = MemberArguments(
+                self._claimed,
+                self._reserved,
+                port=self._port,
+                node_port=self._node_port,
+                datanode_port=self._datanode_port,
+                tls=self._tls,
+            )
             self._parent_pipe = os.pipe()
             if self._wants_standby:
-                self._start_etcd()
-            self._coordinator = self._member("coordinator", self._coordinator_arguments)
+                self._start_etcd(arguments)
+            self._coordinator = self._member(
+                "coordinator", lambda before: self._of_coordinators(arguments.coordinator(before))
+            )
             self._coordinator.start()
             self._claimed.keep_node_port(self._coordinator.await_ready().node_port)
             if self._wants_standby:
-                self._standby = self._member("standby", self._standby_arguments)
+                self._standby = self._member(
+                    "standby", lambda before: self._of_coordinators(arguments.standby(before))
+                )
                 self._standby.start()
                 self._standby.await_ready()
             for number in range(1, self._claimed.datanodes + 1):
-                self.datanodes.append(self._member(f"datanode-{number}", self._datanode_arguments(number)))
-                self.datanodes[-1].start()
+                datanode = self._member(f"datanode-{number}", self._of_datanode(arguments, number))
+                self.datanodes.append(datanode)
+                datanode.start()
         except BaseException:
             self.stop()
             raise
@@ -239,7 +250,7 @@ class LocalCluster:
         assert pipe is not None
         return LocalMember(name, arguments, lambda: claimed.new_log(name), pipe[0], [claimed.lock_descriptor])
 
-    def _start_etcd(self) -> None:
+    def _start_etcd(self, arguments: MemberArguments) -> None:
         assert self._claimed is not None
         assert self._parent_pipe is not None
         if find_etcd() is None:
@@ -250,7 +261,7 @@ class LocalCluster:
         claimed = self._claimed
         self._etcd = LocalMember(
             "etcd",
-            self._etcd_arguments,
+            arguments.etcd,
             lambda: claimed.new_log("etcd"),
             self._parent_pipe[0],
             [claimed.lock_descriptor],
@@ -259,83 +270,19 @@ class LocalCluster:
         self._etcd.start()
         self._etcd.await_ready()
 
-    def _etcd_arguments(self, before: MemberReady | None) -> Sequence[str]:
-        assert self._claimed is not None
-        port, peer_port = (
-            (before.http_port, before.node_port) if before else (self._reserved.take(), self._reserved.take())
-        )
-        return [f"--dir={self._claimed.member('etcd')}", f"--port={port}", f"--peer-port={peer_port}"]
+    def _of_datanode(
+        self, arguments: MemberArguments, number: int
+    ) -> Callable[[MemberReady | None], Sequence[str]]:
+        return lambda before: arguments.datanode(number, before, self.node_address)
 
-    def _journal_options(self) -> list[str]:
-        if self._etcd is None:
-            return []
-        return [f"--journal=etcd://{_HOST}:{self._etcd.readiness.http_port}"]
-
-    def _standby_arguments(self, before: MemberReady | None) -> Sequence[str]:
-        assert self._claimed is not None
-        return [
-            "coordinator",
-            f"--dir={self._claimed.member('standby')}",
-            f"--host={_HOST}",
-            f"--port={before.http_port if before else self._reserved.take()}",
-            f"--node-port={before.node_port if before else self._reserved.take()}",
-            f"--secret-file={self.secret_file}",
-            *self._tls_options(),
-            *self._journal_options(),
-            *self._coordinator_options,
-        ]
-
-    def _coordinator_arguments(self, before: MemberReady | None) -> Sequence[str]:
-        assert self._claimed is not None
-        return [
-            "coordinator",
-            f"--dir={self._claimed.member('coordinator')}",
-            f"--host={_HOST}",
-            f"--port={before.http_port if before else self._port or self._reserved.take()}",
-            f"--node-port={before.node_port if before else self._node_port or self._reserved.take()}",
-            *self._tls_options(),
-            *self._journal_options(),
-            *self._coordinator_options,
-        ]
+    def _of_coordinators(self, arguments: Sequence[str]) -> Sequence[str]:
+        """Return the arguments of a coordinator, with its journal and the options that were asked for."""
+        journal = [] if self._etcd is None else [f"--journal=etcd://{LOCAL_HOST}:{self._etcd.readiness.http_port}"]
+        return [*arguments, *journal, *self._coordinator_options]
 
     def _make_certificates(self) -> None:
         """A CA at the first start, a certificate at each."""
         # Whoever starts no cluster with TLS does not import it.
-        from peacefs.service.trial_certificates import TrialAuthority
+        from .trial_certificates import TrialAuthority
 
-        TrialAuthority(self.directory / _CERTIFICATES).issue([_HOST])
-
-    def _tls_options(self) -> list[str]:
-        if not self._tls:
-            return []
-        where = self.directory / _CERTIFICATES
-        return [
-            f"--tls-certificate={where / _HOST}.pem",
-            f"--tls-key={where / _HOST}-key.pem",
-            f"--tls-ca={where / 'ca.pem'}",
-        ]
-
-    def _datanode_arguments(self, number: int) -> Callable[[MemberReady | None], Sequence[str]]:
-        def arguments(before: MemberReady | None) -> Sequence[str]:
-            assert self._claimed is not None
-            if before:
-                port, data_port = before.http_port, before.data_port
-            elif self._datanode_port:
-                port = self._datanode_port + 2 * (number - 1)
-                data_port = port + 1
-            else:
-                port, data_port = self._reserved.take(), self._reserved.take()
-            return [
-                "datanode",
-                f"--dir={self._claimed.member(f'datanode-{number}')}",
-                f"--coordinator={self.node_address}",
-                f"--secret-file={self.secret_file}",
-                # By turns, so that the racks of old datanodes stay when the cluster grows.
-                f"--rack=/rack-{2 - number % 2}",
-                f"--host={_HOST}",
-                *self._tls_options(),
-                f"--port={port}",
-                f"--data-port={data_port}",
-            ]
-
-        return arguments
+        TrialAuthority(self.directory / CERTIFICATES).issue([LOCAL_HOST])

@@ -11,7 +11,7 @@ import typer
 from peacefs.protocol.limits import trial_authority_days, trial_certificate_days_default
 
 if TYPE_CHECKING:
-    from peacefs.service.trial_certificates import TrialAuthority
+    from peacefs.client.local_cluster.trial_certificates import TrialAuthority
 
 certificates = typer.Typer(
     help="Make and show certificates of a trial cluster.",
@@ -47,7 +47,7 @@ def create(
     The CA is made first where there is none. Prints the options of services and clients, and the settings of
     Spark.
     """
-    from peacefs.service.trial_certificates import TrialAuthority
+    from peacefs.client.local_cluster.trial_certificates import TrialAuthority
 
     machines = [[name for name in text.split(",") if name] for text in hosts]
     if not all(machines):
@@ -84,7 +84,7 @@ def show(
     """Show whose a certificate is, for which hosts, and until when."""
     from datetime import UTC, datetime
 
-    from peacefs.service.trial_certificates import read_certificates
+    from peacefs.client.local_cluster.trial_certificates import read_certificates
 
     now = datetime.now(UTC)
     for file in files:

@@ -15,11 +15,11 @@ from journal.relayed_member import Relay, relayed
 from support.etcd import EtcdMembers, etcd_members
 from support.waiting import wait_until
 
+from peacefs.client.local_cluster.trial_certificates import TrialAuthority
 from peacefs.coordinator.journal.etcd import EtcdJournal
 from peacefs.coordinator.journal.etcd_gateway import EtcdAccess
 from peacefs.coordinator.journal.etcd_grpc import EtcdGrpc
 from peacefs.coordinator.journal.port import Entry, Fenced
-from peacefs.service.trial_certificates import TrialAuthority
 
 _prefixes = itertools.count(1)
 

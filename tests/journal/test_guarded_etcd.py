@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from support.etcd import EtcdMember, EtcdMembers, etcd_members
 
+from peacefs.client.local_cluster.trial_certificates import TrialAuthority
 from peacefs.coordinator.journal.address import JournalOptions, open_journal
 from peacefs.coordinator.journal.port import Entry, JournalIdentity, JournalRefused, JournalUnsure
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime.tls import TlsFiles
-from peacefs.service.trial_certificates import TrialAuthority
 
 MINE = JournalIdentity("cluster-1", "journal-1")
 _PASSWORD = "a password of etcd's"

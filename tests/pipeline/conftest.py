@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from peacefs.service.trial_certificates import TrialAuthority
 from pipeline.relay import Relay
 from support.waiting import wait_until
 
+from peacefs.client.local_cluster.trial_certificates import TrialAuthority
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_reader import FileReader
 from peacefs.client.transfer.file_writer import WriteStats, write_file

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from pipeline.relay import Relay
 
+from peacefs.client.local_cluster.trial_certificates import TrialAuthority
 from peacefs.protocol.errors import PeerRefused
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes
 from peacefs.runtime.connection_handshakes import open_connection
 from peacefs.runtime.connection_pool import ConnectionPool
 from peacefs.runtime.tls import TlsFiles, TlsIdentity
-from peacefs.service.trial_certificates import TrialAuthority
 
 SIZES = [1, 1000, checksum_block_bytes, packet_bytes - 1, packet_bytes + 1, 3 * packet_bytes + 12345, 5 * MIB + 1]
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from peacefs.client.local_cluster.trial_certificates import TrialAuthority
 from peacefs.protocol.errors import PeerRefused, PeerTimeout, PeerUnreachable
 from peacefs.protocol.frames import encode
 from peacefs.protocol.handshake import Identity
@@ -24,7 +25,6 @@ from peacefs.runtime.disk_files import DiskFile
 from peacefs.runtime.reactor import Reactor
 from peacefs.runtime.thread_driver import ThreadDriver
 from peacefs.runtime.tls import TlsIdentity
-from peacefs.service.trial_certificates import TrialAuthority
 
 PATIENCE_S = 120.0
 Pair = tuple[SocketConnection, ssl.SSLSocket]

@@ -22,8 +22,8 @@ from support.mounts import fill, mounted
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.client.local_cluster.trial_certificates import TrialAuthority
 from peacefs.protocol.limits import MIB
-from peacefs.service.trial_certificates import TrialAuthority
 
 pytestmark = pytest.mark.cluster
 _TIMEOUT_S = 180

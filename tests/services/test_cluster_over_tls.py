@@ -25,10 +25,10 @@ from support.waiting import PATIENCE_S, wait_until
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.local_cluster.member_process import LocalMember
+from peacefs.client.local_cluster.trial_certificates import TrialAuthority
 from peacefs.protocol.errors import PeacefsError, PeerRefused
 from peacefs.protocol.limits import MIB
 from peacefs.runtime.tls import TlsFiles, TlsIdentity
-from peacefs.service.trial_certificates import TrialAuthority
 
 pytestmark = pytest.mark.cluster
 #: The last one has two chunks or, with PEACEFS_LONG, such as Spark writes.

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from peacefs.client.local_cluster.trial_certificates import TrialAuthority, read_certificates
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime.tls import TlsFiles, TlsIdentity, require_tls_for, tls_files
-from peacefs.service.trial_certificates import TrialAuthority, read_certificates
 
 HOST = "127.0.0.1"
 NOW = datetime.now(UTC)

@@ -95,7 +95,7 @@ PREPARED["tracer"] = (
     "peacefs.datanode.control.prover",
     "peacefs.datanode.gateway.flush_times",
     "peacefs.service.browser_guard",
-    "peacefs.service.trial_certificates",
+    "peacefs.client.local_cluster.trial_certificates",
     "peacefs.spark_connector.checkpoints.formats.*",
 )
 #: The members of a cluster that `peacefs up` starts are forked by a process that is forked with it.

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from support.waiting import wait_until
 
+from peacefs.client.local_cluster.trial_certificates import TrialAuthority
 from peacefs.runtime.tls import TlsFiles, TlsIdentity
 from peacefs.service import body_socket as module
 from peacefs.service import http_server
 from peacefs.service.body_socket import Turn, body_socket, direct_turn_bytes
-from peacefs.service.trial_certificates import TrialAuthority
 
 MIB = 1 << 20
 BODY = os.urandom(24 * MIB)

@@ -16,10 +16,10 @@ import httpx
 import pytest
 from support.waiting import wait_until
 
+from peacefs.client.local_cluster.trial_certificates import TrialAuthority
 from peacefs.protocol.webhdfs.answers import json_answer, send_answer
 from peacefs.runtime.tls import TlsFiles, TlsIdentity
 from peacefs.service import tls_listener
-from peacefs.service.trial_certificates import TrialAuthority
 
 HANDSHAKES_MAX = 4
 HANDSHAKES_CLIENT_MAX = 3

@@ -20,7 +20,7 @@ from support.stock_hadoop import Hadoop, running_gateway, running_hadoop  # noqa
 from peacefs.client.control.token_administration import TokenAdministration  # noqa: E402
 from peacefs.client.filesystem import PeaceFileSystem  # noqa: E402
 from peacefs.client.local_cluster.cluster import LocalCluster  # noqa: E402
-from peacefs.service.trial_certificates import TrialAuthority  # noqa: E402
+from peacefs.client.local_cluster.trial_certificates import TrialAuthority  # noqa: E402
 from peacefs.spark_connector.session import (  # noqa: E402
     OAuth2Client,
     as_dict,
