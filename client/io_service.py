@@ -127,13 +127,12 @@ class IOService:
             self._root,
             unit,
             sequence,
-            Pages(pages),
+            Pages(pages, written),
             self._workers,
             self._chunk_bytes,
             self._replication,
             files or {},
             references or {},
-            written,
         )
         # Made before anything is cancelled, so that a bad name is refused first.
         path, asked_s = task.path, None

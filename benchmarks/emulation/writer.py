@@ -22,7 +22,7 @@ from peacefs.client.control.http import CoordinatorHttp
 from peacefs.client.control.names import NameApi
 from peacefs.client.control.retry import RetryPolicy
 from peacefs.client.control.rpc import ControlRpc
-from peacefs.client.transfer.write_grants import GrantClient, GrantedSet
+from peacefs.client.transfer.write_grants import EarlierTry, GrantClient, GrantedSet
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import packet_bytes
@@ -101,7 +101,7 @@ class Writer:
             )
         )
         grants = GrantedSet(
-            self._grant_client, created.token, dict(enumerate(order.chunks)), exclude=order.exclude
+            self._grant_client, created.token, dict(enumerate(order.chunks)), earlier=EarlierTry(order.exclude)
         )
         written = SetWriter(self._driver, order, grants, self._piece)
         chunks_written = written.run()

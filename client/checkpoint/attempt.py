@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 
 from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.transfer.write_grants import EarlierTry
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import fast_lane_bytes_max
@@ -46,8 +47,6 @@ class CheckpointTask:
     files: Mapping[str, bytes] = field(default_factory=dict)
     #: Files that are there already and belong to this checkpoint as well: paths by the names that they get in it.
     references: Mapping[str, str] = field(default_factory=dict)
-    #: Called when the bytes from one offset to another are on datanodes, and not read again.
-    written: Callable[[int, int], None] = lambda begin, end: None
 
     @property
     def path(self) -> str:
@@ -64,7 +63,7 @@ class CheckpointAttempt:
     """
 
     def __init__(self, files: PeaceFileSystem, task: CheckpointTask, asked_s: float | None) -> None:
-        """`asked_s` as in `GrantedSet`."""
+        """`asked_s` as in `EarlierTry`."""
         self._files = files
         self._task = task
         self._asked_s = asked_s
@@ -133,7 +132,7 @@ class CheckpointAttempt:
                 f"{self._directory}/{part.name}", replication=self._task.replication
             ) as sink:
                 sink.write(pages.bytes_at(chunk.offset, chunk.length))
-            self._task.written(chunk.offset, chunk.offset + chunk.length)
+            pages.written(chunk.offset, chunk.offset + chunk.length)
 
     # -- under grants ------------------------------------------------------------------------------
 
@@ -148,9 +147,7 @@ class CheckpointAttempt:
             workers=self._task.workers,
             stop=self._stop,
             # The first allocation of each file: its first bytes wait for their grant, too.
-            abandoned=[each.allocated.chunk for each in created],
-            asked_s=self._asked_s,
-            when_written=self._task.written,
+            earlier=EarlierTry(abandoned=[each.allocated.chunk for each in created], asked_s=self._asked_s),
         )
         try:
             # Whoever gave up before the parts existed has told nobody else.

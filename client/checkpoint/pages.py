@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 class Pages:
     """Buffers, in order, that nobody changes while they are being written."""
 
-    def __init__(self, pages: Sequence[Buffer]) -> None:
+    def __init__(
+        self, pages: Sequence[Buffer], written: Callable[[int, int], None] = lambda begin, end: None
+    ) -> None:
+        """`written` is called when the bytes from one offset to another are on datanodes, and not read again."""
+        self.written = written
         self._views = [memoryview(page).cast("B") for page in pages]
         self._ends = list(accumulate(len(view) for view in self._views))
         self.length = self._ends[-1] if self._ends else 0

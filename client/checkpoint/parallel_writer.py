@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from peacefs.client.transfer.chunk_keeper import ChunkKeeper, KeptPackets
 from peacefs.client.transfer.chunk_writer import write_chunk
-from peacefs.client.transfer.write_grants import GrantClient, GrantedSet, NextChunk
+from peacefs.client.transfer.write_grants import EarlierTry, GrantClient, GrantedSet, NextChunk
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
@@ -35,16 +35,10 @@ class GrantedParts:
         *,
         workers: int,
         stop: Stop,
-        abandoned: Sequence[ChunkId] = (),
-        asked_s: float | None = None,
+        earlier: EarlierTry | None = None,
         hop_timeout_s: float = default_hop_timeout_s,
-        when_written: Callable[[int, int], None] = lambda begin, end: None,
     ) -> None:
-        """`tokens` permit to write each part. `abandoned` and `asked_s` as in `GrantedSet`.
-
-        `when_written` is called with the offsets between which pages are not read again.
-        """
-        self._when_written = when_written
+        """`tokens` permit to write each part."""
         self._grant_client = grant_client
         self._pages = pages
         self._planned = planned
@@ -61,9 +55,8 @@ class GrantedParts:
             grant_client,
             tokens[0],
             first,
-            abandoned=abandoned,
             to_come_bytes=pages.length - sum(first.values()),
-            asked_s=asked_s,
+            earlier=earlier,
             meanwhile=self._keeper.keep,
         )
 
@@ -110,7 +103,7 @@ class GrantedParts:
         written = yield from write_chunk(granted.allocated, source, again, [], hop_timeout_s=self._hop_timeout_s)
         with self._lock:
             self._written[chunk] = written
-        self._when_written(chunk.offset, chunk.offset + chunk.length)
+        self._pages.written(chunk.offset, chunk.offset + chunk.length)
         for number in self._next(1):
             self.grants.want(number, self._planned[number].length)
         self.grants.written(granted.index)

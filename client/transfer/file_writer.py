@@ -116,6 +116,11 @@ def write_chunks(
 
 
 class _FileWriter:
+    """Write the chunks of one file, one after another; `write_chunks` runs it, and abandons it after a fault.
+
+    Each byte of the source is in one chunk, in order. A node that has failed is not asked again for this file.
+    """
+
     def __init__(
         self,
         token: str,

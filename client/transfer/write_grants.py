@@ -94,8 +94,23 @@ class NextChunk:
     allocated: Allocated
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierTry:
+    """What is left of an earlier try to write the same data."""
+
+    #: The nodes that failed: nothing goes to them.
+    exclude: Sequence[NodeId] = ()
+    #: The chunks that were placed and will not be written.
+    abandoned: Sequence[ChunkId] = ()
+    #: Since when the writer waits, by the clock of the driver; None if it has not waited.
+    asked_s: float | None = None
+
+
 class GrantedSet:
-    """One write set of a writer: chunks, as bytes by its own numbers. Several threads may take from it."""
+    """One write set of a writer: chunks, as bytes by its own numbers. Several threads may take from it.
+
+    Each chunk is wanted, ready, in use, or written, and is given to one thread at a time.
+    """
 
     def __init__(
         self,
@@ -104,18 +119,16 @@ class GrantedSet:
         chunks: Mapping[int, int],
         *,
         written_bytes: int = 0,
-        exclude: Sequence[NodeId] = (),
-        abandoned: Sequence[ChunkId] = (),
         to_come_bytes: int = -1,
-        asked_s: float | None = None,
+        earlier: EarlierTry | None = None,
         meanwhile: Callable[[float], fx.Steps[None]] | None = None,
     ) -> None:
-        """`written_bytes` is what the file of `token` has already; nothing goes to nodes in `exclude`.
+        """`written_bytes` is what the file of `token` has already.
 
-        `abandoned` were placed for the same data and will not be written. `to_come_bytes`, where it is known, is
-        what `want` will add. `asked_s` is since when the writer waits, where that is before now: see `asked_s`.
-        `meanwhile` is done now and then by who waits, within the seconds that it is given.
+        `to_come_bytes`, where it is known, is what `want` will add. `meanwhile` is done now and then by who waits,
+        within the seconds that it is given.
         """
+        earlier = earlier or EarlierTry()
         self._grant_client = grant_client
         self._token = token
         self._written_bytes = written_bytes
@@ -126,12 +139,12 @@ class GrantedSet:
         self._in_use: dict[int, Allocated] = {}
         #: Chunks that somebody asks for again, which are his.
         self._claimed: set[int] = set()
-        self._failed = list(exclude)
-        self._abandoned = list(abandoned)
+        self._failed = list(earlier.exclude)
+        self._abandoned = list(earlier.abandoned)
         self._to_come_bytes = to_come_bytes
         self._refusal: PeacefsError | None = None
         self._news = fx.Ticket()
-        self._asked_s = asked_s
+        self._asked_s = earlier.asked_s
         self._meanwhile = meanwhile
         self._stated_s: float | None = None
         self._stating = False

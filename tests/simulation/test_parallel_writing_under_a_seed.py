@@ -16,6 +16,7 @@ from simulation.test_flushing_under_a_seed import patiently
 from peacefs.client.checkpoint.pages import Pages, Stop
 from peacefs.client.checkpoint.parallel_writer import GrantedParts
 from peacefs.client.checkpoint.parts import part_lengths, split
+from peacefs.client.transfer.write_grants import EarlierTry
 from peacefs.protocol.errors import CheckpointCancelled, FileNotFound, PeacefsError
 from peacefs.runtime import effects as fx
 
@@ -34,7 +35,7 @@ def begin(pages: Pages, workers: int) -> fx.Steps[GrantedParts]:
         [each.token for each in created],
         workers=workers,
         stop=Stop(),
-        abandoned=[each.allocated.chunk for each in created],
+        earlier=EarlierTry(abandoned=[each.allocated.chunk for each in created]),
         hop_timeout_s=HOP_TIMEOUT_S,
     )
 
