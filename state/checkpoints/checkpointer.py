@@ -22,7 +22,6 @@ from peacefs.protocol.errors import (
 )
 from peacefs.protocol.limits import state_generations_max
 from peacefs.state.kernels.checksums import sums_of
-from peacefs.state.limits import state_live_share_min
 from peacefs.state.pages.frames import FrameNumbers
 from peacefs.state.pages.manager import PageManager
 from peacefs.state.pages.snapshot import PageSnapshot
@@ -61,7 +60,6 @@ class Checkpointer:
         *,
         page_sets: Collection[str] | None = None,
         generations_max: int = state_generations_max,
-        live_share_min: float = state_live_share_min,
         keep: int | None = state_checkpoints_kept_default,
         reserve: bool = True,
         in_background: bool = True,
@@ -79,7 +77,6 @@ class Checkpointer:
         self._unit = unit
         self._page_sets = page_sets
         self._generations_max = generations_max
-        self._live_share_min = live_share_min
         self._keep = keep
         self._last: int | None = None
         self._next: int | None = None
@@ -139,7 +136,6 @@ class Checkpointer:
             self._page_sets,
             full=full or self._last is None,
             generations_max=self._generations_max,
-            live_share_min=self._live_share_min,
             stored_counts=self._stored_counts,
         )
         self._next = sequence + 1
