@@ -27,12 +27,11 @@ from peacefs.protocol.errors import (
     PeerTimeout,
     PeerUnreachable,
     ProtocolViolation,
-    QueryFailed,
     StartupError,
     from_wire,
 )
 from peacefs.protocol.handshake import COORDINATOR, Identity
-from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunLogTail, RunOrder, RunReport
+from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunLogTail
 from peacefs.protocol.tokens import Signer
 from peacefs.runtime import private_files
 from peacefs.runtime.connection_handshakes import open_connection
@@ -43,11 +42,11 @@ from peacefs.service.lifeline import announce, when_parent_dies
 from peacefs.service.log_style import LOG_STYLE_DEFAULT, LogStyle
 from peacefs.service.process import log_to_stderr
 
-from .command_list import CommandList, given_run, read_command_list, start_of
+from .command_list import read_command_list
 from .coordinator_contact import CoordinatorContact, CoordinatorTurns
-from .reconciliation import Key, key_of, reconcile, standby_of
-from .run_account import Accounts, hide_memory, home_of
-from .run_process import RunProcess, tail_of
+from .local_runs import LocalRuns
+from .reconciliation import Key
+from .run_account import Accounts, hide_memory
 from .run_tokens import RunTokens
 from .standby_letters import StandbyLetters
 
@@ -56,15 +55,10 @@ agent_beat_interval_s: Final = 1.0
 agent_beat_with_standby_interval_s: Final = 0.2
 # An answer that comes later is of no use: what it says may not be so any more.
 agent_answer_timeout_s: Final = 3.0
-# A run that is to stop has so long before it is killed.
-run_stop_grace_s: Final = 3.0
-run_logs_kept_max: Final = 5
 run_logs_sent_max: Final = 8
 
 
 log = logging.getLogger("peacefs.agent")
-
-_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -127,46 +121,36 @@ def run(options: AgentOptions) -> None:
     if tls is not None:
         tls.start_watch()
     try:
-        Agent(options, listed, accounts, logs.absolute(), tokens, letters, signer, stop, tls).serve()
+        runs = LocalRuns(listed, accounts, logs.absolute(), tokens, letters, tls)
+        Agent(options, runs, signer, stop, tls).serve()
     finally:
         if tls is not None:
             tls.stop_watch()
 
 
 class Agent:
-    """Used from one thread, but for the event that stops it."""
+    """Speaks with the coordinator, for as long as `serve` runs: says what runs here, and has orders carried out.
+
+    Used from one thread, but for the event that stops it.
+    """
 
     def __init__(
         self,
         options: AgentOptions,
-        listed: CommandList,
-        accounts: Accounts,
-        logs: Path,
-        tokens: RunTokens,
-        letters: StandbyLetters,
+        runs: LocalRuns,
         signer: Signer,
         stop: threading.Event,
         tls: TlsIdentity | None = None,
     ) -> None:
         self._tls = tls
         self._options = options
-        self._listed = listed
-        self._accounts = accounts
-        self._logs = logs
-        self._tokens = tokens
-        self._letters = letters
+        self._runs = runs
         self._stop = stop
         host = options.host or socket.gethostname()
         self._host = host
         self._name = options.name or host
         self._process = uuid.uuid4().hex
         self._me = Identity("", "agent", self._name, signer)
-        self._running: dict[Key, RunProcess] = {}
-        #: The standbys that some of these runs were.
-        self._taken: dict[Key, Key] = {}
-        self._ended: dict[Key, RunReport] = {}
-        #: Those that the coordinator does not want any more.
-        self._unwanted: set[Key] = set()
         #: The logs that the last orders asked for.
         self._logs_wanted: list[Key] = []
         self._was_answered = False
@@ -179,9 +163,9 @@ class Agent:
         try:
             while not self._stop.is_set():
                 pause_s = self._speak()
-                self._pause(pause_s)
+                self._runs.pause(pause_s, self._stop)
         finally:
-            self._end_all()
+            self._runs.end_all()
             self._sign_off()
             log.info("stopped")
 
@@ -194,8 +178,9 @@ class Agent:
             with contextlib.closing(connection):
                 while not self._stop.is_set():
                     self._beat(connection)
-                    waits = bool(self._letters.waiting)
-                    self._pause(agent_beat_with_standby_interval_s if waits else agent_beat_interval_s)
+                    waits = self._runs.have_standby
+                    pause_s = agent_beat_with_standby_interval_s if waits else agent_beat_interval_s
+                    self._runs.pause(pause_s, self._stop)
             return 0.0
         except PeerRefused as refusal:
             if not self._was_answered and not refusal.retriable:
@@ -209,7 +194,7 @@ class Agent:
             return self._failed(fault.message, fault.message)
 
     def _failed(self, fault: str, kind: str) -> float:
-        said, pause_s = self._contact.failed(fault, kind, busy=bool(self._running))
+        said, pause_s = self._contact.failed(fault, kind, busy=self._runs.are_running)
         if said is not None:
             log.warning("%s", said)
         return pause_s
@@ -234,32 +219,24 @@ class Agent:
             announce(self._options.ready_fd, {"role": "agent", "pid": os.getpid(), "name": self._name})
         elif (said := self._contact.answered()) is not None:
             log.info("%s", said)
-        for process in self._running.values():
-            process.encourage()
+        self._runs.encourage()
         self._logs_wanted = [
             (each.query, each.run) for each in answer.logs[:run_logs_sent_max] if "/" not in each.query + each.run
         ]
-        self._obey(answer, asked_s)
+        self._runs.obey(answer, asked_s + agent_answer_timeout_s)
 
     def _told(self, *, leaving: bool = False) -> AgentBeat:
-        runs = [RunReport(*key, is_ready=self._letters.is_ready(key)) for key in self._running]
         return AgentBeat(
             self._name,
             self._process,
             self._host,
             self._options.rack,
-            self._listed.told(),
-            self._listed.runs_max,
-            [*runs, *self._ended.values()],
+            self._runs.listed.told(),
+            self._runs.listed.runs_max,
+            self._runs.reports(),
             leaving,
-            [RunLogTail(*key, self._log_tail(key)) for key in self._logs_wanted],
+            [RunLogTail(*key, self._runs.log_tail(key)) for key in self._logs_wanted],
         )
-
-    def _log_tail(self, key: Key) -> str:
-        """Return the end of a run's log; of one that took over from a standby only while it runs."""
-        process = self._running.get(key)
-        query, run = key
-        return tail_of(self._logs / f"{query}.{run}.log") if process is None else process.log_tail()
 
     def _sign_off(self) -> None:
         """So that what ran here is started elsewhere at once; who does not hear it finds out by the silence."""
@@ -270,92 +247,3 @@ class Agent:
             with contextlib.closing(connection):
                 connection.send(self._told(leaving=True), b"", agent_answer_timeout_s, 1)
                 connection.receive(agent_answer_timeout_s)
-
-    # -- with what runs here ---------------------------------------------------------------------------
-
-    def _obey(self, orders: AgentOrders, asked_s: float) -> None:
-        steps = reconcile(self._running, self._ended, orders.runs, self._letters.waiting)
-        for order in steps.take_over:
-            self._hand_over(order, orders.coordinator)
-        self._unwanted = set(steps.stop)
-        for key in steps.forget:
-            del self._ended[key]
-        for order in orders.runs:
-            if key_of(order) in self._running:
-                self._tokens.keep(order, self._accounts.of(order.user))
-        for order in steps.start:
-            if time.monotonic() - asked_s > agent_answer_timeout_s:
-                # This process was held up; what was answered may not be so any more.
-                return
-            self._start(order, orders.coordinator)
-
-    def _start(self, order: RunOrder, coordinator: str) -> None:
-        key = key_of(order)
-        if len(self._running) >= self._listed.runs_max:
-            return  # one of them is to end first
-        self._drop_old_logs(order.query)
-        try:
-            account = self._accounts.of(order.user)
-            home = home_of(account, self._logs.parent)
-            shown = dict(self._tokens.keep(order, account))
-            if order.standby:
-                shown.update(self._letters.begin(key, account))
-            ca_file = None if self._tls is None else self._tls.files.ca
-            start = start_of(order, self._listed, coordinator, os.environ, account, home, shown, ca_file)
-            self._running[key] = RunProcess(start, self._logs / f"{order.query}.{order.run}.log")
-        except QueryFailed as fault:
-            self._tokens.drop(key)
-            self._letters.drop(key)
-            self._ended[key] = RunReport(*key, ended=True, last_words=fault.message)
-            return
-        what = "standby" if order.standby else "run"
-        log.info("query %s, %s %s: %s was started", order.query, what, order.run, order.command)
-
-    def _hand_over(self, order: RunOrder, coordinator: str) -> None:
-        """Give the process of a standby a run, of which it is the driver from now on."""
-        standby, key = standby_of(order), key_of(order)
-        self._running[key] = self._running.pop(standby)
-        self._taken[key] = standby
-        self._tokens.take_over(standby, key)
-        self._letters.hand_over(standby, given_run(order, coordinator, tls=self._tls is not None))
-        log.info("query %s: standby %s takes over, as run %s", order.query, order.takes_over_from, order.run)
-
-    def _pause(self, seconds: float) -> None:
-        """Until it is over, or this agent is to stop, or a run has ended."""
-        until_s = time.monotonic() + seconds
-        while not self._note_ended() and (left_s := until_s - time.monotonic()) > 0:
-            for key in self._unwanted & self._running.keys():
-                self._running[key].stop(time.monotonic(), run_stop_grace_s)
-            if self._stop.wait(min(left_s, _POLL_S) if self._running else left_s):
-                return
-
-    def _note_ended(self) -> bool:
-        ended = [key for key, process in self._running.items() if process.status is not None]
-        for key in ended:
-            process = self._running.pop(key)
-            self._tokens.drop(key)
-            self._letters.drop(self._taken.pop(key, key))
-            self._ended[key] = RunReport(*key, ended=True, status=process.status, last_words=process.last_words())
-            log.info("query %s, run %s ended with status %d", *key, process.status)
-        return bool(ended)
-
-    def _end_all(self) -> None:
-        deadline_s = time.monotonic() + run_stop_grace_s
-        while self._running and time.monotonic() < deadline_s:
-            for process in self._running.values():
-                process.stop(time.monotonic(), run_stop_grace_s)
-            self._note_ended()
-            time.sleep(_POLL_S)
-        for key, process in self._running.items():
-            process.kill()
-            self._tokens.drop(key)
-            self._letters.drop(self._taken.pop(key, key))
-        self._running.clear()
-        self._ended.clear()
-
-    def _drop_old_logs(self, query: str) -> None:
-        """Delete all but the last logs of a query's runs."""
-        logs = [path for path in self._logs.iterdir() if path.name.startswith(f"{query}.")]
-        logs.sort(key=lambda path: path.stat().st_mtime)
-        for path in logs[: max(0, len(logs) - 2 * run_logs_kept_max)]:
-            path.unlink(missing_ok=True)

@@ -80,6 +80,12 @@ def check_table(source: BinaryIO, length: int) -> TableCheck:
 
 
 class _Table:
+    """Verify one table of RocksDB, block by block; made by `check_table` for one file.
+
+    A block counts as verified only when its checksum matches. Blocks are read one at a time, whatever the table's
+    length.
+    """
+
     def __init__(self, source: BinaryIO, length: int) -> None:
         self._source = source
         self._length = length
