@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,22 @@ _PACKAGES = (
     "spark_connector",
 )
 _SOURCES = sorted(path for package in _PACKAGES for path in (_ROOT / package).rglob("*.py"))
+#: The folders whose constructors and functions have few parameters: all of the product but `dataflow`.
+_WITH_FEW_PARAMETERS = (
+    "protocol",
+    "runtime",
+    "service",
+    "topology",
+    "peace",
+    "coordinator",
+    "datanode",
+    "client",
+    "state",
+    "spark_connector",
+    "peacefs/commands",
+)
+_CONSTRUCTOR_PARAMETERS_MAX = 8
+_FUNCTION_PARAMETERS_MAX = 9
 
 
 def test_imports_point_one_way() -> None:
@@ -92,6 +109,39 @@ def test_the_tree_of_errors_is_drawn_in_full() -> None:
 def test_a_module_says_what_it_is_for(source: Path) -> None:
     tree = ast.parse(source.read_text())
     assert ast.get_docstring(tree), "the module has no docstring"
+
+
+@cache
+def _numbers_of_parameters() -> list[tuple[str, str, int]]:
+    """Return the file, the name and the number of parameters of each function, `self` and `cls` not counted."""
+    found = []
+    for folder in _WITH_FEW_PARAMETERS:
+        for source in sorted((_ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(source.read_text())):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    named = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                    count = sum(each.arg not in ("self", "cls") for each in named)
+                    found.append((str(source.relative_to(_ROOT)), node.name, count))
+    return found
+
+
+def test_no_constructor_has_more_than_eight_parameters() -> None:
+    too_many = [
+        f"{file}: {count}"
+        for file, name, count in _numbers_of_parameters()
+        if name == "__init__" and count > _CONSTRUCTOR_PARAMETERS_MAX
+    ]
+    assert too_many == []
+
+
+def test_no_function_has_more_than_nine_parameters_but_those_that_declare_the_options_of_commands() -> None:
+    too_many = [
+        f"{file}: {name} has {count}"
+        for file, name, count in _numbers_of_parameters()
+        if count > _FUNCTION_PARAMETERS_MAX
+        and not (file.startswith("peacefs/commands/") and not name.startswith("_"))
+    ]
+    assert too_many == []
 
 
 def test_pure_cores_have_no_clock_and_no_chance_of_their_own() -> None:
