@@ -8,11 +8,10 @@ every control call is idempotent.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Final, Protocol
@@ -63,6 +62,8 @@ from peacefs.runtime.connection_handshakes import open_connection
 from peacefs.runtime.connections import SocketConnection
 from peacefs.runtime.effects import Address
 from peacefs.runtime.tls import TlsIdentity
+
+from .awaited_replies import AwaitedReplies
 
 report_chunks_per_frame: Final = 500
 # The coordinator answers every heartbeat; a link that is silent for this long is broken and made anew.
@@ -122,7 +123,11 @@ class Leaders(Protocol):
 
 
 class CoordinatorLink:
-    """Keeps one connection to a coordinator for as long as the service runs."""
+    """Keeps one connection to a coordinator for as long as the service runs. Made and kept by `CoordinatorLinks`.
+
+    Two threads belong to it, one that receives and one that sends heartbeats; calls come from any thread. Nothing
+    is asked of a coordinator that has not registered the datanode.
+    """
 
     def __init__(
         self,
@@ -151,8 +156,7 @@ class CoordinatorLink:
         self._was_registered = False
         self._refusal: PeerRefused | None = None
         self._stopping = False
-        self._waiting: dict[int, Future[Message]] = {}
-        self._tags: Iterator[int] = itertools.count(1)
+        self._replies = AwaitedReplies()
         self._threads = [
             threading.Thread(target=self._keep_connected, name="coordinator-link"),
             threading.Thread(target=self._keep_beating, name="heartbeat"),
@@ -208,14 +212,14 @@ class CoordinatorLink:
             connection = self._connection
             if connection is None or not self._registered:
                 raise PeerUnreachable(f"no connection to the coordinator at {self._address[0]}:{self._address[1]}")
-        tag, reply = self._await_reply()
+        tag, reply = self._replies.begin()
         try:
             self._ask(connection, message, tag)
             return reply.result(max(0.0, deadline_s - time.monotonic()))
         except FutureTimeout:
             raise PeerTimeout("the coordinator did not answer in time") from None
         finally:
-            self._waiting.pop(tag, None)
+            self._replies.forget(tag)
 
     def begin_call(self, message: Message) -> Future[Message] | None:
         """The same without waiting; None where this coordinator cannot be asked now.
@@ -224,22 +228,16 @@ class CoordinatorLink:
         it. So few are under way that the kernel takes each at once.
         """
         connection = self._connection
-        if connection is None or not self._registered or len(self._waiting) >= begun_calls_max:
+        if connection is None or not self._registered or len(self._replies) >= begun_calls_max:
             return None
-        tag, reply = self._await_reply()
-        reply.add_done_callback(lambda _ended: self._waiting.pop(tag, None))
+        tag, reply = self._replies.begin()
+        reply.add_done_callback(lambda _ended: self._replies.forget(tag))
         try:
             self._ask(connection, message, tag)
         except PeerError:
             reply.cancel()
             return None
         return reply
-
-    def _await_reply(self) -> tuple[int, Future[Message]]:
-        tag = next(self._tags)
-        reply: Future[Message] = Future()
-        self._waiting[tag] = reply
-        return tag, reply
 
     def _ask(self, connection: SocketConnection, message: Message, tag: int) -> None:
         try:
@@ -257,7 +255,7 @@ class CoordinatorLink:
 
     def replaced(self) -> None:
         """Another coordinator leads: what was asked of this one is asked of that one."""
-        self._fail_waiting("another coordinator leads now")
+        self._replies.fail("another coordinator leads now")
 
     def _send(self, connection: SocketConnection, message: Message, tag: int = 0) -> None:
         with self._send_lock:
@@ -362,7 +360,7 @@ class CoordinatorLink:
                 if self._streams_told < message.epoch:
                     self._beat_at_once()
             if frame.tag:
-                self._answered(frame)
+                self._replies.came(frame.tag, message)
             return
         if not self._leaders.begin(message):
             log.warning("%s is refused: epoch %d has begun", type(message).__name__, self._leaders.epoch)
@@ -373,7 +371,7 @@ class CoordinatorLink:
         if isinstance(message, Granted | GrantRefused):
             self._datanode.granted(message)
         elif isinstance(message, AskStreams):
-            self._respond(connection, self._datanode.streams_found(message), next(self._tags))
+            self._respond(connection, self._datanode.streams_found(message), self._replies.next_tag())
         elif isinstance(message, BalanceDisks):
             self._respond(connection, self._datanode.balance_disks(message), frame.tag)
         elif isinstance(message, FlushUploads):
@@ -382,12 +380,7 @@ class CoordinatorLink:
         elif isinstance(message, _ORDERS):
             self._datanode.ordered(message, lambda reply: self._obeyed(connection, frame, reply))
         else:
-            self._answered(frame)
-
-    def _answered(self, frame: Frame) -> None:
-        waiting = self._waiting.pop(frame.tag, None)
-        if waiting is not None and waiting.set_running_or_notify_cancel():
-            waiting.set_result(frame.message)
+            self._replies.came(frame.tag, message)
 
     def _obeyed(self, connection: SocketConnection, order: Frame, reply: Message) -> None:
         self._leaders.end(order.message)
@@ -406,13 +399,7 @@ class CoordinatorLink:
             self._connection = None
             self._registered = False
         connection.close()
-        self._fail_waiting("the connection to the coordinator broke")
-
-    def _fail_waiting(self, why: str) -> None:
-        for tag in list(self._waiting):
-            waiting = self._waiting.pop(tag, None)
-            if waiting is not None and waiting.set_running_or_notify_cancel():
-                waiting.set_exception(PeerUnreachable(why))
+        self._replies.fail("the connection to the coordinator broke")
 
     def _beat_at_once(self) -> None:
         with self._state:

@@ -1,0 +1,47 @@
+"""The replies that calls over a link wait for, by their tags."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import Future
+
+from peacefs.protocol.errors import PeerUnreachable
+from peacefs.protocol.messages import Message
+
+
+class AwaitedReplies:
+    """Kept by a link to a coordinator. Thread-safe: a reply is given to its call once, or fails once."""
+
+    def __init__(self) -> None:
+        self._tags = itertools.count(1)
+        self._waiting: dict[int, Future[Message]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def next_tag(self) -> int:
+        """Return a tag that no other message over this link has."""
+        return next(self._tags)
+
+    def begin(self) -> tuple[int, Future[Message]]:
+        """Return the tag of a new call, and its reply; `forget` it when nobody waits any longer."""
+        tag = self.next_tag()
+        reply: Future[Message] = Future()
+        self._waiting[tag] = reply
+        return tag, reply
+
+    def forget(self, tag: int) -> None:
+        self._waiting.pop(tag, None)
+
+    def came(self, tag: int, message: Message) -> None:
+        """Give a reply to its call. A reply that nobody waits for is passed over."""
+        waiting = self._waiting.pop(tag, None)
+        if waiting is not None and waiting.set_running_or_notify_cancel():
+            waiting.set_result(message)
+
+    def fail(self, why: str) -> None:
+        """Fail all calls that wait, as PeerUnreachable."""
+        for tag in list(self._waiting):
+            waiting = self._waiting.pop(tag, None)
+            if waiting is not None and waiting.set_running_or_notify_cancel():
+                waiting.set_exception(PeerUnreachable(why))
