@@ -23,13 +23,14 @@ from peacefs.datanode import metrics
 from peacefs.datanode.store.chunk_store import Blocks, ReadPlan, Sealed, Staged
 from peacefs.datanode.store.recovery_report import StoreRecovery
 from peacefs.protocol.checksums import Bytes
-from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, StartupError
+from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault
 from peacefs.protocol.ids import ChunkId, Version, show
 from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import DiskReport, Replica, Usage
 from peacefs.runtime import effects as fx
 
 from .disk import Disk, DiskState
+from .disk_recovery import recover_disks
 
 T = TypeVar("T")
 
@@ -83,69 +84,14 @@ class DiskSet:
     # -- start and end -----------------------------------------------------------------------------
 
     def recover(self) -> fx.Steps[StoreRecovery]:
-        """Reads what is there; to be run once, before anything else.
+        """Read what is there; to be run once, before anything else.
 
         A disk that fails here is out, and one that takes no change is only read, as at any other time. Raises
         StartupError if there is none to write to.
         """
-        whole = StoreRecovery()
-        for disk in self._disks:
-            part = yield from self._recover(disk)
-            whole.unfinished += part.unfinished
-            whole.stale += part.stale
-            whole.torn_bytes += part.torn_bytes
-            whole.damaged_bytes += part.damaged_bytes
-            whole.damaged_files += part.damaged_files
-            whole.foreign += part.foreign
-        if not self.writable:
-            faults = ", ".join(f"{disk.directory}: {disk.fault}" for disk in self._disks)
-            raise StartupError(f"no disk of this datanode can be written to: {faults}")
-        for disk in self._disks:
-            if disk.state is not DiskState.WORKING:
-                self._on_changed(disk, disk.store.count() if disk.is_readable else 0)
-        try:
-            whole.stale += yield from self._drop_doubles()
-        except ChunkError as error:
-            raise StartupError(f"cannot tidy the disks up: {error.message}") from None
+        whole = yield from recover_disks(self._disks, self._on_changed)
         whole.replicas = len(self.replicas())
         return whole
-
-    def _recover(self, disk: Disk) -> fx.Steps[StoreRecovery]:
-        if disk.is_readable:
-            disk.state, disk.fault = yield from disk.examine()
-        if disk.is_readable:
-            try:
-                return (yield from disk.store.recover(read_only=disk.state is DiskState.READ_ONLY))
-            except StartupError as error:
-                disk.state, disk.fault = DiskState.FAILED, error.message
-                yield from disk.store.close()
-        return StoreRecovery()
-
-    def _drop_doubles(self) -> fx.Steps[int]:
-        """A disk that was away may bring back what has been written to another since: the newest version stays."""
-        newest: dict[ChunkId, tuple[Version, Disk]] = {}
-        dropped = 0
-        for disk in self.working:
-            for replica in disk.store.replicas():
-                held = newest.setdefault(replica.chunk, (replica.version, disk))
-                if held[1] is disk:
-                    continue
-                dropped += 1
-                if replica.version > held[0]:
-                    newest[replica.chunk] = replica.version, disk
-                    yield from self._drop_double(held[1], replica.chunk, held[0])
-                else:
-                    yield from self._drop_double(disk, replica.chunk, replica.version)
-        return dropped
-
-    @staticmethod
-    def _drop_double(disk: Disk, chunk: ChunkId, version: Version) -> fx.Steps[None]:
-        try:
-            yield from disk.store.delete(chunk, version)
-        except DiskFault:
-            # As in `delete`: what a read-only disk keeps is forgotten all the same.
-            if disk.state is not DiskState.READ_ONLY or disk.store.find(chunk) is not None:
-                raise
 
     def close(self) -> fx.Steps[None]:
         """No method may be used after it."""
