@@ -21,6 +21,17 @@ from .http import CoordinatorHttp
 S = TypeVar("S")
 
 
+class WantedQuery(msgspec.Struct, frozen=True):
+    """A query to be kept going. With `standby` a second driver waits beside the first, to take over from it."""
+
+    name: str
+    command: Sequence[str]
+    checkpoint: str = ""
+    nodes: Sequence[str] = ()
+    restarts_max: int = supervised_restarts_default
+    standby: bool = False
+
+
 class SupervisedQueries:
     """Use as a context manager, or call `close`. Methods raise what the coordinator answers, and PeerError."""
 
@@ -31,29 +42,9 @@ class SupervisedQueries:
     def close(self) -> None:
         self._http.close()
 
-    def register(
-        self,
-        name: str,
-        command: Sequence[str],
-        *,
-        checkpoint: str = "",
-        nodes: Sequence[str] = (),
-        restarts_max: int = supervised_restarts_default,
-        standby: bool = False,
-    ) -> QueryStatus:
-        """Has a query started and kept going; durable when this returns. Asked again, it is the same query.
-
-        With `standby` a second driver waits beside the first, to take over from it.
-        """
-        request = {
-            "name": name,
-            "user": self._user,
-            "command": list(command),
-            "checkpoint": checkpoint,
-            "nodes": list(nodes),
-            "restarts_max": restarts_max,
-            **({"standby": True} if standby else {}),
-        }
+    def register(self, wanted: WantedQuery) -> QueryStatus:
+        """Has a query started and kept going; durable when this returns. Asked again, it is the same query."""
+        request = {"user": self._user, **msgspec.structs.asdict(wanted)}
         return self._read(self._http.ask("POST", "/v1/queries", body=msgspec.json.encode(request)), QueryStatus)
 
     def all(self) -> Supervised:

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Sequence
 
 from peacefs.client.control.addresses import is_uri, name_cluster, parse_address, split_uri
-from peacefs.client.control.supervised_queries import SupervisedQueries
+from peacefs.client.control.supervised_queries import SupervisedQueries, WantedQuery
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import supervised_restarts_default
 from peacefs.protocol.values.supervised_queries import QueryStatus
@@ -34,15 +34,16 @@ def supervise(
     if not command:
         raise BadRequest("say which command is to be supervised")
     path = "" if checkpoint is None else _path(checkpoint, coordinator)
+    wanted = WantedQuery(
+        name=name or posixpath.basename(path.rstrip("/")) or command[0],
+        command=command,
+        checkpoint=path,
+        nodes=on,
+        restarts_max=restarts_max,
+        standby=standby,
+    )
     with SupervisedQueries(coordinator, user) as queries:
-        return queries.register(
-            name or posixpath.basename(path.rstrip("/")) or command[0],
-            command,
-            checkpoint=path,
-            nodes=on,
-            restarts_max=restarts_max,
-            standby=standby,
-        )
+        return queries.register(wanted)
 
 
 def _path(checkpoint: str, coordinator: str) -> str:

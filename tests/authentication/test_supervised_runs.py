@@ -11,7 +11,7 @@ import pytest
 from support.supervised_world import World, open_directory
 from support.waiting import wait_until
 
-from peacefs.client.control.supervised_queries import SupervisedQueries
+from peacefs.client.control.supervised_queries import SupervisedQueries, WantedQuery
 from peacefs.client.control.token_administration import TokenAdministration
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.values.supervised_queries import QueryPhase
@@ -54,7 +54,7 @@ def test_run_has_a_token_of_its_querys_user(monkeypatch: pytest.MonkeyPatch) -> 
         world.agent("north", COMMANDS)
         monkeypatch.setenv("PEACEFS_TOKEN", alice)
         with SupervisedQueries(world.cluster.http_address) as queries:
-            queries.register("q", ["write"], checkpoint="/user/alice/q")
+            queries.register(WantedQuery("q", ["write"], checkpoint="/user/alice/q"))
             wait_until(
                 lambda: queries.status("q").phase in (QueryPhase.ENDED.value, QueryPhase.FAILED.value),
                 "the query is over",

@@ -318,7 +318,7 @@ def test_expired_certificate_starts_nothing(tmp_path: Path) -> None:
 
 
 def test_agent_runs_queries_that_reach_the_cluster(cluster: LocalCluster, tmp_path: Path) -> None:
-    from peacefs.client.control.supervised_queries import SupervisedQueries
+    from peacefs.client.control.supervised_queries import SupervisedQueries, WantedQuery
 
     script = (
         "import os\n"
@@ -355,7 +355,7 @@ def test_agent_runs_queries_that_reach_the_cluster(cluster: LocalCluster, tmp_pa
         with pytest.MonkeyPatch.context() as patch, PeaceFileSystem(cluster.http_address, ca_file=ca) as files:
             patch.setenv("PEACEFS_CA_FILE", str(ca))
             with SupervisedQueries(cluster.http_address) as queries:
-                queries.register("once", ["once"], checkpoint="/checkpoints/once")
+                queries.register(WantedQuery("once", ["once"], checkpoint="/checkpoints/once"))
                 wait_until(lambda: files.exists("/by-the-query"), "the query has written")
             assert files.read("/by-the-query").startswith(
                 f"swebhdfs://{cluster.address.netloc}/checkpoints/once/".encode()

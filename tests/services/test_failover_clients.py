@@ -18,7 +18,7 @@ from support.failover_cluster import FailoverCluster, Service, failover_cluster
 from support.supervised_world import accounts_of_tests
 from support.waiting import PATIENCE_S, wait_until
 
-from peacefs.client.control.supervised_queries import SupervisedQueries
+from peacefs.client.control.supervised_queries import SupervisedQueries, WantedQuery
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.fsspec.filesystem import PeaceFsspecFileSystem
 from peacefs.protocol.limits import MIB
@@ -154,7 +154,7 @@ def test_failover_of_the_coordinator_is_followed_by_an_agent(tmp_path: Path) -> 
                 def counted() -> int:
                     return len(files.list("/count")) if files.exists("/count") else 0
 
-                queries.register("counting", ["count"], checkpoint="/count")
+                queries.register(WantedQuery("counting", ["count"], checkpoint="/count"))
                 wait_until(lambda: counted() >= 3, "a run counts")
                 run = queries.status("counting").run
                 cluster.coordinators[0].kill()

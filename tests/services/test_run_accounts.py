@@ -13,7 +13,7 @@ import pytest
 from support.supervised_world import World, accounts_of_tests, open_directory
 from support.waiting import wait_until
 
-from peacefs.client.control.supervised_queries import SupervisedQueries
+from peacefs.client.control.supervised_queries import SupervisedQueries, WantedQuery
 from peacefs.protocol.errors import QueryFailed, StartupError
 from peacefs.protocol.messages import RunOrder
 from peacefs.spark_connector.supervision.command_list import read_command_list, start_of
@@ -173,7 +173,7 @@ def test_run_has_an_account_of_its_own_and_reaches_neither_agent_nor_secret() ->
         agent = world.agent("north", commands)
         pid_file.write_text(str(agent.pid))
         (north / "agent.log").chmod(0o600)
-        queries.register("look", ["look"])
+        queries.register(WantedQuery("look", ["look"]))
         wait_until(lambda: queries.status("look").phase == "ended", "it has looked")
         (log,) = (north / "logs").glob("look.*.log")
         found = json.loads(log.read_text())

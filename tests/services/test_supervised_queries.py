@@ -18,7 +18,7 @@ from support.supervised_world import World, accounts_of_tests, runs
 from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.control.addresses import split_uri
-from peacefs.client.control.supervised_queries import SupervisedQueries
+from peacefs.client.control.supervised_queries import SupervisedQueries, WantedQuery
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError, RunSuperseded, StartupError
 from peacefs.protocol.values.supervised_queries import QueryPhase, QueryStatus
@@ -221,8 +221,8 @@ def test_drivers_that_die_and_stop_and_what_is_refused(world: World) -> None:
         with SupervisedQueries(coordinator, user="mallory") as strangers, pytest.raises(AccessDenied):
             strangers.stop("naps")
         with pytest.raises(BadRequest):
-            queries.register("no good", ["sleep"])
-        queries.register("reboots", ["reboot"])
+            queries.register(WantedQuery("no good", ["sleep"]))
+        queries.register(WantedQuery("reboots", ["reboot"]))
         assert queries.status("reboots").phase == "waiting"
 
         subprocess.run([*command, "--stop", "naps"], check=True, timeout=180, stdout=subprocess.DEVNULL)
@@ -232,7 +232,7 @@ def test_drivers_that_die_and_stop_and_what_is_refused(world: World) -> None:
             ("north", ["count", "asking-count", "sleep"])
         ]
 
-        queries.register("naps", ["sleep", _NAP])
+        queries.register(WantedQuery("naps", ["sleep", _NAP]))
         wait_until(lambda: len(_sleepers()) == 1, "it is started anew")
         north.terminate()
         assert north.await_end(time.monotonic() + PATIENCE_S)
