@@ -86,7 +86,7 @@ def locate(
 ) -> int:
     """Write to `positions` where each key's record is in memory, in words; -1 if there is none.
 
-    `pages` holds the arrays of the map\'s pages: words, table, flags, owner, free, counters. `buckets` holds its
+    `pages` holds the arrays of the map's pages: words, table, flags, owner, free, counters. `buckets` holds its
     directory, state and shape.
 
     `keys` holds the words of all keys in sequence. INSERT adds missing keys with the value words `initial`, and
