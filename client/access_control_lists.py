@@ -1,4 +1,4 @@
-"""The part of a file system that is about access control lists."""
+"""The methods of a file system for access control lists."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class AccessControlLists:
     _names: NameApi
 
     def acl(self, path: str) -> list[AclEntry]:
-        """Return all entries: those that the permission says, then those of a directory's default ACL.
+        """Return all entries: those of the permission bits, then those of a directory's default ACL.
 
         Raises FileNotFound, AccessDenied.
         """
         return self._names.acl(path)
 
     def modify_acl(self, path: str, entries: Sequence[AclEntry]) -> None:
-        """Add entries, or replace those that are there. Raises FileNotFound, AccessDenied, InvalidAcl."""
+        """Add entries, or replace existing ones. Raises FileNotFound, AccessDenied, InvalidAcl."""
         self._names.change_acl(path, "MODIFYACLENTRIES", entries)
 
     def remove_acl_entries(self, path: str, entries: Sequence[AclEntry]) -> None:
-        """Remove entries, whatever permission they have. Raises FileNotFound, AccessDenied, InvalidAcl."""
+        """Remove entries, whatever their permissions are. Raises FileNotFound, AccessDenied, InvalidAcl."""
         self._names.change_acl(path, "REMOVEACLENTRIES", entries)
 
     def set_acl(self, path: str, entries: Sequence[AclEntry]) -> None:
@@ -34,9 +34,9 @@ class AccessControlLists:
         self._names.change_acl(path, "SETACL", entries)
 
     def remove_default_acl(self, path: str) -> None:
-        """Raises FileNotFound, AccessDenied."""
+        """Remove a directory's default ACL. Raises FileNotFound, AccessDenied."""
         self._names.change_acl(path, "REMOVEDEFAULTACL")
 
     def remove_acl(self, path: str) -> None:
-        """Leave nothing but the permission. Raises FileNotFound, AccessDenied."""
+        """Remove all entries except the permission bits. Raises FileNotFound, AccessDenied."""
         self._names.change_acl(path, "REMOVEACL")

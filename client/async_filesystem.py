@@ -1,7 +1,6 @@
-"""The Python client for programs of asyncio: the same file system, awaited.
+"""The Python client for asyncio programs: the same file system, with awaitable methods.
 
-The work is done by the client that blocks, on threads of its own, so many calls at once at most; a call that is
-cancelled is not waited for, and ends by itself.
+The blocking client does the work on a bounded number of threads. A cancelled call continues on its thread.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from .filesystem import PeaceFileSystem
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Inside the class, `list` is its method.
+# Inside the class, the name `list` means its method.
 _Entries = list[FileStatus]
 _Pieces = list[bytes]
 
 
 class AsyncPeaceFileSystem:
-    """A cluster's files for one event loop; `async with` closes it. Arguments and errors as of `PeaceFileSystem`.
+    """The files of a cluster, for one event loop; `async with` closes it. Otherwise as `PeaceFileSystem`.
 
-    What is not here is asked of `files`, on a thread: `await fs.call(fs.files.create_snapshot, "/dir")`.
+    For other methods, call `files` on a thread: `await fs.call(fs.files.create_snapshot, "/dir")`.
     """
 
     def __init__(
@@ -53,12 +52,12 @@ class AsyncPeaceFileSystem:
         self._threads = ThreadPoolExecutor(calls_at_once, thread_name_prefix="peacefs-async")
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run what blocks on one of the threads."""
+        """Run a blocking function on one of the threads."""
         work = partial(copy_context().run, function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def close(self) -> None:
-        """Closes all connections; calls that are under way end with an error."""
+        """Close all connections; calls under way fail."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -77,11 +76,11 @@ class AsyncPeaceFileSystem:
     # -- data --------------------------------------------------------------------------------------
 
     async def read(self, path: str) -> bytes:
-        """A whole file."""
+        """Read a whole file."""
         return await self.call(self.files.read, path)
 
     async def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> _Pieces:
-        """Ranges of one version of a file, (offset, length) each, read at the same time."""
+        """Read several (offset, length) ranges of one version of a file concurrently."""
         source = await self.call(self.files.open, path)
         try:
             return list(await asyncio.gather(*(self.call(source.read_at, *each) for each in ranges)))
@@ -89,54 +88,54 @@ class AsyncPeaceFileSystem:
             await self.call(source.close)
 
     async def open(self, path: str) -> AsyncFileSource:
-        """Opens a file for reading, as it is now. Raises FileNotFound, PathIsDirectory."""
+        """Open the current version of a file for reading. Raises FileNotFound, PathIsDirectory."""
         return AsyncFileSource(self, await self.call(self.files.open, path))
 
     async def write(
         self, path: str, data: bytes, *, overwrite: bool = False, replication: int | None = None
     ) -> None:
-        """A whole file in one call."""
+        """Write a whole file in one call."""
         await self.call(self.files.write, path, data, overwrite=overwrite, replication=replication)
 
     # -- names -------------------------------------------------------------------------------------
 
     async def status(self, path: str) -> FileStatus:
-        """Raises FileNotFound."""
+        """Return the metadata of a path. Raises FileNotFound."""
         return await self.call(self.files.status, path)
 
     async def exists(self, path: str) -> bool:
-        """Return whether a path exists. Raises AccessDenied where the way there is closed to the user."""
+        """Return whether a path exists. Raises AccessDenied if the user may not enter a parent directory."""
         return await self.call(self.files.exists, path)
 
     async def list(self, path: str) -> _Entries:
-        """List a directory, in byte order of the names; a file lists itself. Raises FileNotFound."""
+        """List a directory, in byte order of the names. A file lists itself. Raises FileNotFound."""
         return await self.call(self.files.list, path)
 
     async def pages(self, path: str) -> AsyncIterator[ListingPage]:
-        """The same page by page, for directories of any size. Not a snapshot: entries may come and go."""
+        """List a directory of any size page by page. Entries may appear and disappear meanwhile."""
         pages = self.files.pages(path)
         while (page := await self.call(next, pages, None)) is not None:
             yield page
 
     async def mkdirs(self, path: str, permission: int = 0o755) -> None:
-        """Makes a directory and its parents; that it is there is fine. Raises FileAlreadyExists, ..."""
+        """Create a directory and its parents; succeed if it exists already. Raises FileAlreadyExists, ..."""
         await self.call(self.files.mkdirs, path, permission)
 
     async def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        """Moves a file or directory atomically to exactly `target`."""
+        """Move a file or directory atomically to exactly `target`."""
         await self.call(self.files.rename, source, target, overwrite=overwrite)
 
     async def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a path; return whether it was there. Raises PathIsNotEmptyDirectory unless `recursive`."""
+        """Delete a path; return whether it existed. Raises PathIsNotEmptyDirectory unless `recursive`."""
         return await self.call(self.files.delete, path, recursive=recursive)
 
     async def content_summary(self, path: str) -> ContentSummary:
-        """Return how much a tree holds. Raises FileNotFound."""
+        """Count the files, directories and bytes of a tree. Raises FileNotFound."""
         return await self.call(self.files.content_summary, path)
 
 
 class AsyncFileSource:
-    """A file open for reading, as it was when it was opened; `async with` closes it."""
+    """A file open for reading. It keeps the version that it was opened with; `async with` closes it."""
 
     def __init__(self, fs: AsyncPeaceFileSystem, source: FileSource) -> None:
         self._fs = fs
@@ -148,11 +147,10 @@ class AsyncFileSource:
         return self._source.length
 
     async def read_at(self, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset` on; any number of tasks at once."""
+        """Return up to `length` bytes from `offset`. Tasks may call this concurrently."""
         return await self._fs.call(self._source.read_at, offset, length)
 
     async def close(self) -> None:
-        """Gives back what the file holds."""
         await self._fs.call(self._source.close)
 
     async def __aenter__(self) -> Self:

@@ -1,8 +1,8 @@
-"""Measures what disks and links carry, by writing chunks through pipelines that are chosen for it.
+"""Measures the throughput of disks and links by writing chunks through chosen pipelines.
 
-Nothing of it is ever in a file, and all of it is deleted as soon as a measurement is done. A rate is that of bytes
-that are on every disk of a pipeline by the time that is counted. What else the cluster does meanwhile makes
-rates lower, and so does a network card of this machine that is slower than the disk that is measured.
+The chunks belong to no file, and are deleted after each measurement. A rate counts only bytes that reached every
+disk of the pipeline. Other load on the cluster lowers the rates. So does a network card of this machine that is
+slower than the disk to be measured.
 """
 
 from __future__ import annotations
@@ -24,50 +24,52 @@ from .control.api import CoordinatorApi
 from .transfer.chunk_buffer import OutgoingPacket
 from .transfer.chunk_writer import send_chunk
 
-# Streams through a link when it is measured.
+# Number of streams through a link while it is measured.
 calibration_link_streams: Final = 8
-# Each of them crosses it to and fro so often. Longer pipelines take too long to fill and to drain.
+# Number of times that a pipeline crosses the link in each direction. Longer pipelines take too long to fill and
+# drain.
 calibration_pairs_max: Final = 4
 
 
 Pipeline = Sequence[NodeId]
 
-#: The share of a measurement's time that a stream's last chunk may take.
+#: Fraction of a measurement's time that a stream's last chunk may take.
 _LAST_PART = 1 / 8
 
 
 class LinkRate(NamedTuple):
-    """The rate over a link in one direction, and the rate of each disk meanwhile, in bytes a second."""
+    """The rate over a link in one direction, and the rate of the busiest disk meanwhile, in bytes per second."""
 
     bytes_s: float
     disk_bytes_s: float
-    #: The number of streams that each disk took in.
+    #: The number of streams that this disk received.
     disk_streams: int
 
 
 class Calibrator:
-    """`seconds` is how long each measurement lasts."""
+    """Measures disks and links for `seconds` each, with probe chunks. `peacefs topology calibrate` uses it."""
 
     def __init__(self, api: CoordinatorApi, driver: ThreadDriver, seconds: float) -> None:
         self._api = api
         self._driver = driver
         self._seconds = seconds
         self._packet = _packet_of(packet_bytes)
-        #: A packet is on one hop at a time, so that the links of a long pipeline idle until it is full, and again
-        #: when it empties: with short packets that is a quarter of the time.
+        #: The links of a long pipeline idle while it fills and drains: with short packets, a quarter as long.
         self._short_packet = _packet_of(checksum_block_bytes)
 
     def disk(self, node: NodeId) -> list[tuple[int, float]]:
-        """Bytes a second that a datanode takes in, at each of `limits.calibration_streams`."""
+        """Return the bytes per second that a datanode writes, for each number of `calibration_streams`."""
         return [(streams, self.disk_at(node, streams)) for streams in calibration_streams]
 
     def disk_at(self, node: NodeId, streams: int) -> float:
         return sum(self._rates([[node]] * streams))
 
     def link(self, one: Sequence[NodeId], other: Sequence[NodeId]) -> LinkRate:
-        """Measure the link between these two sets of datanodes. Pipelines go to and fro, so that a byte crosses
-        several times and this machine's own link is not the bottleneck. All begin on one side: wherever this
-        machine is, only the crossings to the other side are counted, which are no fewer than those back.
+        """Measure the link between two sets of datanodes.
+
+        Pipelines alternate between the sides: a byte crosses the link several times, so that this machine's own
+        link is not the bottleneck. All pipelines start on one side. Only crossings to the other side are counted,
+        which are at least as many as those back, wherever this machine is.
         """
         pipelines = [zigzag(one, other, turn) for turn in range(calibration_link_streams)]
         rates = self._rates(pipelines)
@@ -82,7 +84,7 @@ class Calibrator:
     # -- streams -------------------------------------------------------------------------------------
 
     def _rates(self, pipelines: Sequence[Pipeline]) -> list[float]:
-        """Bytes a second through each of these, when all are written through at once. Raises what a hop raises."""
+        """Return the bytes per second of each pipeline, all written at once. Raises the error of a failed hop."""
         streams = [
             _Stream(self._api, self._driver, self._packet if len(pipeline) == 1 else self._short_packet, pipeline)
             for pipeline in pipelines
@@ -106,7 +108,7 @@ class Calibrator:
 
 
 def zigzag(first: Sequence[NodeId], second: Sequence[NodeId], turn: int) -> list[NodeId]:
-    """A pipeline that changes sides with every hop, as long as is of use; each turn begins with others."""
+    """Return the longest useful pipeline that changes sides with every hop. Turns start at different datanodes."""
     pairs = min(len(first), len(second), calibration_pairs_max)
     return [side[(turn + number) % len(side)] for number in range(pairs) for side in (first, second)]
 
@@ -117,7 +119,7 @@ def _packet_of(size: int) -> OutgoingPacket:
 
 
 class _Stream:
-    """Chunk after chunk through one pipeline, on a thread of its own."""
+    """Writes chunk after chunk through one pipeline, on its own thread."""
 
     def __init__(
         self, api: CoordinatorApi, driver: ThreadDriver, packet: OutgoingPacket, pipeline: Pipeline
@@ -131,15 +133,18 @@ class _Stream:
         self.error: PeacefsError | None = None
 
     def prepare(self) -> None:
-        """Has the first chunk allocated, which should not count."""
+        """Allocate the next chunk before the clock starts."""
         self._allocated = self._api.allocate_probe(self._pipeline)
         self.chunks.append(self._allocated.chunk)
 
     def run(self, until_s: float) -> None:
-        """A short chunk, then chunks that last for the rest of the time at the rate of the one before: what is in
-        buffers when the time is over has to be waited for, and should not be much. To a disk alone they last for
-        half of the rest, until little is left: after a guess from a few packets one stream would go on long after
-        the others, and a disk with one stream has another rate. A pipeline's filling costs more than that."""
+        """Write a short chunk, then chunks sized to fill the remaining time at the last chunk's rate.
+
+        When the time is over, buffered bytes must still be waited for, so they should be few. To a single disk
+        each chunk fills half of the remaining time until little is left. Otherwise, after a bad first guess, one
+        stream could run long after the others, and a disk is faster or slower with one stream. For longer
+        pipelines, the cost of filling them again would be higher than this error.
+        """
         size = step = len(self._packet.data)
         begun_s = time.monotonic()
         short_s = (until_s - begun_s) * (_LAST_PART if len(self._pipeline) == 1 else 1.0)
@@ -160,7 +165,7 @@ class _Stream:
 
 
 class _ProbePackets:
-    """The same packet over and over, up to so many bytes, a multiple of it. See `PacketSource`."""
+    """One packet repeated up to `size` bytes, a multiple of its length. See `PacketSource`."""
 
     def __init__(self, packet: OutgoingPacket, size: int) -> None:
         self._packet = packet

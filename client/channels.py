@@ -1,4 +1,4 @@
-"""The channels that a client's participants talk through."""
+"""The connections through which a client's participants reach the cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .transfer.write_grants import GrantClient
 
 @dataclass(frozen=True)
 class Channels:
-    """Belongs to a file system, and is of use while that is open. Thread-safe."""
+    """The driver, calls and grants of one file system. Usable while it is open. Thread-safe."""
 
     driver: ThreadDriver
     calls: ControlRpc
@@ -25,7 +25,7 @@ class Channels:
 
 
 def tls_of(where: CoordinatorAddress, ca_file: Path | None) -> TlsIdentity | None:
-    """Return the TLS identity for datanodes; behind a local socket's address, if there is a CA."""
+    """Return the TLS identity for datanodes, or None. With a local socket, a CA must be given for TLS."""
     if where.tls or (where.socket is not None and (ca_file is not None or CA_FILE_VARIABLE in os.environ)):
         return TlsIdentity.of_client(ca_file)
     return None

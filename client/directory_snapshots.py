@@ -1,4 +1,4 @@
-"""The part of a file system that is about snapshots of directories."""
+"""The methods of a file system for snapshots of directories."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from .control.values import SnapshotDifference
 
 
 class DirectorySnapshots:
-    """Snapshots, as HDFS has them. All methods raise classes of `peacefs.protocol.errors`."""
+    """Snapshots of directories, as in HDFS. All methods raise classes of `peacefs.protocol.errors`."""
 
     _names: NameApi
     _api: CoordinatorApi
 
     def allow_snapshots(self, path: str) -> None:
-        """Lets snapshots of a directory be taken; for superusers. Raises SnapshotRefused, AccessDenied, ..."""
+        """Allow snapshots of a directory; for superusers. Raises SnapshotRefused, AccessDenied, ..."""
         self._names.allow_snapshots(path)
 
     def disallow_snapshots(self, path: str) -> None:
-        """Raises SnapshotRefused while there are snapshots."""
+        """Forbid snapshots of a directory. Raises SnapshotRefused if it has snapshots."""
         self._names.disallow_snapshots(path)
 
     def create_snapshot(self, path: str, name: str | None = None) -> str:
-        """Takes a snapshot, at once, whatever the directory holds; the path, below `.snapshot`, where it is seen.
+        """Take a snapshot, in constant time; return its path below `.snapshot`.
 
-        Without a name it gets one from the clock. Raises SnapshotRefused, AccessDenied, FileNotFound.
+        The default name is the current time. Raises SnapshotRefused, AccessDenied, FileNotFound.
         """
         return self._names.create_snapshot(path, name)
 
@@ -37,11 +37,11 @@ class DirectorySnapshots:
         self._names.delete_snapshot(path, name)
 
     def snapshot_diff(self, path: str, older: str, newer: str = "") -> list[SnapshotDifference]:
-        """Return what differs between two snapshots; no name is the present directory. Raises SnapshotRefused."""
+        """Compare two snapshots; an empty name means the directory as it is now. Raises SnapshotRefused."""
         return self._api.snapshot_diff(path, older, newer)
 
     def restore_snapshot(self, path: str, name: str) -> None:
-        """Gives a directory what a snapshot shows, all at once, without copying data; what it holds is deleted.
+        """Replace a directory's contents by a snapshot's, atomically and without copying data.
 
         Raises SnapshotRefused, AccessDenied, FileNotFound.
         """

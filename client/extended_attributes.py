@@ -1,4 +1,4 @@
-"""The part of a file system that is about extended attributes."""
+"""The methods of a file system for extended attributes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class ExtendedAttributes:
     _names: NameApi
 
     def set_attribute(self, path: str, name: str, value: bytes, flags: Collection[str] = ATTRIBUTE_FLAGS) -> None:
-        """Give a file or directory a value under a name such as `user.colour`.
+        """Set a named value, such as `user.colour`, of a file or directory.
 
-        `flags` say whether it may be new (CREATE), and may be there already (REPLACE). Raises FileNotFound,
-        AccessDenied, PathError.
+        `flags` allow the name to be new (CREATE) and to exist (REPLACE). Raises FileNotFound, AccessDenied,
+        PathError.
         """
         self._names.set_attribute(path, name, value, flags)
 
     def attributes(self, path: str) -> dict[str, bytes]:
-        """Return all that the user may see, by name. Raises FileNotFound, AccessDenied."""
+        """Return all values that the user may see, by name. Raises FileNotFound, AccessDenied."""
         return self._names.attributes(path)
 
     def remove_attribute(self, path: str, name: str) -> None:
-        """Raises FileNotFound, AccessDenied, and PathError for one that is not there."""
+        """Remove a named value. Raises FileNotFound, AccessDenied, and PathError if it does not exist."""
         self._names.remove_attribute(path, name)

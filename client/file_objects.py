@@ -1,9 +1,10 @@
 """Files of the cluster as Python file objects, for reading, writing and appending.
 
-Readers run `file_reader` on the caller's thread, long reads over the network on threads of the client's too.
-A writer keeps what was written since the last flush: if it fits `stream_buffer_bytes`, `hflush` or `close`
-sends it on the caller's thread; more is sent while it is written, by a thread that the object owns and that has
-ended when `hflush`, `close` or `discard` returns. Writers run a `file_flusher` on a `ThreadDriver`.
+Readers run `file_reader` on the caller's thread; long reads over the network also use the client's threads.
+
+Writers run a `file_flusher` on a `ThreadDriver`. Up to `stream_buffer_bytes` are kept until `hflush` or `close`
+sends them on the caller's thread. Once more has been written, the object starts a thread that sends it; this
+thread has ended when `hflush`, `close` or `discard` returns.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from .transfer.write_grants import GrantClient
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-# Ahead is read for who has read so much without a seek.
+# Number of bytes that a reader must read without a seek before the client reads ahead.
 read_ahead_after_bytes: Final = 1 * MIB
-# An open file keeps so many shared descriptors for its next reads.
+# Maximum number of shared descriptors that an open file keeps for its next reads.
 shared_descriptors_kept_max: Final = 4
 
 
@@ -42,15 +43,15 @@ T = TypeVar("T")
 
 
 class _RangeReader(io.RawIOBase):
-    """Reads on from the position in ranges that double from a packet to a chunk.
+    """The unbuffered file below `FileSource`: reads one opened version of a file, range after range.
 
-    So a seek throws little away, a long read asks seldom, and a range that was read to its end leaves its
-    connection for others. A long read over the network goes on with ranges that `reads` has read ahead.
+    The ranges double from a packet to a chunk. So a seek discards little, a long read sends few requests, and a
+    range read to its end frees its connection. In a long read over the network, `reads` reads ahead.
     """
 
     def __init__(self, driver: ThreadDriver, opened: Opened, reads: ParallelReads | None) -> None:
         self._driver = driver
-        #: The request that logs of services name all of its reads by.
+        #: The request id that the services log for all reads of this file.
         self._trace = current_or_new()
         self._opened = opened
         self._reads = reads
@@ -88,12 +89,12 @@ class _RangeReader(io.RawIOBase):
         return target
 
     def readinto(self, buffer: Buffer) -> int:
-        """Raises ChunkUnavailable when no replica gives good bytes."""
+        """Fill the buffer. Raises ChunkUnavailable if no replica can be verified."""
         target = memoryview(buffer).cast("B")
         if not self._piece:
             piece = self._next_piece(target)
             if piece.obj is target.obj:
-                # It was received where it is wanted.
+                # The bytes were received directly into the caller's buffer.
                 self._position += len(piece)
                 return len(piece)
             self._piece = piece
@@ -141,7 +142,7 @@ class _RangeReader(io.RawIOBase):
         return memoryview(b"")
 
     def _next_ahead(self) -> memoryview | None:
-        """The bytes at the position, if they are read ahead."""
+        """Return the bytes at the position if they were read ahead."""
         if self._ahead is None and self._reads is not None and self._range_bytes > read_ahead_after_bytes:
             with serving(self._trace):
                 self._ahead = self._reads.begin_ahead(self._opened, self._position, self._avoided)
@@ -187,7 +188,7 @@ class _RangeReader(io.RawIOBase):
             avoided=self._avoided,
         )
         data = self._run(read_rest(reader))
-        # When several threads renew at once, one renewal is remembered and the others are made again.
+        # If several threads renew the token at once, only one renewed token is kept. The others are renewed again.
         self._opened = reader.opened
         return data
 
@@ -207,7 +208,7 @@ class _RangeReader(io.RawIOBase):
 
 
 class FileSource(io.BufferedReader):
-    """A file open for reading, as it was when it was opened. Reads, seeks, iterates over lines."""
+    """A file open for reading. It keeps the version that it was opened with, can seek, and iterates over lines."""
 
     def __init__(self, driver: ThreadDriver, opened: Opened, reads: ParallelReads | None = None) -> None:
         self._ranges = _RangeReader(driver, opened, reads)
@@ -219,24 +220,22 @@ class FileSource(io.BufferedReader):
         return self._ranges.length
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset` on, wherever the position is; any number of threads at once."""
+        """Return up to `length` bytes from `offset`, whatever the position. Threads may call this concurrently."""
         return self._ranges.read_at(offset, length)
 
     def read_into_at(self, offset: int, target: Buffer) -> int:
-        """Fill `target` from `offset` on as far as the file goes, return how many bytes that are; as `read_at`."""
+        """Fill `target` from `offset` up to the end of the file; return the number of bytes. See `read_at`."""
         return self._ranges.read_into_at(offset, memoryview(target).cast("B"))
 
 
 class FileSink(io.BufferedIOBase):
-    """A file open for writing. What was not flushed cannot be seen until `close`, which publishes it whole.
+    """A file open for writing. `open_for_writing` makes it; `close` publishes everything that was not flushed.
 
-    A `with` block left by an exception discards what was not flushed, and so does forgetting to close it. `close`
-    returns once every byte is on the disks of datanodes, and raises what went wrong; what was not flushed is then
-    not there.
+    A `with` block that ends with an exception discards what was not flushed. So does forgetting to close. `close`
+    returns once every byte is on the datanodes' disks. If it raises, the bytes that were not flushed are lost.
 
-    A file that is flushed appears with the first flush. From then on its writer is the only one who may extend
-    it, by a lease as when it is appended to; who has lost it is refused. When the writer dies the file ends where
-    its last flush ended.
+    The first flush publishes the file and takes its lease, as for an append: only this writer may extend the file,
+    and it is refused once it has lost the lease. If the writer dies, the file ends at its last flush.
     """
 
     def __init__(
@@ -249,10 +248,10 @@ class FileSink(io.BufferedIOBase):
         *,
         extended_from: int | None = None,
     ) -> None:
-        """`extended_from` is the length of a file that its writer has the lease of already; None for a new one."""
+        """`extended_from` is the length of an existing file whose lease the writer holds; None for a new file."""
         has_lease = extended_from is not None
         self._driver = driver
-        #: The request that the file is written by; its span, where it is traced, ends with the file.
+        #: The request that the file is written under. If it is traced, its span ends with the file.
         self._trace = current_or_new()
         self._flusher = FileFlusher(
             created.token, created.allocated, block_bytes, holder, grant_client, has_lease=has_lease
@@ -274,7 +273,7 @@ class FileSink(io.BufferedIOBase):
         return self._position
 
     def write(self, data: Buffer) -> int:
-        """Raises what has gone wrong so far."""
+        """Add bytes to the end. Raises any error of earlier writes."""
         self._check_open()
         self._raise_fault()
         if isinstance(data, bytes) and len(data) >= packet_bytes:
@@ -291,13 +290,13 @@ class FileSink(io.BufferedIOBase):
         return size
 
     def flush(self) -> None:
-        """Promises nothing, as in HDFS: see `hflush`."""
+        """Do nothing: as in HDFS, only `hflush` publishes what was written."""
 
     def hflush(self) -> None:
-        """Makes what was written part of the file, on the disks of datanodes, for every reader that opens it now.
+        """Write everything to the datanodes' disks and publish it: readers that open the file now see it.
 
-        Raises LeaseExpired when somebody else has taken the file over, FileNotFound when it was deleted, and what
-        `close` would; nothing more can be written then. A file that is flushed often gets few chunks all the same
+        Raises LeaseExpired if another writer took the file, FileNotFound if it was deleted, and what `close`
+        raises; after an error nothing more can be written. Frequent flushes still make few chunks
         (`transfer.file_flusher.FlushedTail`), up to `file_chunks_max`.
         """
         self._check_open()
@@ -313,11 +312,11 @@ class FileSink(io.BufferedIOBase):
         self._thread, self._stream = None, ByteStream()
 
     def hsync(self) -> None:
-        """The same: what `hflush` has published is on disks, fsynced by every datanode of the pipeline."""
+        """Do the same as `hflush`, which already waits until every datanode of the pipeline has called fsync."""
         self.hflush()
 
     def close(self) -> None:
-        """Publishes the file. Raises what went wrong; further calls do nothing."""
+        """Publish the file. Raises any error of the write. Further calls do nothing."""
         if self.closed:
             return
         try:
@@ -331,7 +330,7 @@ class FileSink(io.BufferedIOBase):
             self._end_span()
 
     def discard(self) -> None:
-        """Gives up what was not flushed; of a file that never was, what was there under its name stays."""
+        """Discard what was not flushed. If nothing was flushed, an older file of the same name remains."""
         if self.closed:
             return
         self._give_up()
@@ -363,13 +362,13 @@ class FileSink(io.BufferedIOBase):
         return self
 
     def __del__(self) -> None:
-        # The inherited one closes, which would publish half a file. A lease is left to expire: nobody waits for
-        # calls in here.
+        # The inherited `__del__` would call `close` and publish half a file. A lease is left to expire, because a
+        # finalizer should not wait for calls.
         if hasattr(self, "_stream") and not self.closed:
             self._give_up()
 
     def _end_part(self) -> bytes:
-        """Return the unflushed bytes; none when there was more than fits the stream, and it has been sent."""
+        """Return the bytes that were not flushed; empty if a thread sent them because they exceeded the stream."""
         self._hand_over()
         if self._thread is not None:
             self._stream.finish()
@@ -388,7 +387,7 @@ class FileSink(io.BufferedIOBase):
             self._feed(gathered)
 
     def _feed(self, data: bytes) -> None:
-        """Waits while the stream is full; a thread empties it from the first time on."""
+        """Put bytes into the stream, and wait while it is full. The first time it is full, start the thread."""
         try:
             room = self._stream.feed(data)
         except PeacefsError:
@@ -399,7 +398,7 @@ class FileSink(io.BufferedIOBase):
         if self._thread is None:
             self._thread = WorkerThread(self._send, "peacefs-writer")
             self._thread.start()
-        # The thread fires it at its end at the latest, and every step of it has a deadline.
+        # The thread fires the ticket when it ends, at the latest; each of its steps has a deadline.
         while not self._driver.perform(fx.Wait(room, source_silence_s)):
             pass
 
@@ -420,7 +419,7 @@ class FileSink(io.BufferedIOBase):
 
 
 class AppendingSink(FileSink):
-    """A file that is being extended: its writer has the lease from the start. `tell` counts from its beginning."""
+    """A file opened for appending. Its writer holds the lease from the start. `tell` includes existing bytes."""
 
     def __init__(self, driver: ThreadDriver, leased: Leased, holder: str, grant_client: GrantClient) -> None:
         created = Created(leased.token, leased.allocated)

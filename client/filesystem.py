@@ -1,4 +1,4 @@
-"""The Python client: a file system whose data goes straight between this process and the datanodes."""
+"""The Python client: a file system that transfers data directly between this process and the datanodes."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ from .transfer.small_writes import SmallWrites, is_small
 from .transfer.write_grants import GrantClient
 from .trash import ClientTrash
 
-# Inside the class, `list` is its method.
+# Inside the class, the name `list` means its method.
 _Entries = list[FileStatus]
 _Texts = list[str]
 _Objects = list[dict[str, Any]]
 
 
 class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots):
-    """A cluster's files. Thread-safe; owns its connections until `close`, and, once it has waited for a disk of
-    this host, threads that do so.
+    """The files of a cluster. Thread-safe. `close` ends its connections and threads.
 
-    `address` is `http://host:port` (or the `webhdfs://host:port` that Spark is given) of the coordinator; among
-    several, `http://a:9870,b:9870`, the one that leads is found. `user` owns what is written: by default whose the
-    token is, without one HADOOP_USER_NAME, else the operating system's user. Paths are absolute. With `https://`
-    (or `swebhdfs://`) all that goes over the network is encrypted. All methods raise `peacefs.protocol.errors`.
+    `address` is the coordinator's `http://host:port`, or the `webhdfs://host:port` given to Spark. If it lists
+    several coordinators (`http://a:9870,b:9870`), the client finds the leader. `user` owns the files written; the
+    default is the token's user, then HADOOP_USER_NAME, then the operating system's user. Paths are absolute. With
+    `https://` or `swebhdfs://`, all network traffic is encrypted. Methods raise classes of
+    `peacefs.protocol.errors`.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         local_sockets: bool = True,
         ca_file: str | os.PathLike[str] | None = None,
     ) -> None:
-        """`token` shows the coordinator who we are; one in a `token_file` is read again when it has changed.
+        """`token` authenticates the user. A `token_file` is read again whenever it changes.
 
-        With neither, the environment says: PEACEFS_TOKEN_FILE, else PEACEFS_TOKEN. Without `local_sockets`
-        datanodes of this host share no files: all data comes over TCP. Over TLS services have to show certificates
-        of the CA in `ca_file`: by default what PEACEFS_CA_FILE names, else the CAs of the system.
+        If neither is given, PEACEFS_TOKEN_FILE is used, then PEACEFS_TOKEN. Without `local_sockets`, all data
+        comes over TCP, even from datanodes on this host. Over TLS, the services must present certificates of the
+        CA in `ca_file`; the default is PEACEFS_CA_FILE, then the CAs of the system.
         """
         where, retry_policy = parse_address(address), RetryPolicy()
         coordinators = Coordinators(where)
@@ -93,7 +93,7 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         name = f"client {socket.gethostname()}/{os.getpid()}"
         me = Identity(cluster="", role="client", name=name, signer=None)
         self._connections = ConnectionPool(me, local_sockets=local_sockets, tls=tls)
-        # Datanodes are not shown who we are: requests to them bear a token of the coordinator's.
+        # Datanodes do not get the user's credential: requests to them carry a token signed by the coordinator.
         to_coordinator = ConnectionPool(me, credential=source.current, tls=tls)
         self._calls = ControlRpc(coordinators, to_coordinator, retry_policy, source)
         self._names = NameApi(self._calls, self._api.user)
@@ -104,21 +104,21 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
 
     @property
     def user(self) -> str:
-        """In whose name everything is asked."""
+        """The user on whose behalf requests are made."""
         return self._api.user
 
     @property
     def address(self) -> str:
-        """The coordinator's, `http://host:port`."""
+        """The address of the coordinator, `http://host:port`."""
         return self._api.address
 
     @property
     def channels(self) -> Channels:
-        """For whatever runs participants of its own, as the I/O service does."""
+        """The connections, for callers that run participants themselves, such as the I/O service."""
         return Channels(self._driver, self._calls, self._grants)
 
     def close(self) -> None:
-        """Closes all connections; files that are still open end with an error."""
+        """Close all connections. Files that are still open fail."""
         self._calls.close()
         self._reads.close()
         self._connections.close_all()
@@ -136,7 +136,7 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
     # -- data --------------------------------------------------------------------------------------
 
     def open(self, path: str) -> FileSource:
-        """Opens a file for reading, as it is now. Raises FileNotFound, PathIsDirectory."""
+        """Open the current version of a file for reading. Raises FileNotFound, PathIsDirectory."""
         with operation("open", {"path": path}):
             return FileSource(self._driver, self._calls.open(path, self.user), self._reads)
 
@@ -150,14 +150,12 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         block_bytes: int = chunk_bytes_max,
         permission: int = 0o644,
     ) -> FileSink:
-        """Begins a file that appears, whole, when it is closed, unless it is flushed by `hflush` before.
+        """Create a file. It becomes visible when it is closed, or at its first `hflush`.
 
-        With `overwrite` it may replace one.
+        With `overwrite`, it may replace an existing file. `replication` None means the cluster's default. The file
+        is cut into chunks of `block_bytes`; other sizes than multiples of 64 KiB up to 64 MiB are adjusted.
 
-        `replication` None means the cluster's default; `block_bytes` is where the file is cut into chunks: a
-        multiple of 64 KiB up to 64 MiB, which others become, with a warning.
-        Raises FileAlreadyExists, ParentNotDirectory, NoDatanodes, ... now, and again by `close` for what has
-        changed in the meantime.
+        Raises FileAlreadyExists, ParentNotDirectory, NoDatanodes, ... here and, checked again, from `close`.
         """
         if block_bytes <= 0:
             raise BadRequest(f"a block size of {block_bytes} bytes is out of range")
@@ -178,42 +176,41 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
             return FileSink(self._driver, created, given, self._names.new_holder(), self._grants)
 
     def open_for_appending(self, path: str) -> FileSink:
-        """Begins to extend a file; what is written is part of it when the sink is closed, or with `hflush` before.
+        """Open a file for appending. New bytes become visible when the sink is closed, or at each `hflush`.
 
-        Until it is closed nobody else can extend, truncate or concatenate it: the lease is kept by what is
-        written, and may be taken by somebody else when nothing was for `lease_s`; what is done after that
-        raises LeaseExpired.
-        Raises FileNotFound, FileAlreadyExists for a directory, AlreadyBeingCreated.
+        Until `close`, the sink holds the file's lease: nobody else can append, truncate or concatenate. Writing
+        renews the lease. After `lease_s` without a write, another writer may take it; the sink then raises
+        LeaseExpired. Raises FileNotFound, FileAlreadyExists for a directory, AlreadyBeingCreated.
         """
         holder = self._names.new_holder()
         with beginning("append to a file", {"path": path}):
             return AppendingSink(self._driver, self._names.extend(path, holder), holder, self._grants)
 
     def recover_lease(self, path: str) -> bool:
-        """Lets a file be extended whose writer is dead, before its lease has run out. True: it is so at once.
+        """Take the lease from a dead writer before it expires. Return True if the file can be extended at once.
 
-        The file ends where the last append or flush that was acknowledged ended. A writer that lives is refused
-        from now on. Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied.
+        The file ends after the last acknowledged append or flush. If the writer is alive after all, its further
+        writes are refused. Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied.
         """
         return self._names.recover_lease(path)
 
     def truncate(self, path: str, length: int) -> bool:
-        """Leaves a file its first `length` bytes. True: it is so at once.
+        """Cut a file to its first `length` bytes. Return True if this is done at once.
 
-        Raises FileNotFound, PathIsDirectory, IllegalChange for a length it does not have, AlreadyBeingCreated.
+        Raises FileNotFound, PathIsDirectory, AlreadyBeingCreated, and IllegalChange if the file is shorter.
         """
         return self._names.truncate(path, length)
 
     def concat(self, target: str, sources: Sequence[str]) -> None:
-        """Moves the contents of `sources`, in order, to the end of `target`; the sources are gone then.
+        """Move the contents of `sources`, in order, to the end of `target`, and delete the sources.
 
-        Raises FileNotFound, PathIsDirectory, IllegalChange for what HDFS does not concatenate either (an empty
-        source, one twice, the target itself, one of larger blocks), AlreadyBeingCreated.
+        Raises FileNotFound, PathIsDirectory, AlreadyBeingCreated. Like HDFS, raises IllegalChange if a source is
+        empty, is named twice, is the target, or has larger blocks.
         """
         self._names.concat(target, sources)
 
     def read(self, path: str) -> bytes:
-        """A whole file."""
+        """Read a whole file."""
         with operation("read", {"path": path}):
             opened = self._calls.open(path, self.user)
             length, avoided = opened.layout.length, set[NodeId]()
@@ -230,9 +227,9 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         replication: int | None = None,
         block_bytes: int = chunk_bytes_max,
     ) -> None:
-        """A whole file in one call, on the caller's thread; the rest as with `open_for_writing`.
+        """Write a whole file in one call, on the caller's thread. For the arguments see `open_for_writing`.
 
-        An empty one, and each of small files that follow one another, costs the coordinator one call.
+        An empty file costs one call to the coordinator, and so does each file in a series of small files.
         """
         is_at_once = not data or is_small(data)
         if is_at_once and len(data) <= block_bytes == possible_block_bytes(block_bytes):
@@ -279,11 +276,11 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
     # -- names -------------------------------------------------------------------------------------
 
     def status(self, path: str) -> FileStatus:
-        """Raises FileNotFound."""
+        """Return the metadata of a path. Raises FileNotFound."""
         return self._names.status(path)
 
     def exists(self, path: str) -> bool:
-        """Return whether a path exists. Raises AccessDenied where the way there is closed to the user."""
+        """Return whether a path exists. Raises AccessDenied if the user may not enter a parent directory."""
         try:
             self._names.status(path)
         except FileNotFound:
@@ -291,18 +288,18 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         return True
 
     def list(self, path: str) -> _Entries:
-        """List a directory, in byte order of the names; a file lists itself. Raises FileNotFound."""
+        """List a directory, in byte order of the names. A file lists itself. Raises FileNotFound."""
         return [entry for page in self._names.pages(path) for entry in page.entries]
 
     def pages(self, path: str) -> Iterator[ListingPage]:
-        """The same page by page, for directories of any size. Not a snapshot: entries may come and go."""
+        """List a directory of any size page by page. Entries may appear and disappear meanwhile."""
         return self._names.pages(path)
 
     def walk(self, path: str) -> Iterator[tuple[str, _Entries, _Entries]]:
-        """For each directory from `path` down: its path, its directories, its files.
+        """Walk a tree: yield each directory's path, its subdirectories and its files.
 
-        Directories taken out of the list by the caller are not entered; those that vanish meanwhile are passed
-        over. Raises FileNotFound when `path` itself is not there.
+        The caller may remove subdirectories from the list to skip them. Directories deleted meanwhile are skipped.
+        Raises FileNotFound if `path` itself does not exist.
         """
         pending = [path]
         while pending:
@@ -318,55 +315,56 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
             pending += [entry.path for entry in reversed(directories)]
 
     def mkdirs(self, path: str, permission: int = 0o755) -> None:
-        """Makes a directory and its parents; that it is there is fine. Raises FileAlreadyExists, ..."""
+        """Create a directory and its parents; succeed if it exists already. Raises FileAlreadyExists, ..."""
         self._names.mkdirs(path, permission)
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        """Moves a file or directory atomically to exactly `target`.
+        """Move a file or directory atomically to exactly `target`.
 
-        With `overwrite` a file or empty directory there is replaced.
-        Raises FileNotFound, FileAlreadyExists, ParentNotDirectory, RenameRefused, ...
+        With `overwrite`, an existing file or empty directory there is replaced. Raises FileNotFound,
+        FileAlreadyExists, ParentNotDirectory, RenameRefused, ...
         """
         self._names.rename(source, target, overwrite=overwrite)
 
     def copy(self, source: str, target: str, *, preserve: bool = False) -> CopiedTree:
-        """Copies a file or tree to exactly `target`, without copying data: about a second for 10,000 files.
+        """Copy a file or tree to exactly `target` without copying data: about a second for 10,000 files.
 
-        Atomic: the copy shows one moment, and is there whole or not at all. `target` must not exist, its parent
-        must; the source may lie in a snapshot. The copies belong to the user and are of now; with `preserve` they
-        keep their times and, for a superuser, owners and groups. All of the source must be readable.
-        Raises FileNotFound, FileAlreadyExists, IllegalChange for a target below the source, AccessDenied,
-        SnapshotRefused when the snapshot that is copied is deleted meanwhile.
+        The copy is atomic and shows the source at one moment. `target` must not exist, its parent must. The source
+        may be in a snapshot and must be readable throughout. The copies belong to the user and get the current
+        time; `preserve` keeps times and, for a superuser, owners and groups. Raises FileNotFound,
+        FileAlreadyExists, AccessDenied, IllegalChange if the target is below the source, and SnapshotRefused if
+        the snapshot is deleted meanwhile.
         """
         return self._names.copy(source, target, preserve=preserve)
 
     def exchange(self, *pairs: tuple[str, str]) -> None:
-        """The two names of each pair, of one directory, trade what they name, files or trees; all in one commit.
+        """Exchange the contents of two names, files or trees, for each pair; commit all pairs together.
 
-        Raises FileNotFound, IllegalChange for names of different directories, SnapshotRefused, AccessDenied.
+        Both names of a pair must be in one directory. Raises FileNotFound, IllegalChange for names in different
+        directories, SnapshotRefused, AccessDenied.
         """
         self._names.exchange(pairs)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a path; return whether it was there. Raises PathIsNotEmptyDirectory unless `recursive`."""
+        """Delete a path; return whether it existed. Raises PathIsNotEmptyDirectory unless `recursive`."""
         return self._names.delete(path, recursive=recursive)
 
     def trash_minutes(self) -> int:
-        """Return how long the cluster keeps what is moved to the trash, at least; 0: it has none."""
+        """Return the minimum number of minutes that the cluster keeps files in the trash; 0 if it has no trash."""
         return self._names.trash_minutes()
 
     def move_to_trash(self, path: str) -> str | None:
-        """Moves a file or directory, below its own path, to the user's trash, `/user/<name>/.Trash/Current`.
+        """Move a file or directory, with its whole path, below the user's trash, `/user/<name>/.Trash/Current`.
 
-        Where it lies now; None, and nothing is done, for what lies in the trash already. See `trash_minutes`.
-        Raises FileNotFound, RenameRefused for a directory that holds the trash, AccessDenied, ...
+        Return its new path, or None if it was in the trash already. See `trash_minutes`. Raises FileNotFound,
+        RenameRefused for a directory that contains the trash, AccessDenied, ...
         """
         return ClientTrash(self).move(path)
 
     def expunge(self, *, immediate: bool = False) -> _Texts:
-        """Deletes what has been in the user's trash for long enough, or all of it; the checkpoints that it was in.
+        """Delete expired checkpoints of the user's trash, or all with `immediate`. Return the deleted checkpoints.
 
-        What is there otherwise becomes a checkpoint, that is to be deleted when its time has come.
+        The remaining contents of the trash become a new checkpoint, which a later call deletes when it expires.
         """
         return ClientTrash(self).expunge(self.trash_minutes(), immediate=immediate)
 
@@ -375,84 +373,79 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         self._names.set_permission(path, permission)
 
     def set_owner(self, path: str, owner: str | None = None, group: str | None = None) -> None:
-        """None leaves one as it is. Raises FileNotFound, AccessDenied."""
+        """Change owner and group; None keeps the current one. Raises FileNotFound, AccessDenied."""
         self._names.set_owner(path, owner, group)
 
     def set_times(self, path: str, *, modified_ms: int | None = None, accessed_ms: int | None = None) -> None:
-        """Set times, in milliseconds since 1970; None leaves one as it is. Raises FileNotFound, AccessDenied."""
+        """Set times, in milliseconds since 1970; None keeps the current one. Raises FileNotFound, AccessDenied."""
         self._names.set_times(path, modified_ms, accessed_ms)
 
     def set_replication(self, path: str, replication: int) -> bool:
-        """Set how many replicas a file needs; copies are made, or dropped, after this returns.
+        """Set the number of replicas of a file. Replicas are copied or dropped after this returns.
 
-        False, and nothing is done, for a directory. Raises FileNotFound, AccessDenied, BadRequest.
+        Return False, without a change, for a directory. Raises FileNotFound, AccessDenied, BadRequest.
         """
         return self._names.set_replication(path, replication)
 
     def content_summary(self, path: str) -> ContentSummary:
-        """Return how much a tree holds. Raises FileNotFound."""
+        """Count the files, directories and bytes of a tree. Raises FileNotFound."""
         return self._names.content_summary(path)
 
     def set_quota(self, path: str, *, names: int | None = None, space: int | None = None) -> None:
-        """Limit the names (itself among them) and bytes (of all replicas) of a directory; for superusers.
+        """Limit a directory's names (it counts itself) and bytes (of all replicas). For superusers.
 
-        None leaves a limit as it is, -1 takes it away. It may hold more already.
-        Raises FileNotFound, AccessDenied, BadRequest.
+        None keeps a limit, -1 removes it. The use may exceed a new limit. Raises FileNotFound, AccessDenied,
+        BadRequest.
         """
         self._names.set_quota(path, names, space)
 
     def quota_usage(self, path: str) -> QuotaUsage:
-        """Return a directory's quotas and its use of them: known for one that has some, counted for others."""
+        """Return a directory's quotas and its use of them; without a quota, the use is counted now."""
         return self._names.quota_usage(path)
 
     # -- the cluster -------------------------------------------------------------------------------
 
     def cluster_status(self) -> dict[str, Any]:
-        """Datanodes, chunks and repairs, as `GET /v1/status` gives them."""
+        """Return datanodes, chunks and repairs, as in `GET /v1/status`."""
         return self._api.cluster_status()
 
     def decide_about_datanode(self, node: str, decision: str, *, hours: float | None = None) -> dict[str, Any]:
-        """`decommission`, `recommission`, or for some `hours` `maintenance`; how the datanode stands then.
+        """Apply `decommission`, `recommission`, or `maintenance` for some `hours`; return the new state.
 
         Raises BadRequest for an unknown datanode.
         """
         return self._api.decide_about_datanode(node, decision, hours=hours)
 
     def datanode_credentials(self) -> _Objects:
-        """See `CoordinatorApi`."""
         return self._api.datanode_credentials()
 
     def decide_about_credential(self, node: str, decision: str) -> dict[str, Any]:
-        """See `CoordinatorApi`."""
         return self._api.decide_about_credential(node, decision)
 
     def start_balancing(self, run: str, threshold_percent: float, bytes_per_second: float) -> BalanceStatus:
-        """See `CoordinatorApi`."""
         return self._api.start_balancing(run, threshold_percent, bytes_per_second)
 
     def renew_balancing(self, run: str) -> BalanceStatus:
-        """See `CoordinatorApi`."""
         return self._api.renew_balancing(run)
 
     def cancel_balancing(self, run: str) -> BalanceStatus:
-        """See `CoordinatorApi`."""
         return self._api.cancel_balancing(run)
 
     def schedule(self) -> Schedule:
-        """Return what waits to be written, what is being written, and under which policy."""
+        """Return the writes that wait, the writes under way, and the scheduling policy."""
         return self._api.schedule()
 
     def change_policy(self, policy: str) -> Schedule:
-        """Lets another scheduling policy decide from now on. Raises BadRequest, Unsupported."""
+        """Change the scheduling policy. Raises BadRequest, Unsupported."""
         return self._api.change_policy(policy)
 
     def explain_chunk(self, chunk: str) -> ChunkExplanation:
-        """Return what the coordinator knows of a chunk, by the id that fsck shows, and why. For superusers.
+        """Explain what the coordinator knows about a chunk. `chunk` is the id that fsck shows. For superusers.
 
         Raises FileNotFound, BadRequest, AccessDenied.
         """
         return self._api.explain_chunk(chunk)
 
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
-        """Return the health of files page by page: those with findings, or `every_file`. Raises FileNotFound."""
+        """Check files page by page; report those with findings, or `every_file`. Raises FileNotFound."""
         return self._api.inspect(path, every_file=every_file)

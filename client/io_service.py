@@ -53,7 +53,7 @@ checkpoint_manifest_bytes_max: Final = 64 * MIB
 
 @dataclass(frozen=True)
 class RestoredCheckpoint:
-    """A checkpoint as it was written: its pages, which share one buffer."""
+    """The pages of a checkpoint that was read, all in one buffer."""
 
     unit: str
     sequence: int
@@ -63,9 +63,9 @@ class RestoredCheckpoint:
 class IOService:
     """Checkpoints below `root`, each a directory `<unit>-<sequence>` that appears whole. Thread-safe.
 
-    A checkpoint is written by at most `workers` threads, a file each, in chunks of `chunk_bytes`, under the grants
-    of the coordinator, which is told its size beforehand; and is read by as many. With `keep`, older ones of the
-    unit go when a newer one is published. All methods raise classes of `peacefs.protocol.errors`.
+    At most `workers` threads write a checkpoint, one file per thread, in chunks of `chunk_bytes`. The coordinator
+    is told the total size first and grants each chunk. As many threads read a checkpoint. If `keep` is set,
+    publishing a checkpoint deletes the unit's older ones. All methods raise classes of `peacefs.protocol.errors`.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class IOService:
     # -- writing -----------------------------------------------------------------------------------
 
     def write(self, unit: str, sequence: int, pages: Sequence[Buffer]) -> Published:
-        """Writes and publishes a checkpoint. When this raises, nothing of it is there.
+        """Write and publish a checkpoint. If this raises, no part of the checkpoint exists.
 
-        Raises FileAlreadyExists for a sequence that is there, NoDatanodes, QuotaExceeded, BadRequest, ...
+        Raises FileAlreadyExists if the sequence exists, NoDatanodes, QuotaExceeded, BadRequest, ...
         """
         return self.submit(unit, sequence, pages).result()
 
@@ -114,14 +114,15 @@ class IOService:
         references: Mapping[str, str] | None = None,
         written: Callable[[int, int], None] = lambda begin, end: None,
     ) -> PendingCheckpoint:
-        """Begins to write a checkpoint on threads of its own; `pages` must not change until it is done.
+        """Start writing a checkpoint on its own threads. `pages` must not change until the write has finished.
 
-        Or until `written` was called, from any thread, with the offsets between which they are not read again. The
-        checkpoint gets some small `files` besides, by name; and what lies at the paths of `references`, by the
-        names that they are to have in it, as copies that share the data.
+        Parts of `pages` may change earlier: `written(begin, end)` is called, from any thread, once the bytes
+        between these offsets are not read again. `files` are small files to add, by name. `references` maps names
+        in the checkpoint to paths of existing files, whose data they share.
 
-        One that waits too long may be given up for one of another size, `instead_of` it, which keeps its age in
-        the coordinator's queue. Raises BadRequest for bad names, FileAlreadyExists if that one was published.
+        A checkpoint that waits too long may be replaced by one of another size: `instead_of` is cancelled, and its
+        age in the coordinator's queue is kept. Raises BadRequest for bad names, and FileAlreadyExists if
+        `instead_of` was published already.
         """
         task = CheckpointTask(
             self._root,
@@ -134,7 +135,7 @@ class IOService:
             files or {},
             references or {},
         )
-        # Made before anything is cancelled, so that a bad name is refused first.
+        # Build the task before cancelling anything, so that a bad name is refused first.
         path, asked_s = task.path, None
         if instead_of is not None:
             if not instead_of.cancel():
@@ -161,10 +162,10 @@ class IOService:
         return sorted(sequence for sequence in found if sequence is not None)
 
     def read(self, unit: str, sequence: int | None = None) -> RestoredCheckpoint:
-        """Reads a checkpoint, the latest unless said otherwise, with at most two readers at a datanode, whoever
-        they are.
+        """Read a checkpoint, by default the latest.
 
-        Raises FileNotFound, ChunkUnavailable, CheckpointDamaged for a directory that is no checkpoint.
+        At most two readers in the cluster read at one datanode. Raises FileNotFound, ChunkUnavailable, and
+        CheckpointDamaged if the directory is no checkpoint.
         """
         if sequence is None:
             sequence = max(self.sequences(unit), default=None)
@@ -179,15 +180,15 @@ class IOService:
                 raise CheckpointDamaged(
                     f"{directory}/{part.name} has {found.layout.length} bytes, the manifest says {part.length}"
                 )
-        # Only now, when what it says of itself is borne out.
+        # Allocate only after the lengths in the manifest were compared with the files.
         buffer = memoryview(bytearray(manifest.length))
         CheckpointReader(channels.driver, opened, buffer).run(self._workers)
         return RestoredCheckpoint(unit, sequence, _cut(buffer, manifest.page_sizes()))
 
     def read_into(self, paths: Sequence[str], target: memoryview) -> None:
-        """Reads files one after the other into a buffer, as `read` reads a checkpoint's.
+        """Read files, one after the other, into a buffer, with the grants and threads that `read` uses.
 
-        Raises CheckpointDamaged when they are not as long as the buffer, FileNotFound, ChunkUnavailable.
+        Raises FileNotFound, ChunkUnavailable, and CheckpointDamaged if the files do not fill the buffer exactly.
         """
         channels = self._files.channels
         opened = [channels.calls.open(path, self._files.user) for path in paths]
@@ -206,18 +207,16 @@ class IOService:
     # -- pruning -----------------------------------------------------------------------------------
 
     def prune(self, unit: str, keep: int) -> list[int]:
-        """Deletes all but the latest `keep` checkpoints of a unit, and what writers that died have left of it.
+        """Delete all but the latest `keep` checkpoints of a unit, and the remains of its dead writers.
 
-        Which were deleted, ascending. An attempt is taken for dead when nobody could complete it any more.
+        Return the deleted sequences, ascending. An unfinished attempt is deleted once its write token has expired.
         """
         if keep < 1:
             raise BadRequest(f"keep {keep} would keep nothing: at least 1")
         return self._prune(unit, keep, None)
 
     def _prune(self, unit: str, keep: int, latest: int | None) -> list[int]:
-        """Delete old checkpoints up to `latest` only: a unit that began anew with lower numbers keeps what it has
-        just written.
-        """
+        """Delete old checkpoints up to `latest`. A unit that restarted at lower numbers keeps its new ones."""
         entries = self._directories()
         numbered = {sequence_of(entry.name, unit) for entry in entries}
         present = sorted(each for each in numbered if each is not None and (latest is None or each <= latest))

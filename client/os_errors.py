@@ -1,4 +1,4 @@
-"""Our errors as those that Python's own files raise, for callers who know the cluster only as a file system."""
+"""Translates our errors into Python's OSErrors, for callers that use the cluster as an ordinary file system."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from peacefs.protocol.errors import (
     Unsupported,
 )
 
-#: The first class that fits decides; of all others the number is EIO. OSError chooses its subclass by the number.
+#: The first matching class decides the number; all others get EIO. OSError chooses its subclass by the number.
 _NUMBERS: tuple[tuple[type[PeacefsError], int], ...] = (
     (FileNotFound, errno.ENOENT),
     (FileAlreadyExists, errno.EEXIST),
@@ -48,14 +48,14 @@ _NUMBERS: tuple[tuple[type[PeacefsError], int], ...] = (
 
 
 def as_os_error(error: PeacefsError) -> OSError:
-    """With the same message; the error itself becomes the cause when it is raised by `os_errors`."""
+    """Return an OSError with the same message."""
     number = next((number for kind, number in _NUMBERS if isinstance(error, kind)), errno.EIO)
     return OSError(number, error.message)
 
 
 @contextlib.contextmanager
 def os_errors() -> Iterator[None]:
-    """Turn our errors raised within into OSErrors: FileNotFoundError, PermissionError, ..."""
+    """Translate errors raised in the block into OSErrors: FileNotFoundError, PermissionError, ..."""
     try:
         yield
     except PeacefsError as error:

@@ -1,7 +1,8 @@
-"""Large reads over the network by several threads: parts of one result, and ranges ahead of who reads on.
+"""Large reads over the network by several threads: parts of one result, or ranges read ahead.
 
-One stream brings what one datanode, its disk and its link give; several bring what several do. What lies on this
-host is read short-circuit by one thread, and so is what a single datanode has: there threads would only cost.
+One stream is as fast as one datanode, its disk and its link; several streams add up the speed of several
+datanodes. Replicas on this host are read short-circuit by one thread. If a single datanode has all chunks, one
+thread reads them too, because more threads would not be faster.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from peacefs.runtime.thread_driver import ThreadDriver
 
 from .transfer.read_ranges import RangesToRead, ReadRange, is_read_locally
 
-# Our client splits a read over the network of so much or more, if several datanodes have the chunks, into ranges
-# of this size, so many of one file at once. A sequential reader has as many ranges read ahead. One client has so
-# many threads for both, and keeps so much that was read ahead; a file opened beyond that is read without.
+# A network read of at least `parallel_read_bytes_min`, from at least two datanodes, is split into ranges of
+# `parallel_range_bytes`. Up to `parallel_ranges_max` ranges of one file are read at once, or read ahead of a
+# sequential reader. All reads of a client share its threads and its read-ahead memory; a file opened when that
+# memory is used up is read without reading ahead.
 parallel_read_bytes_min: Final = 8 * MIB
 parallel_range_bytes: Final = 4 * MIB
 parallel_ranges_max: Final = 4
@@ -34,7 +36,7 @@ read_ahead_bytes_max: Final = 64 * MIB
 
 
 class ParallelReads:
-    """The threads of one client, and the bound on what is read ahead by all of them. Thread-safe."""
+    """The read threads of one client, and its limit on memory for reading ahead. Thread-safe."""
 
     def __init__(
         self,
@@ -54,11 +56,11 @@ class ParallelReads:
 
     @property
     def ahead_bytes_free(self) -> int:
-        """Return how much more may be read ahead."""
+        """The number of bytes that may still be read ahead."""
         return self._free_bytes
 
     def close(self) -> None:
-        """Waits for nobody; what is under way ends with the connections."""
+        """Close without waiting. Reads under way end when the connections are closed."""
         with self._lock:
             self._is_closed = True
             threads, self._threads = self._threads, None
@@ -66,7 +68,7 @@ class ParallelReads:
             threads.shutdown(wait=False, cancel_futures=True)
 
     def are_worthwhile(self, opened: Opened, start: int, end: int, avoided: set[NodeId]) -> bool:
-        """Return whether several threads bring these bytes sooner than one."""
+        """Return whether several threads would read these bytes faster than one."""
         layout = opened.layout
         if end - start < self._read_bytes_min or self._is_closed:
             return False
@@ -74,9 +76,9 @@ class ParallelReads:
         return len(nodes) > 1 and not self.driver.run(is_read_locally(layout, start, avoided))
 
     def read(self, opened: Opened, start: int, end: int, avoided: set[NodeId]) -> bytes:
-        """Read these bytes of a file on the caller's thread and others. Raises ChunkUnavailable, ..."""
+        """Read these bytes of a file on the caller's thread and on others. Raises ChunkUnavailable, ..."""
         ranges = RangesToRead(opened, start, end, self._range_bytes, avoided)
-        # Received where it is to stay: `getvalue` hands out the buffer's own bytes, without a copy.
+        # Receive into the final buffer: `getvalue` returns the buffer's own bytes without a copy.
         buffer = io.BytesIO()
         buffer.seek(end - start - 1)
         buffer.write(b"\0")
@@ -96,7 +98,8 @@ class ParallelReads:
                 work()
             finally:
                 ranges.stop()
-                # One that has not begun is not needed any more; the others write into the buffer.
+                # Helpers that have not started are cancelled. Wait for the others, since they write into the
+                # buffer.
                 begun = [helper for helper in helpers if not helper.cancel()]
                 wait(begun)
             for helper in begun:
@@ -104,7 +107,7 @@ class ParallelReads:
         return buffer.getvalue()
 
     def begin_ahead(self, opened: Opened, position: int, avoided: set[NodeId]) -> RangesAhead | None:
-        """Begin to read ahead from a position; None where that is of no use, or too much is read ahead already."""
+        """Start reading ahead from a position. Return None if it would not help or its memory is used up."""
         end = opened.layout.length
         if not self.are_worthwhile(opened, position, end, avoided):
             return None
@@ -117,7 +120,7 @@ class ParallelReads:
         return RangesAhead(self, ranges, self._range_bytes)
 
     def submit(self, work: Callable[[], None]) -> Future[None]:
-        """Have something done by one of the threads; by none once the client is closed."""
+        """Run `work` on one of the threads. After `close`, return a cancelled future instead."""
         with self._lock:
             if self._is_closed:
                 ended: Future[None] = Future()
@@ -128,25 +131,25 @@ class ParallelReads:
             return self._threads.submit(copy_context().run, work)
 
     def give_back(self, count: int) -> None:
-        """Room that nothing is read into any more."""
+        """Return memory for reading ahead that is unused again."""
         with self._lock:
             self._free_bytes += count
 
 
 class RangesAhead:
-    """The ranges that follow a reader's position, some of them under way. Belongs to one reader."""
+    """The ranges that follow a reader's position, some of them being read. Belongs to one reader."""
 
     def __init__(self, reads: ParallelReads, ranges: RangesToRead, range_bytes: int) -> None:
         self._reads = reads
         self._ranges = ranges
         self._range_bytes = range_bytes
-        #: Used again and again: new memory is slow to come by.
+        #: The buffers are reused, because allocating new memory is slow.
         self._spare = [bytearray(range_bytes) for _ in range(parallel_ranges_max)]
         self._under_way: deque[tuple[ReadRange, bytearray, Future[None]]] = deque()
         self._shown: bytearray | None = None
 
     def next_piece(self) -> memoryview | None:
-        """The next range, valid until the next call; None at the end. Raises what kept it from being read."""
+        """Return the next range, valid until the next call; None at the end. Raises the error of its read."""
         if self._shown is not None:
             self._spare.append(self._shown)
             self._shown = None
@@ -172,7 +175,7 @@ class RangesAhead:
         self._reads.driver.run(self._ranges.read(wanted, target))
 
     def close(self) -> None:
-        """Ends what has not begun; the room of what is under way is given back when that ends."""
+        """Stop reading ahead. The memory of a read that is under way is returned when it ends."""
         self._ranges.stop()
         idle = len(self._spare) + (self._shown is not None)
         self._spare, self._shown = [], None

@@ -1,4 +1,4 @@
-"""Name a piece of work in the logs of all services, `with request("nightly-42"): ...`, and trace what is asked."""
+"""Names a piece of work in the logs of all services (`with request("nightly-42"): ...`), and traces requests."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from peacefs.service.trace_options import TraceOptions
 
 
 def request(id: str | None = None) -> serving[TraceContext]:
-    """Have all that is done within, by this thread or task, bear one id, or one that is drawn; `as` gives it.
+    """Use one request id for everything that this thread or task does in the block. `as` gives the context.
 
-    Without it every call and every open file has an id of its own. Raises BadRequest for more than 64 characters,
-    or others than letters, digits and `._:-`.
+    The id is random unless given. Outside such a block, each call and each open file gets its own id. Raises
+    BadRequest for an id longer than 64 characters, or with characters other than letters, digits and `._:-`.
     """
     if id is not None and not is_well_formed(id):
         raise BadRequest(f"{id[:80]!r} names no request: it has up to 64 letters, digits and ._:-")
@@ -24,10 +24,10 @@ def request(id: str | None = None) -> serving[TraceContext]:
 
 
 def trace_requests(to: str, share: float = 1.0) -> Callable[[], None]:
-    """Trace what this process asks: to an OTLP collector (`http://host:4318`), or into a file.
+    """Trace the requests of this process, to an OTLP collector (`http://host:4318`) or into a file.
 
-    `share` is the part of requests that is traced; services that trace, too, choose the same ones. Call what is
-    returned, or end the process, to have the last spans exported. Raises StartupError without peacefs[tracing].
+    `share` is the fraction of requests to trace; services that trace choose the same requests. Call the returned
+    function, or end the process, to export the last spans. Raises StartupError without peacefs[tracing].
     """
     from peacefs.service.open_telemetry import start_tracing
 

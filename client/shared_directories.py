@@ -1,4 +1,4 @@
-"""The directories that several users of one cluster need, as HDFS clusters have them. For superusers to make."""
+"""Creates the directories that several users of a cluster share, as in HDFS. For superusers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from peacefs.protocol.values.trash import home_of
 
 from .filesystem import PeaceFileSystem
 
-#: Everybody makes directories of his own in these, and removes nobody else's.
+#: Anyone may create entries in these directories, and remove only their own (the sticky bit).
 _SHARED: Final = ("/tmp", "/checkpoints")
 _SHARED_PERMISSION: Final = 0o1777
 
 
 def make_shared_directories(files: PeaceFileSystem, users: Iterable[str]) -> Iterator[str]:
-    """Make what is missing of /tmp, /checkpoints and the users' homes; yield the path of each that was made.
+    """Create /tmp, /checkpoints and the users' homes if they are missing; yield the path of each.
 
-    What is there stays as it is. Raises AccessDenied, and other classes of `peacefs.protocol.errors`.
+    Existing directories keep their owners, except homes that an earlier, interrupted run left to this user. Raises
+    AccessDenied, and other classes of `peacefs.protocol.errors`.
     """
     for path in _SHARED:
         if not files.exists(path):
@@ -31,7 +32,7 @@ def make_shared_directories(files: PeaceFileSystem, users: Iterable[str]) -> Ite
             files.mkdirs(home)
         elif user == files.user or owner != files.user:
             continue
-        # Also where an earlier run made the home and ended before this.
+        # Also needed if an earlier run was interrupted after creating the home.
         if user != files.user:
             files.set_owner(home, user, user)
         yield home

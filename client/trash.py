@@ -1,4 +1,4 @@
-"""Moving to the trash instead of deleting, as Hadoop's `TrashPolicyDefault` does it, and emptying one's own."""
+"""Moves files to the trash instead of deleting them, as Hadoop's `TrashPolicyDefault`, and empties the trash."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from peacefs.protocol.values.trash import (
 
 from .control.values import FileStatus
 
-#: The trash may become a checkpoint, or somebody take the name, between two calls.
+#: A move is retried: between two calls the trash may become a checkpoint, or the name may be taken.
 _ATTEMPTS: Final = 5
 
 
 class TrashedNames(Protocol):
-    """The file system that a trash needs."""
+    """The file system operations that the trash needs."""
 
     @property
     def user(self) -> str: ...
@@ -59,9 +59,9 @@ class ClientTrash:
         self._current = f"{self._root}/{CURRENT_NAME}"
 
     def move(self, path: str) -> str | None:
-        """Move a path to the trash; return its new path, or None, with nothing done, if it lies there already.
+        """Move a path to the trash. Return its new path, or None, with no change, if it is in the trash already.
 
-        Raises FileNotFound, and RenameRefused for a directory that holds the trash.
+        Raises FileNotFound, and RenameRefused for a directory that contains the trash.
         """
         self._names.status(path)
         if path == self._root or path.startswith(f"{self._root}/"):
@@ -72,7 +72,7 @@ class ClientTrash:
             goal = self._free_place(path)
             try:
                 if not self._names.exists(self._root):
-                    # Directories made on the way to the trash may be for others too.
+                    # Parents of the trash are made with the default permission, since others may use them too.
                     self._names.mkdirs(home_of(self._names.user))
                 self._names.mkdirs(posixpath.dirname(goal), TRASH_PERMISSION)
                 self._names.rename(path, goal)
@@ -85,7 +85,7 @@ class ClientTrash:
         raise AssertionError("the last attempt returns or raises")
 
     def _free_place(self, path: str) -> str:
-        """The path below `Current`. What is there already keeps its name; ours gets the time behind it."""
+        """Return a free path below `Current`. If the name is taken, append the time to the new one."""
         now_ms = int(self._clock() * 1000)
         place = self._current
         components = [component for component in path.split("/") if component]
@@ -106,9 +106,9 @@ class ClientTrash:
             return False
 
     def expunge(self, kept_minutes: int, *, immediate: bool = False) -> list[str]:
-        """Deletes checkpoints older than that, and makes one of what is there; with `immediate` deletes all.
+        """Delete checkpoints older than `kept_minutes`, or all with `immediate`; return the names deleted.
 
-        The names of the checkpoints that were deleted.
+        The present contents of the trash become a checkpoint first.
         """
         now_ms = int(self._clock() * 1000)
         try:

@@ -1,5 +1,5 @@
-"""Chunk store, replication pipeline, heartbeats and the WebHDFS data side.
+"""The datanode: chunk store, replication pipeline, heartbeats, and the data side of WebHDFS.
 
-Begin with `service.py`, which wires the parts. Of the client it imports `client.transfer` alone, and nothing of
-the coordinator: messages are all that the two share.
+Begin with `service.py`, which connects the parts. Of the client it imports only `client.transfer`. It
+imports nothing of the coordinator, with which it shares only messages.
 """

@@ -1,7 +1,6 @@
-"""Background tasks of a datanode, a thread for each: compacting, scrubbing, evening out its disks.
+"""The background tasks of a datanode, one thread each: compacting, scrubbing, balancing its disks.
 
-What fails is said and tried again: a datanode that does not tidy is still of use. What is to be done is decided by
-the participants that are driven; here is when.
+A failed task is logged and retried; meanwhile the datanode stays usable. The participants decide what to do.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ log = logging.getLogger("peacefs.datanode")
 
 
 class DatanodeTasks:
-    """The threads of one datanode, from `start` to `join`."""
+    """The background threads of one datanode, from `start` to `join`. `service.Datanode` owns them."""
 
     def __init__(
         self, driver: ThreadDriver, store: DiskSet, scrubber: Scrubber | None, disk_balancer: DiskBalancer | None
     ) -> None:
-        """Without a scrubber nothing is scrubbed, and without a balancer disks stay as full as they are."""
+        """Without a scrubber, nothing is scrubbed; without a disk balancer, disks are not balanced."""
         self._driver = driver
         self._store = store
         self._stopping = threading.Event()
@@ -48,7 +47,7 @@ class DatanodeTasks:
             thread.start()
 
     def stop(self) -> None:
-        """Nothing more is begun. What is under way ends soon; `join` waits for it."""
+        """Begin nothing more. What is under way ends soon; `join` waits for it."""
         self._stopping.set()
 
     def join(self) -> None:

@@ -1,4 +1,4 @@
-"""The time that tokens are judged by: the coordinator's, which signed them, whatever this machine's clock says."""
+"""The clock for checking tokens: the time of the coordinator that signed them, not this machine's."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 
 class ClusterClock:
-    """The coordinator's time, carried on by a clock that does not jump. Thread-safe.
+    """The coordinator's time, continued by a monotonic clock. Thread-safe.
 
-    Until the coordinator has been heard it is this machine's own. All clocks are in seconds.
+    Before the first message from the coordinator, it is this machine's own time. All clocks are in seconds.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class ClusterClock:
         self._ahead_s: float | None = None
 
     def heard(self, coordinators_s: float) -> None:
-        """Note the coordinator's time; the way here is short."""
+        """Set the coordinator's time; the delay of the message is ignored."""
         with self._lock:
             self._ahead_s = coordinators_s - self._monotonic()
 

@@ -1,4 +1,4 @@
-"""A datanode's metrics for Prometheus, beyond those of all services: events, as they happen."""
+"""A datanode's own Prometheus metrics that count events, in addition to the metrics of every service."""
 
 from __future__ import annotations
 

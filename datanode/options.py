@@ -21,7 +21,7 @@ from peacefs.service.trace_options import TraceOptions
 
 @dataclass(frozen=True)
 class DatanodeOptions:
-    """The options of a datanode. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
+    """The options of a datanode. Port 0 means a free port. `advertise` is the host name given to others."""
 
     directory: Path
     coordinator: Address
@@ -29,26 +29,25 @@ class DatanodeOptions:
     http_port: int = datanode_http_port_default
     data_port: int = datanode_data_port_default
     advertise: str | None = None
-    #: Other names by which clients over HTTP reach it.
+    #: Other host names that HTTP clients may use for this datanode.
     allowed_hosts: tuple[str, ...] = ()
     rack: str = "/default-rack"
     secret_file: Path | None = None
     tls: TlsFiles | None = None
-    #: True if an address beyond loopback may be served without TLS.
+    #: True if an address other than loopback may be served without TLS.
     no_tls: bool = False
     reserved_bytes: int = reserved_bytes_default
-    #: The longest duration of a round of scrubbing; 0 for no scrubbing.
+    #: The target duration of one scrubbing round; 0 turns scrubbing off.
     scrub_period_s: float = scrub_period_s
     scrub_bytes_per_second: float = scrub_bytes_per_second
     copy_bytes_per_second: float = copy_bytes_per_second
-    #: True if large chunks are to leave the page cache to others.
+    #: True if large chunks should not fill the page cache.
     write_around_cache: bool = False
-    #: The directories of chunks, a disk each; none for `directory` itself.
+    #: The directories for chunks, one per disk; empty means `directory` itself.
     data_directories: tuple[Path, ...] = ()
-    #: The other coordinators of the cluster, one of which leads.
+    #: The other coordinators of the cluster; one of all of them leads.
     more_coordinators: tuple[Address, ...] = ()
     ready_fd: int | None = None
     parent_fd: int | None = None
     log: LogStyle = LOG_STYLE_DEFAULT
-    #: The place for traces; None for none.
     traces: TraceOptions | None = None

@@ -1,5 +1,5 @@
-"""The I/O service for programs that checkpoint by themselves (SGuard, section 4): parts, manifests, pages.
+"""The I/O service for programs that write their own checkpoints (SGuard, section 4): parts, manifests, pages.
 
-Begin with `attempt.py`, which writes one checkpoint, and `reader.py`, which reads one back. Uses
-`client.transfer` and `client.control`; knows nothing of Spark's formats.
+Begin with `attempt.py`, which writes one checkpoint, and `reader.py`, which reads one. Uses
+`client.transfer` and `client.control`. Knows nothing of Spark's formats.
 """

@@ -1,4 +1,4 @@
-"""One attempt to write a checkpoint: its parts in parallel under grants, then its name, in one step."""
+"""One attempt to write a checkpoint: writes its parts in parallel under grants, then names it in one step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger("peacefs.client")
 
 @dataclass(frozen=True)
 class CheckpointTask:
-    """A checkpoint to be written. `replication` None means the cluster's default."""
+    """A checkpoint to write. `replication` None means the cluster's default."""
 
     root: str
     unit: str
@@ -43,27 +43,26 @@ class CheckpointTask:
     workers: int
     chunk_bytes: int
     replication: int | None
-    #: Small files besides the parts, by name.
+    #: Small files to add to the parts, by name.
     files: Mapping[str, bytes] = field(default_factory=dict)
-    #: Files that are there already and belong to this checkpoint as well: paths by the names that they get in it.
+    #: Existing files that also belong to this checkpoint: maps their names in it to their present paths.
     references: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
-        """The path that the checkpoint will have."""
         return f"{self.root}/{directory_name(self.unit, self.sequence)}"
 
 
 class CheckpointAttempt:
-    """Written by `run`, on a thread of its own; may be cancelled from any other.
+    """Writes one checkpoint: `run` does the work on its own thread, and any other thread may cancel it.
 
-    The parts are completed when all their data is on datanodes, and become visible together by the renaming of
-    their directory. An attempt that fails leaves nothing; one whose process dies leaves nothing before the last
-    moments, and a hidden directory then.
+    The parts are completed once all data is on datanodes, and become visible together when their directory is
+    renamed. A failed attempt leaves nothing behind. If the process dies while parts are completed, a hidden
+    directory remains; if it dies earlier, nothing does. `PendingCheckpoint` runs it for `IOService`.
     """
 
     def __init__(self, files: PeaceFileSystem, task: CheckpointTask, asked_s: float | None) -> None:
-        """`asked_s` as in `EarlierTry`."""
+        """For `asked_s` see `EarlierTry`."""
         self._files = files
         self._task = task
         self._asked_s = asked_s
@@ -75,24 +74,24 @@ class CheckpointAttempt:
 
     @property
     def asked_s(self) -> float | None:
-        """Since when the checkpoint waits, for one that takes its place."""
+        """The time when the checkpoint began to wait; a checkpoint that replaces it inherits this."""
         return self._parts.grants.asked_s if self._parts is not None else self._asked_s
 
     @property
     def expected_start_s(self) -> float:
-        """In how many seconds the next chunk may expect its turn, as the coordinator said last."""
+        """The coordinator's latest estimate of the seconds until the next chunk may be written."""
         return self._parts.grants.expected_start_s if self._parts is not None else 0.0
 
     def give_up(self, reason: PeacefsError) -> None:
-        """`run` raises it soon, unless all was published already."""
+        """Make `run` raise `reason` soon, unless everything is published already."""
         self._stop.set(reason)
         if self._parts is not None:
             self._parts.give_up(reason)
 
     def run(self) -> Manifest:
-        """Raises FileAlreadyExists, CheckpointCancelled, NoDatanodes, QuotaExceeded, ...
+        """Write and publish the checkpoint, as one request in logs and traces.
 
-        In logs and traces all of it is one request.
+        Raises FileAlreadyExists, CheckpointCancelled, NoDatanodes, QuotaExceeded, ...
         """
         with operation("write a checkpoint", {"path": self._task.path}):
             return self._write()
@@ -120,12 +119,12 @@ class CheckpointAttempt:
         return self._manifest
 
     def _check_new(self) -> None:
-        """The renaming would refuse it too, but after all the work."""
+        """Fail early: the rename would refuse an existing name too, but only after all the work."""
         if self._files.exists(self._task.path):
             raise FileAlreadyExists(f"{self._task.path} exists; a checkpoint is never written over")
 
     def _write_small(self) -> None:
-        """A part that fits the fast lane waits for no grant."""
+        """Write parts that are small enough to need no grant."""
         pages = self._task.pages
         for part, chunk in zip(self._manifest.parts, self._planned, strict=True):
             with self._files.open_for_writing(
@@ -146,11 +145,12 @@ class CheckpointAttempt:
             [each.token for each in created],
             workers=self._task.workers,
             stop=self._stop,
-            # The first allocation of each file: its first bytes wait for their grant, too.
+            # The chunks that CREATE placed are abandoned, because even the first bytes of each file wait for a
+            # grant.
             earlier=EarlierTry(abandoned=[each.allocated.chunk for each in created], asked_s=self._asked_s),
         )
         try:
-            # Whoever gave up before the parts existed has told nobody else.
+            # A caller that gave up before `_parts` existed has only set `_stop`.
             self._stop.check()
             with ThreadPoolExecutor(parts.workers, thread_name_prefix="peacefs-checkpoint") as threads:
                 workers = [threads.submit(copy_context().run, self._work, parts) for _ in range(parts.workers)]

@@ -1,9 +1,9 @@
-"""The names of checkpoint directories, and the file `manifest.json` that describes each.
+"""The names of checkpoint directories, and the file `manifest.json` that describes each checkpoint.
 
     <root>/<unit>-<sequence>/manifest.json
     <root>/<unit>-<sequence>/part-00000, ...     the pages one after the other, cut between chunks
 
-While it is being written the directory is `.<unit>-<sequence>.<number>.writing`.
+During the write, the directory is named `.<unit>-<sequence>.<number>.writing`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _WRITING: Final = ".writing"
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A file of the checkpoint; bytes."""
+    """A file of the checkpoint, and its length in bytes."""
 
     name: str
     length: int
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """`pages` are sizes in bytes with how many pages in a row have it."""
+    """The contents of `manifest.json`. `pages` are run-length encoded: (size in bytes, number of pages)."""
 
     format: int
     unit: str
@@ -46,16 +46,16 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def length(self) -> int:
-        """Bytes, of all parts."""
+        """The total length of all parts in bytes."""
         return sum(part.length for part in self.parts)
 
     def page_sizes(self) -> list[int]:
-        """In bytes, page by page, as they were written."""
+        """Return the size of each page in bytes, in the order in which they were written."""
         return [size for size, count in self.pages for _ in range(count)]
 
 
 def describe(unit: str, sequence: int, part_lengths: Sequence[int], page_sizes: Sequence[int]) -> Manifest:
-    """Describe what will be written. Raises BadRequest for more pages than can be read."""
+    """Describe a checkpoint to be written. Raises BadRequest if it has more pages than can be read back."""
     if len(page_sizes) > checkpoint_pages_max:
         raise BadRequest(f"{len(page_sizes)} pages are too many: at most {checkpoint_pages_max}")
     parts = [Part(f"part-{number:05}", length) for number, length in enumerate(part_lengths)]
@@ -64,12 +64,11 @@ def describe(unit: str, sequence: int, part_lengths: Sequence[int], page_sizes: 
 
 
 def encode(manifest: Manifest) -> bytes:
-    """As JSON, which `decode` reads."""
     return msgspec.json.encode(manifest)
 
 
 def decode(data: bytes, path: str) -> Manifest:
-    """Raises CheckpointDamaged for what is no manifest, or not of this format."""
+    """Parse a manifest. Raises CheckpointDamaged if this is no manifest, or of another format."""
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
     except UNREADABLE as error:
@@ -86,7 +85,7 @@ def decode(data: bytes, path: str) -> Manifest:
 
 
 def directory_name(unit: str, sequence: int) -> str:
-    """Raises BadRequest for names that could not be told apart again."""
+    """Return the name of a checkpoint's directory. Raises BadRequest if it could not be parsed back."""
     if not unit or unit.startswith(".") or "/" in unit or "\0" in unit:
         raise BadRequest(f"{unit!r} cannot be the name of a unit: not empty, without '/', and no '.' in front")
     if sequence < 0:
@@ -95,7 +94,7 @@ def directory_name(unit: str, sequence: int) -> str:
 
 
 def sequence_of(name: str, unit: str) -> int | None:
-    """Return the number of the unit's checkpoint that a directory of this name holds."""
+    """Return the sequence number in a directory name; None unless it names a checkpoint of the unit."""
     text = name.removeprefix(f"{unit}-")
     if text == name or not (text.isascii() and text.isdigit()) or str(int(text)) != text:
         return None
@@ -103,12 +102,12 @@ def sequence_of(name: str, unit: str) -> int | None:
 
 
 def unfinished_name(unit: str, sequence: int) -> str:
-    """For one attempt."""
+    """Return a new directory name for one attempt."""
     return f".{directory_name(unit, sequence)}.{uuid.uuid4().hex[:12]}{_WRITING}"
 
 
 def is_unfinished(name: str, unit: str) -> bool:
-    """Return whether a directory of this name is an attempt to write a checkpoint of the unit."""
+    """Return whether a directory name belongs to an attempt to write a checkpoint of the unit."""
     if not (name.startswith(".") and name.endswith(_WRITING)):
         return False
     checkpoint, _, _ = name.removeprefix(".").removesuffix(_WRITING).rpartition(".")

@@ -1,4 +1,4 @@
-"""The pages of a checkpoint as one run of bytes, which is cut into chunks without being copied."""
+"""The pages of a checkpoint as one sequence of bytes, which is cut into chunks without copying."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Pages:
-    """Buffers, in order, that nobody changes while they are being written."""
+    """Buffers, in order, that must not change during the write."""
 
     def __init__(
         self, pages: Sequence[Buffer], written: Callable[[int, int], None] = lambda begin, end: None
@@ -34,7 +34,7 @@ class Pages:
         return [len(view) for view in self._views]
 
     def bytes_at(self, offset: int, length: int) -> Bytes:
-        """So many bytes from `offset` on; copied only where they are of more than one page."""
+        """Return `length` bytes from `offset`; copied only if they span pages."""
         found: list[memoryview] = []
         at = bisect_right(self._ends, offset)
         while length > 0:
@@ -48,7 +48,7 @@ class Pages:
 
 
 class Stop:
-    """Tells all who write a checkpoint that it is given up, and why. The first reason stands."""
+    """Tells all writers of a checkpoint that it is given up, and why. The first reason is kept."""
 
     def __init__(self) -> None:
         self.reason: PeacefsError | None = None
@@ -63,7 +63,7 @@ class Stop:
 
 
 class PageChunk:
-    """`length` bytes of the pages, at least one, as the packets of a chunk. See `ResendableSource`."""
+    """The packets of one chunk: `length` bytes of the pages, at least one. See `ResendableSource`."""
 
     def __init__(self, pages: Pages, offset: int, length: int, stop: Stop) -> None:
         self._pages = pages
@@ -72,7 +72,7 @@ class PageChunk:
         self._stop = stop
 
     def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:
-        """Raises the reason for which the checkpoint was given up."""
+        """Return a packet of the chunk. Raises the reason why the checkpoint was given up."""
         yield from ()
         self._stop.check()
         offset = index * packet_bytes

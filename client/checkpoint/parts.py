@@ -1,4 +1,4 @@
-"""Split a checkpoint into chunks, and the files that they make up. Pure."""
+"""Splits a checkpoint into chunks and into the files that contain them. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PlannedChunk:
-    """Bytes of the checkpoint; which one of which part they are."""
+    """Bytes of the checkpoint; `part` is the number of their file, `place` the number of the chunk in it."""
 
     offset: int
     length: int
@@ -16,7 +16,7 @@ class PlannedChunk:
 
 
 def split(length: int, parts_max: int, chunk_bytes: int) -> list[PlannedChunk]:
-    """Chunks of `chunk_bytes` but for the last, in order; in each part, of at most `parts_max`, about as many."""
+    """Split into chunks of `chunk_bytes` (the last may be shorter), spread evenly over up to `parts_max` parts."""
     count = -(-length // chunk_bytes)
     parts = min(parts_max, count)
     planned = []
@@ -29,7 +29,7 @@ def split(length: int, parts_max: int, chunk_bytes: int) -> list[PlannedChunk]:
 
 
 def part_lengths(planned: list[PlannedChunk]) -> list[int]:
-    """In the order of the parts; bytes."""
+    """Return the length of each part in bytes."""
     lengths: list[int] = []
     for chunk in planned:
         if chunk.part == len(lengths):

@@ -1,4 +1,4 @@
-"""A checkpoint that was submitted: to be waited for, or given up."""
+"""A submitted checkpoint, which can be waited for or cancelled."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .attempt import CheckpointAttempt
 
 @dataclass(frozen=True)
 class Published:
-    """A checkpoint that is there. `pruned` are the sequences that were deleted for it.
+    """A checkpoint that was published. `pruned` are the older sequences that were deleted.
 
-    `prune_fault` is why not all of those were, which are tried again with the next.
+    `prune_fault` is the error that kept some of them; the next checkpoint tries to delete them again.
     """
 
     path: str
@@ -27,10 +27,10 @@ class Published:
 
 
 class PendingCheckpoint:
-    """Thread-safe."""
+    """A checkpoint that `IOService.submit` has started. Thread-safe."""
 
     def __init__(self, path: str, attempt: CheckpointAttempt, publish: Callable[[], Published]) -> None:
-        """`publish` runs the attempt, on a thread of its own."""
+        """Start a thread that calls `publish`, which runs the attempt."""
         self.path = path
         self._attempt = attempt
         self._publish = publish
@@ -41,12 +41,12 @@ class PendingCheckpoint:
 
     @property
     def expected_start_s(self) -> float:
-        """In how many seconds its next chunk may expect its turn, as the coordinator said last."""
+        """The coordinator's latest estimate of the seconds until the next chunk may be written."""
         return self._attempt.expected_start_s
 
     @property
     def asked_s(self) -> float | None:
-        """Since when it waits, by the monotonic clock; None while it has asked for nothing."""
+        """The time when the checkpoint began to wait, by the monotonic clock; None before its first request."""
         return self._attempt.asked_s
 
     @property
@@ -54,11 +54,11 @@ class PendingCheckpoint:
         return self._outcome.done()
 
     def result(self, timeout_s: float | None = None) -> Published:
-        """Waits until it is published. Raises why it is not, and TimeoutError."""
+        """Wait until the checkpoint is published. Raises the error of the write, and TimeoutError."""
         return self._outcome.result(timeout_s)
 
     def cancel(self) -> bool:
-        """Gives it up; False: it was published before. Nothing of it goes on when this returns."""
+        """Cancel the checkpoint, and wait until its threads are done. Return False if it was published before."""
         self._attempt.give_up(CheckpointCancelled(f"{self.path} was cancelled"))
         return self._outcome.exception() is not None
 

@@ -1,4 +1,4 @@
-"""Read grants as the reader of a checkpoint sees them: which chunk is next, and which datanode gives it.
+"""Read grants for the reader of a checkpoint: which chunk to read next, and from which datanode.
 
     grants = ReadGrants(name, chunks, at_once=4)
     while (read := (yield from grants.next())) is not None:
@@ -6,8 +6,8 @@
         grants.ended(read)
     yield from grants.give_back()
 
-The coordinator counts the readers of all clients. Small chunks wait for nobody. Nor does a read fail because
-nobody counts: while the coordinator does not answer, this process keeps to the same bound by itself.
+The coordinator limits the readers of all clients at each datanode. Small chunks need no grant. While the
+coordinator does not answer, reads continue, and this process applies the same limit to itself.
 """
 
 from __future__ import annotations
@@ -32,21 +32,20 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import ChunkLayout, Opened, ReadsScheduled, StateReads
 from peacefs.runtime import effects as fx
 
-# A reader says this often that it lives; after the longer silence its grants are others'. It names at most so many
-# of its chunks at a time.
+# Interval at which a reader restates its reads. After a longer silence, others get its grants.
 read_grant_restate_s: Final = 3.0
-# A read does not fail because the coordinator does not answer: it goes on alone after the first, for the second.
+# If the coordinator does not answer within the first time, the reader goes on without it for the second.
 read_grant_timeout_s: Final = 8.0
 read_grant_alone_s: Final = 10.0
 
 
-#: For a coordinator that does not hold requests.
+#: Pause before asking again, if the coordinator does not hold requests.
 _ASK_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkToRead:
-    """The chunk with this number of an opened file; `offset` is where its first byte belongs in the checkpoint."""
+    """Chunk `number` of an opened file. `offset` is the position of its first byte in the checkpoint."""
 
     opened: Opened
     number: int
@@ -54,19 +53,19 @@ class ChunkToRead:
 
     @property
     def layout(self) -> ChunkLayout:
-        """The chunk itself."""
         return self.opened.layout.chunks[self.number]
 
     @property
     def nodes(self) -> list[NodeId]:
-        """The datanodes that hold it, nearest first."""
+        """The datanodes that hold the chunk, nearest first."""
         return [hop.node for hop in self.layout.replicas]
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenRead:
-    """`node` is to be asked first; None where no replica is known, which the reader will say. `turn` is its number
-    among the reader's chunks."""
+    """A chunk to read now, from `node` first; None if no replica is known, so that the read will fail.
+
+    `turn` is the chunk's number in `ReadGrants`."""
 
     turn: int
     chunk: ChunkToRead
@@ -74,9 +73,10 @@ class ChosenRead:
 
 
 class ReadGrants:
-    """All chunks of one recovery. Several threads may take from it.
+    """All chunks of one recovery, each handed to one thread with a datanode to ask first. Thread-safe.
 
-    A replica that fails in the middle of a read is replaced by another at once, whoever reads there.
+    `ParallelReading` uses it. If a replica fails during a read, the reader continues at another replica at once,
+    without a grant.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class ReadGrants:
         small_bytes_max: int = fast_lane_bytes_max,
         hold_s: float = grant_hold_s,
     ) -> None:
-        """`name` tells this reader from any other; `at_once` is how many chunks its threads read together.
+        """`name` is unique to this reader; `at_once` is the number of chunks that its threads read together.
 
-        A coordinator that may not hold a question, with `hold_s` 0, is asked again after a while.
+        The coordinator may hold a request for `hold_s`. If that is 0, it is asked again after a pause.
         """
         self._name = name
         self._at_once = at_once
@@ -98,7 +98,7 @@ class ReadGrants:
         self._lock = threading.Lock()
         self._chunks = dict(enumerate(chunks))
         self._small = [turn for turn, chunk in self._chunks.items() if chunk.layout.length <= small_bytes_max]
-        #: Chunks without a grant; granted, and taken by no thread; being read.
+        #: Chunks without a grant; chunks with a grant that no thread has taken; chunks being read.
         self._wanted = dict.fromkeys(turn for turn in self._chunks if turn not in set(self._small))
         self._ready: dict[int, NodeId] = {}
         self._reading: dict[int, NodeId] = {}
@@ -106,27 +106,26 @@ class ReadGrants:
         self._asked_s: float | None = None
         self._stated_s = 0.0
         self._stating = self._statements = 0
-        #: True once something has ended since.
+        #: True if a read has ended since the last statement.
         self._unsaid = False
-        #: Until then the coordinator, which did not answer, is not asked.
+        #: Until this time the coordinator is not asked, because it did not answer.
         self._alone_until_s = 0.0
         self._news = fx.Ticket()
 
     @property
     def chunks(self) -> int:
-        """The number of chunks in all."""
+
         return len(self._chunks)
 
     @property
     def reads(self) -> dict[int, NodeId]:
-        """The chunks that are being read, and where."""
+        """The datanode of each chunk that is being read."""
         return dict(self._reading)
 
     # -- for the threads that read -----------------------------------------------------------------
 
     def next(self) -> fx.Steps[ChosenRead | None]:
-        """Waits for the next chunk; None when there is none left for this thread. Raises AccessDenied,
-        BadRequest."""
+        """Wait for the next chunk; None if none is left for this thread. Raises AccessDenied, BadRequest."""
         while True:
             now_s = yield from fx.now()
             with self._lock:
@@ -135,7 +134,8 @@ class ReadGrants:
                 is_last = not self._wanted
                 news, states = self._news, self._may_state(now_s, needs_to=self._unsaid if is_last else None)
             if states:
-                # Nothing is waited for by the last word of a thread: only others need what it gives back.
+                # The last statement of a thread need not be answered with grants: it only releases grants for
+                # others.
                 yield from self._state(now_s, 0.0 if is_last else self._hold_s)
             if is_last:
                 return None
@@ -145,7 +145,7 @@ class ReadGrants:
                 yield from fx.sleep(_ASK_AGAIN_S)
 
     def keep(self) -> fx.Steps[None]:
-        """To be called between pieces: says now and then that this reader lives."""
+        """Tell the coordinator now and then that this reader is alive. Call this between pieces."""
         now_s = yield from fx.now()
         with self._lock:
             is_silent = self._asked_s is not None and now_s - self._stated_s >= read_grant_restate_s
@@ -154,14 +154,14 @@ class ReadGrants:
             yield from self._state(now_s, 0.0)
 
     def ended(self, read: ChosenRead) -> None:
-        """It was read, or will not be."""
+        """Mark a chunk as read, or as given up."""
         with self._lock:
             if self._reading.pop(read.turn, None) is not None:
                 self._unsaid = True
             self._tell()
 
     def give_up(self) -> None:
-        """Nothing more is chosen."""
+        """Hand out no more chunks."""
         with self._lock:
             self._small.clear()
             self._wanted.clear()
@@ -169,7 +169,7 @@ class ReadGrants:
             self._tell()
 
     def give_back(self) -> fx.Steps[None]:
-        """The last word. Raises nothing: what is not heard is found out in time."""
+        """Release all grants. Raises nothing: if the call is lost, the coordinator notices the silence."""
         if self._asked_s is not None:
             with contextlib.suppress(PeacefsError):
                 self._statements += 1
@@ -192,10 +192,10 @@ class ReadGrants:
         return None
 
     def _may_state(self, now_s: float, *, needs_to: bool | None) -> bool:
-        """Return whether this thread must make a statement.
+        """Return whether this thread should make a statement.
 
-        It is the only one that does, unless something has ended since the last, which a request that is held does
-        not say. `needs_to` None is a thread that has nothing else to do.
+        Usually one thread does so at a time. A second one may if a read has ended since, which a request that the
+        coordinator holds does not contain. `needs_to` None means a thread with nothing else to do.
         """
         if now_s < self._alone_until_s or needs_to is False or (self._stating and not self._unsaid):
             return False
@@ -203,7 +203,7 @@ class ReadGrants:
         return True
 
     def _state(self, now_s: float, wait_s: float) -> fx.Steps[None]:
-        """State what is read and wanted, and take in the grants of the answer."""
+        """Tell the coordinator what is being read and wanted; add the grants of the answer."""
         answer = ReadsScheduled([])
         try:
             statement = self._statement(now_s, wait_s)
@@ -239,7 +239,7 @@ class ReadGrants:
             )
 
     def _choose_alone(self) -> None:
-        """The first chunk with a replica where this process has room, where it has most."""
+        """Grant the first chunk with a replica at a datanode below the limit; prefer the least used datanode."""
         here = Counter([*self._reading.values(), *self._ready.values()])
         for turn in self._wanted:
             nodes = self._chunks[turn].nodes

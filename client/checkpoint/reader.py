@@ -1,4 +1,4 @@
-"""Reads a checkpoint's chunks in parallel into one buffer."""
+"""Reads the chunks of a checkpoint in parallel into one buffer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .read_grants import ChosenRead, ChunkToRead, ReadGrants
 
 
 class CheckpointReader:
-    """Reads once. `parts` lie one after the other in `target`, which is as long as all of them."""
+    """Reads one checkpoint, once. `parts` follow each other in `target`, which has their total length."""
 
     def __init__(self, driver: ThreadDriver, parts: Sequence[Opened], target: memoryview) -> None:
         self._driver = driver
@@ -29,7 +29,7 @@ class CheckpointReader:
         self._target = target
 
     def run(self, workers: int) -> None:
-        """Raises ChunkUnavailable, FileNotFound for a checkpoint that was deleted meanwhile, ..."""
+        """Read all parts. Raises ChunkUnavailable, FileNotFound if the checkpoint was deleted meanwhile, ..."""
         reading = ParallelReading(uuid4().hex, self._parts, self._target, workers)
         with (
             operation("read a checkpoint"),
@@ -45,7 +45,7 @@ class CheckpointReader:
 
 
 class ParallelReading:
-    """`work` is run by `workers` participants, and when all have ended `grants.give_back` by one."""
+    """The participants of one read: `workers` run `work`; after all ended, one runs `grants.give_back`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ParallelReading:
         hold_s: float = grant_hold_s,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
-        """`name`, `small_bytes_max` and `hold_s` as in `ReadGrants`."""
+        """For `name`, `small_bytes_max` and `hold_s` see `ReadGrants`."""
         chunks = _chunks(parts)
         self.workers = max(1, min(workers, len(chunks)))
         self.grants = ReadGrants(name, chunks, self.workers, small_bytes_max=small_bytes_max, hold_s=hold_s)
@@ -66,7 +66,7 @@ class ParallelReading:
         self._hop_timeout_s = hop_timeout_s
 
     def work(self) -> fx.Steps[None]:
-        """Reads chunks until there are none left for this worker. Raises why the checkpoint cannot be read."""
+        """Read chunks until none is left for this worker. Raises the error that makes the read fail."""
         try:
             while (read := (yield from self.grants.next())) is not None:
                 try:
@@ -99,7 +99,7 @@ class ParallelReading:
 
 
 def _chunks(parts: Sequence[Opened]) -> list[ChunkToRead]:
-    """Those of all parts in turn, so that workers read from many files, and datanodes, at once."""
+    """Return all first chunks of the parts, then all second ones, ...: workers then use many datanodes at once."""
     found: list[tuple[int, ChunkToRead]] = []
     offset = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""The command line: `application` declares every command, the other modules carry them out.
+"""The command line: `application` declares every command, and the other modules execute them.
 
-Declarations import nothing heavy, so that a command loads only what it needs.
+The declarations import nothing heavy, so that a command loads only what it needs.
 """

@@ -1,4 +1,4 @@
-"""The commands on ACLs and extended attributes, declared, with the options of `hdfs dfs`."""
+"""Declares the commands for ACLs and extended attributes, with the options of `hdfs dfs`."""
 
 from __future__ import annotations
 

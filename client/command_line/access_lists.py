@@ -1,4 +1,4 @@
-"""`peacefs setfacl`, `getfacl`, `setfattr` and `getfattr`: what they do, and the output of Hadoop's commands."""
+"""Executes `peacefs setfacl`, `getfacl`, `setfattr` and `getfattr`, with the output of Hadoop's commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STICKY = 0o1000
 
 @dataclass(frozen=True)
 class AclChange:
-    """The change that is wanted; exactly one field is given. Specifications are in Hadoop's form."""
+    """The requested change. Exactly one field is set. ACL specifications have Hadoop's syntax."""
 
     modify: str | None = None
     remove: str | None = None
@@ -30,7 +30,7 @@ class AclChange:
 
 
 def set_acl(session: Session, wanted: AclChange, texts: Sequence[str], *, recursive: bool) -> None:
-    """Raises BadRequest, IllegalChange for a specification that is none, before anything is changed."""
+    """Change the ACL of each path. Raises BadRequest or IllegalChange, before any change, if it is invalid."""
     spec = wanted.modify or wanted.remove or wanted.replace
     entries = parse_acl(spec, with_permissions=wanted.remove is None) if spec else []
     if not (entries or wanted.remove_default or wanted.remove_all):
@@ -42,7 +42,7 @@ def _acl_step(
     wanted: AclChange, entries: Sequence[AclEntry]
 ) -> Callable[[PeaceFileSystem, FileStatus, bool], None]:
     def step(files: PeaceFileSystem, status: FileStatus, is_below: bool) -> None:
-        # In a tree files have no defaults, as with Hadoop's -R.
+        # Files in a tree get no default entries, as with Hadoop's -R.
         fitting = [each for each in entries if each.scope is Scope.ACCESS or status.is_directory or not is_below]
         if wanted.remove_all:
             files.remove_acl(status.path)
@@ -77,7 +77,7 @@ def show_acl(session: Session, texts: Sequence[str], *, recursive: bool) -> None
 
 
 def set_attribute(session: Session, name: str, value: str | None, texts: Sequence[str]) -> None:
-    """Raises BadRequest for a value that cannot be read, before anything is changed."""
+    """Set an attribute of each path. Raises BadRequest for an invalid value, before any change."""
     try:
         raw = decode(value or "")
     except ValueError as error:
@@ -92,7 +92,7 @@ def remove_attribute(session: Session, name: str, texts: Sequence[str]) -> None:
 def show_attributes(
     session: Session, name: str | None, encoding: str, texts: Sequence[str], *, recursive: bool
 ) -> None:
-    """Show one attribute, or all for None. Raises BadRequest for an encoding that there is not."""
+    """Show one attribute of each path, or all if `name` is None. Raises BadRequest for an unknown encoding."""
     try:
         wanted = Encoding(encoding.lower())
     except ValueError:

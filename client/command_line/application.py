@@ -1,6 +1,6 @@
-"""Every command that a client needs, put together; `peacefs.command` adds those that start services.
+"""All commands that a client needs; `peacefs.command` adds those that start services.
 
-Nothing heavy is imported before a command is chosen: `peacefs ls` pays for no cluster, `peacefs up` for no HTTP.
+Nothing heavy is imported before a command is chosen: `peacefs ls` does not load the local cluster.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .errors import report_error, report_system_error
 from .examples import add_examples
 from .options import COORDINATOR_VARIABLES
 
-#: These trace what they serve, by options of their own, and not what they ask.
+#: These commands have their own options for traces of what they serve, and do not trace their requests.
 _SERVICES = ("agent", "coordinator", "datanode", "up")
 
 
-#: The extra that brings a module which the base package does without.
+#: The extra that installs each module that the base package does not need.
 _EXTRAS = {
     "cloudpickle": "dataflow",
     "fsspec": "fsspec",
@@ -43,7 +43,7 @@ _EXTRAS = {
 
 
 class Commands(TyperGroup):
-    """Says every fault in one line and never shows a traceback of one that the program foresaw."""
+    """Runs commands. Expected errors are reported in one line, without a traceback."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command = super().get_command(ctx, cmd_name)
@@ -56,7 +56,7 @@ class Commands(TyperGroup):
             try:
                 return super().invoke(ctx)
             finally:
-                # Here, whatever the exit status, where a reader that has gone is still a fault like others; at
+                # Flush here, whatever the exit status. A missing reader is reported here like other errors; at
                 # exit it would be a warning.
                 sys.stdout.flush()
         except PeacefsError as error:
@@ -85,7 +85,7 @@ application = typer.Typer(
 
 
 def _asking(command: Any) -> set[str]:
-    """Return the commands that ask a coordinator as clients do, or whose subcommands do."""
+    """Return the commands that are clients of a coordinator, or whose subcommands are."""
     return {
         name
         for name, each in command.commands.items()
@@ -109,7 +109,7 @@ def _options(
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    # Not `coordinator`: the configuration of the command of that name would be taken for its value.
+    # Not named `coordinator`: the configuration of the command of that name would be taken for its value.
     asked: Annotated[
         str | None,
         typer.Option(
@@ -164,9 +164,9 @@ def _options(
     if traces is not None and context.invoked_subcommand not in _SERVICES:
         from peacefs.client.requests import trace_requests
 
-        # A program that runs a command within its own process is not traced when the command is over.
+        # If a program runs a command in its own process, tracing must end with the command.
         context.call_on_close(trace_requests(traces))
-    # For whatever the command starts, too.
+    # In the environment, so that processes started by the command see it too.
     if token_file is not None:
         os.environ["PEACEFS_TOKEN_FILE"] = str(token_file.absolute())
     if directory is not None:
@@ -206,7 +206,7 @@ for _command in (
 ):
     application.command()(_command)
 application.command("test")(file_commands.ask_about_path)
-# A mode such as -x begins like an option.
+# A mode such as -x looks like an option.
 application.command(context_settings={"ignore_unknown_options": True})(file_commands.chmod)
 application.command()(file_commands.chown)
 application.command()(file_commands.chgrp)

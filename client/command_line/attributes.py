@@ -1,4 +1,4 @@
-"""`peacefs chmod`, `chown`, `chgrp` and `setrep`: owner, rights and number of replicas."""
+"""Executes `peacefs chmod`, `chown`, `chgrp` and `setrep`: owners, permissions and number of replicas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Change = Callable[[PeaceFileSystem, FileStatus], None]
 
 
 def change_mode(session: Session, mode: str, texts: Sequence[str], *, recursive: bool) -> None:
-    """Raises BadRequest for a mode that is none, before anything is changed."""
+    """Change the mode of each path. Raises BadRequest for an invalid mode, before any change."""
     changed_mode(mode, 0, is_directory=False)
 
     def change(files: PeaceFileSystem, status: FileStatus) -> None:
@@ -27,14 +27,14 @@ def change_mode(session: Session, mode: str, texts: Sequence[str], *, recursive:
 def change_owner(
     session: Session, owner: str | None, group: str | None, texts: Sequence[str], *, recursive: bool
 ) -> None:
-    """None leaves one as it is."""
+    """Change owner and group of each path; None keeps the current one."""
     _change_each(
         session, texts, lambda files, status: files.set_owner(status.path, owner, group), recursive=recursive
     )
 
 
 def change_replication(session: Session, replication: int, texts: Sequence[str]) -> None:
-    """Set it for files, and for all files below directories; print which."""
+    """Set the replication of files, and of all files below directories; print each."""
 
     def change(files: PeaceFileSystem, status: FileStatus) -> None:
         if not status.is_directory:
@@ -56,9 +56,10 @@ def for_each(
     recursive: bool,
     top_first: bool = False,
 ) -> None:
-    """Take a step for each path, with `recursive` for all below as well; the step is told which those are.
+    """Call `step` for each path, and with `recursive` for everything below; its last argument is True for these.
 
-    Entries below come first, unless they are only looked at: a change may take away the right to get there.
+    Entries below a directory come first, because a change may revoke access to them. `top_first`, for steps that
+    only read, reverses this.
     """
     for place in session.each(texts):
         with session.errors.about(place.text):

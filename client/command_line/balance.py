@@ -1,8 +1,8 @@
-"""`peacefs balance`: datanodes that are fuller than others give some to those, in the manner of `hdfs balancer`.
+"""Executes `peacefs balance`: moves replicas from fuller datanodes to emptier ones, like `hdfs balancer`.
 
 The exit status is that of `hdfs balancer`, whose negative numbers a shell shows from 255 downwards: 0 balanced,
-255 another run is under way, 254 nothing more can be moved, 253 one move after the other fails, 252 the
-coordinator has forgotten the run, 250 interrupted. (1 is a fault, 2 wrong usage.)
+255 another run is under way, 254 nothing more can be moved, 253 moves keep failing, 252 the coordinator has
+forgotten the run, 250 interrupted. (1 is an error, 2 wrong usage.)
 """
 
 from __future__ import annotations
@@ -33,15 +33,13 @@ _ENDINGS = {
 
 @dataclass(frozen=True)
 class BalanceStyle:
-    """The threshold and rate of balancing, and the form of its output."""
-
     threshold_percent: float
     bytes_per_second: int
     as_json: bool
 
 
 def balance(coordinator: str, style: BalanceStyle) -> int:
-    """Runs until it is over or interrupted, prints the result and gives the exit status. Raises PeacefsError."""
+    """Run until balanced or interrupted, print the result and return the exit status. Raises PeacefsError."""
     run = uuid.uuid4().hex
     with PeaceFileSystem(coordinator) as files:
         try:
@@ -72,7 +70,7 @@ def _watch(files: PeaceFileSystem, run: str, status: BalanceStatus) -> BalanceSt
 
 
 def ending(run: str, told_of: str, phase: str) -> tuple[int, str]:
-    """The exit status and what is said of `run`, when a status tells of that, or of another one."""
+    """Return the exit status and the message for `run`, given a status of this run or of another one."""
     if told_of == run:
         return _ENDINGS[phase]
     if phase == "running":

@@ -1,4 +1,4 @@
-"""`peacefs mkdir`, `mv`, `rm` and `expunge`: changes of names, which move no data."""
+"""Executes `peacefs mkdir`, `mv`, `rm` and `expunge`: changes of names, which move no data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .session import FilePlace, Session
 
 
 def make_directories(session: Session, texts: Sequence[str], *, parents: bool) -> None:
-    """With `parents` missing parents are made and existing directories are fine; without, both are faults."""
+    """Make directories. With `parents`, make missing parents and accept existing directories; else report both."""
     for text in texts:
         with session.errors.about(text):
             place = session.place(text)
@@ -35,7 +35,7 @@ def _can_be_made(session: Session, place: FilePlace) -> bool:
 
 
 def move(session: Session, sources: Sequence[str], target: str) -> None:
-    """Renames one path, or moves several into a directory. Never replaces anything."""
+    """Rename one path, or move several into a directory. Nothing is ever replaced."""
     places = list(session.each(sources))
     goal, into = session.goal_of(places, target)
     if goal is None:
@@ -54,7 +54,7 @@ def move(session: Session, sources: Sequence[str], target: str) -> None:
 
 @dataclass(frozen=True)
 class RemoveStyle:
-    """The options of `rm`: directories too, no error for missing paths, past the trash."""
+    """The options of `rm`: include directories, ignore missing paths, bypass the trash."""
 
     recursive: bool
     force: bool
@@ -62,7 +62,7 @@ class RemoveStyle:
 
 
 def remove(session: Session, texts: Sequence[str], style: RemoveStyle) -> None:
-    """To the trash, where the cluster has one; what lies in the trash, or skips it, is deleted for good."""
+    """Move paths to the trash if the cluster has one. With `skip_trash`, or from the trash, delete them."""
     for place in session.each(texts, may_match_nothing=style.force):
         with session.errors.about(place.text):
             status = _status_or_none(place, style)
@@ -98,7 +98,7 @@ def _move_to_trash(place: FilePlace) -> str | None:
 
 
 def expunge(session: Session, *, immediate: bool) -> None:
-    """Prints the checkpoints that it deletes."""
+    """Empty the user's trash, and print the checkpoints that were deleted."""
     place = session.place(".")
     for name in place.files.expunge(immediate=immediate):
         print_line(f"Deleted {trash_of(place.files.user)}/{name}")

@@ -1,4 +1,4 @@
-"""`peacefs chunk explain`: what the coordinator knows of one chunk, and why."""
+"""Executes `peacefs chunk explain`: shows what the coordinator knows about a chunk, and why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .listing import print_line
 
 
 def explain_chunk(coordinator: str, chunk: str, *, as_json: bool) -> None:
-    """Prints it. Raises PeacefsError."""
+    """Print the explanation of a chunk. Raises PeacefsError."""
     with PeaceFileSystem(coordinator) as files:
         explained = files.explain_chunk(chunk)
     if as_json:
@@ -24,7 +24,7 @@ def explain_chunk(coordinator: str, chunk: str, *, as_json: bool) -> None:
 
 
 def explanation_lines(explained: ChunkExplanation) -> Iterator[str]:
-    """Format it for people."""
+    """Format an explanation for people."""
     yield f"chunk {explained.chunk}: {_standing(explained)}"
     if explained.findings:
         yield f"findings: {', '.join(reversed(explained.findings))}"

@@ -1,4 +1,4 @@
-"""`peacefs up`: a cluster in the foreground, until it is told to stop."""
+"""Executes `peacefs up`: runs a cluster in the foreground until it is stopped."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _LOOK_S = 0.2
 
 
 def default_directory() -> Path:
-    """In the user's data directory as XDG has it."""
+    """Return the cluster's directory in the user's data directory (XDG)."""
     data_home = os.environ.get("XDG_DATA_HOME")
     return (Path(data_home) if data_home else Path.home() / ".local" / "share") / "peacefs" / "cluster"
 
 
 def run_until_stopped(cluster: LocalCluster) -> None:
-    """Starts the cluster, prints its URI as the one line of stdout, and stops it on Ctrl-C or SIGTERM.
+    """Start the cluster, print its URI as the only line of stdout, and stop it on Ctrl-C or SIGTERM.
 
-    Members that die are started again meanwhile. Raises StartupError when the coordinator does not start, and
-    PeacefsError when it is given up later.
+    Members that die meanwhile are restarted. Raises StartupError if the coordinator does not start, and
+    PeacefsError if it is given up later.
     """
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -44,14 +44,14 @@ def run_until_stopped(cluster: LocalCluster) -> None:
             supervisor.look()
             time.sleep(_LOOK_S)
     except KeyboardInterrupt:
-        # This is how it is meant to end.
+        # The normal end.
         sys.stderr.write("stopping\n")
     finally:
         cluster.stop()
 
 
 def _prepare(cluster: LocalCluster) -> None:
-    """Make the home of the user who runs the cluster, and the directories that others on this machine share."""
+    """Make the home of the user who runs the cluster, and the directories shared by others on this machine."""
     from peacefs.client.filesystem import PeaceFileSystem
     from peacefs.client.shared_directories import make_shared_directories
 

@@ -1,4 +1,4 @@
-"""The commands on a whole cluster, declared: running one here, looking at it, balancing it."""
+"""Declares the commands for a whole cluster: run one here, inspect it, balance it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from peacefs.protocol.limits import (
 
 from .options import DEFAULT_COORDINATOR, Authentication, Coordinator, TrashMinutes, open_session
 
-# The longest planned absence of a datanode during which its replicas are waited for.
+# Time for which a datanode in maintenance may be away before its replicas are copied, if not given.
 maintenance_hours_default: Final = 4.0
-# Temporary files that dead writers left: how long one must have been as it is, by the clock; how long the
-# coordinator must have seen it so itself; how often it looks.
+# Time for which a temporary file must be unchanged before `fsck --temporary` lists it, if not given.
 temporary_age_hours_default: Final = 24.0
 
 

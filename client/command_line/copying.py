@@ -1,4 +1,4 @@
-"""Moves the bytes of one file, in big pieces."""
+"""Copies the bytes of one file in large pieces."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class CopySource(Protocol):
 
 
 class Sink(Protocol):
-    """A binary file; without a buffer of its own, `write` may take only a part."""
+    """A binary file. If it is unbuffered, `write` may accept only a part of the data."""
 
     def write(self, data: memoryview | bytes, /) -> int | None: ...
 
 
 def copy(source: CopySource, sink: Sink, progress: TransferProgress) -> int:
-    """Until the source ends; returns how many bytes there were."""
+    """Copy until the source ends; return the number of bytes."""
     copied = 0
     while piece := source.read(packet_bytes):
         taken = sink.write(piece) or 0

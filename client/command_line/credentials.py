@@ -1,4 +1,4 @@
-"""`peacefs datanodes credentials`, `revoke`, `readmit`, `forget`: which datanode may call itself by which id."""
+"""Executes `peacefs datanodes credentials`, `revoke`, `readmit` and `forget`, on the keys of datanode ids."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DONE = {
 
 
 def list_credentials(coordinator: str, *, as_json: bool) -> None:
-    """Prints one line an id. Raises PeacefsError."""
+    """Print one line per datanode id. Raises PeacefsError."""
     with PeaceFileSystem(coordinator) as files:
         credentials = files.datanode_credentials()
     for line in (
@@ -43,7 +43,7 @@ def list_credentials(coordinator: str, *, as_json: bool) -> None:
 
 
 def change(coordinator: str, names: list[str], wanted: Change, *, as_json: bool) -> None:
-    """Has it done for each id, or beginning of one. Raises BadRequest before anything is done."""
+    """Apply a change to each id, which may be abbreviated. Raises BadRequest before any change."""
     with PeaceFileSystem(coordinator) as files:
         known = [each["node"] for each in files.datanode_credentials()]
         for node in [_resolve(name, known) for name in names]:

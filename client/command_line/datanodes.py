@@ -1,4 +1,4 @@
-"""`peacefs datanodes`: which there are, and taking them out of service and back into it."""
+"""Executes `peacefs datanodes`: lists datanodes, takes them out of service and back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DatanodeCommand(StrEnum):
 
 
 def list_datanodes(coordinator: str, *, as_json: bool) -> None:
-    """Prints one line a datanode. Raises PeacefsError."""
+    """Print one line per datanode. Raises PeacefsError."""
     with PeaceFileSystem(coordinator) as files:
         datanodes = files.cluster_status()["datanodes"]
     for line in map(_json, datanodes) if as_json else table([_HEADINGS, *map(_row, datanodes)], _WORDS):
@@ -38,7 +38,7 @@ def list_datanodes(coordinator: str, *, as_json: bool) -> None:
 
 
 def decide(coordinator: str, names: list[str], decision: DatanodeCommand, hours: float | None = None) -> None:
-    """Has it done for each, and prints how each stands. Raises BadRequest before anything is done."""
+    """Apply a decision to each datanode, and print its new state. Raises BadRequest before any change."""
     with PeaceFileSystem(coordinator) as files:
         known = files.cluster_status()["datanodes"]
         for node in [_resolve(name, known) for name in names]:
@@ -47,7 +47,7 @@ def decide(coordinator: str, names: list[str], decision: DatanodeCommand, hours:
 
 
 def _resolve(name: str, known: list[dict[str, Any]]) -> str:
-    """A datanode by its id, by a beginning of it that no other has, or by its address."""
+    """Find a datanode by its id, by a unique prefix of its id, or by its address."""
     exact = [each["node"] for each in known if name in (each["node"], _address(each))]
     found = exact or [each["node"] for each in known if each["node"].startswith(name)]
     if len(found) != 1:
@@ -56,7 +56,7 @@ def _resolve(name: str, known: list[dict[str, Any]]) -> str:
 
 
 def _address(datanode: dict[str, Any]) -> str:
-    """Superusers are told it alone."""
+    """Return the address, or "-": only superusers see it."""
     return f"{datanode['host']}:{datanode['data_port']}" if datanode["host"] else "-"
 
 
@@ -67,7 +67,7 @@ def _admin_state(datanode: dict[str, Any]) -> str:
 
 
 def _stuck(datanode: dict[str, Any]) -> str:
-    """Why it cannot leave with the datanodes that there are; empty when it can."""
+    """Return why the datanode cannot leave with the present datanodes; empty if it can."""
     if not (chunks := datanode.get("without_a_place")):
         return ""
     return (

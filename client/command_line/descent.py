@@ -1,7 +1,7 @@
-"""Go down trees that are deeper than Python's stack.
+"""Walks trees that are deeper than Python's stack allows.
 
-A step into a directory is a generator that yields the steps into the directories in it. It is written as a
-recursion: what a deeper step raises arrives where it was yielded.
+A step into a directory is a generator that yields the steps into its subdirectories. It is written like a
+recursive function: an exception of a deeper step is raised where that step was yielded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commands on directories as wholes, declared: `prepare`, `count`, `du`, `quota` and `snapshot`."""
+"""Declares the commands for whole directories: `prepare`, `count`, `du`, `quota` and `snapshot`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`peacefs balance --disks`: fuller disks of a datanode give to its emptier ones, as with `hdfs diskbalancer`.
+"""Executes `peacefs balance --disks`: moves replicas between the disks of a datanode, like `hdfs diskbalancer`.
 
-All datanodes that were named, or that have several disks, at once, each on its own. The exit status is the gravest
-of theirs, of those that `balance` knows.
+By default all live datanodes with several disks take part. They balance at the same time, each by itself. The exit
+status is the worst of theirs, with the meanings that `balance` lists.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .progress import transfer_progress
 
 
 def balance_disks(coordinator: str, nodes: Sequence[str], style: BalanceStyle) -> int:
-    """Runs until all are over or it is interrupted, prints what became of each. Raises PeacefsError."""
+    """Run until all datanodes have ended or Ctrl-C, and print each result. Raises PeacefsError."""
     chosen = list(nodes) or _with_several_disks(coordinator)
     if not chosen:
         raise BadRequest("no datanode that is alive has several disks: there is nothing to balance between")
@@ -45,7 +45,7 @@ def balance_disks(coordinator: str, nodes: Sequence[str], style: BalanceStyle) -
                 f"{status.node}: {said}: {status.replicas_moved} replicas, "
                 f"{human_size(status.bytes_moved)}B moved, {human_size(status.bytes_left)}B left to move"
             )
-    # Statuses count downwards from 255, and 0 is the best.
+    # Exit statuses count downwards from 255, and 0 is the best.
     return min((code for code, _said in endings if code), default=0)
 
 

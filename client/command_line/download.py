@@ -1,6 +1,6 @@
-"""`peacefs get`, `cat` and `tail`: files and directories out of the file system.
+"""Executes `peacefs get`, `cat` and `tail`: copies files and directories out of the file system.
 
-Every byte was verified against its checksum when it was read, or it is not there.
+A byte whose checksum does not match is never written.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .progress import TransferProgress, transfer_progress
 from .session import FilePlace, Session
 from .transfers import FileCopy, TransferOutcome, Transfers, TransferStyle
 
-#: As much as `hdfs dfs -tail` shows.
+#: The same as `hdfs dfs -tail`.
 _TAIL_BYTES = 1024
 
 
 def get(session: Session, sources: Sequence[str], target: str, style: TransferStyle) -> None:
-    """Copies each source to `target`, or into it when it is a directory."""
+    """Copy each source to `target`, or into it if it is a directory."""
     if not target:
         session.errors.say(target, "No such file or directory")
         return
@@ -45,14 +45,14 @@ def get(session: Session, sources: Sequence[str], target: str, style: TransferSt
 
 
 def cat(session: Session, sources: Sequence[str]) -> None:
-    """Writes each file to stdout."""
+    """Write each file to stdout."""
     for place in session.each(sources):
         with session.errors.about(place.text), place.files.open(place.path) as source:
             copy(source, sys.stdout.buffer, TransferProgress())
 
 
 def tail(session: Session, sources: Sequence[str]) -> None:
-    """Writes the last KiB of each file to stdout."""
+    """Write the last KiB of each file to stdout."""
     for place in session.each(sources):
         with session.errors.about(place.text), place.files.open(place.path) as source:
             source.seek(max(0, source.length - _TAIL_BYTES))
@@ -65,7 +65,7 @@ class _Download:
         self._style = style
 
     def tree(self, place: FilePlace, status: FileStatus, local: Path) -> Descent:
-        """A file, or a directory with all that is in it."""
+        """Copy a file, or a directory with everything in it."""
         if not status.is_directory:
             self._file(place, status, local)
             return
@@ -81,7 +81,7 @@ class _Download:
             self._transfers.say(str(local), "File exists")
             return
         if local.exists() and not local.is_file():
-            # The rename would put a file in the place of a device.
+            # The rename would replace a device by a file.
             self._transfers.say(str(local), "Not a regular file; `peacefs cat` writes to where it is sent")
             return
 
@@ -97,8 +97,8 @@ class _Download:
         if self._style.resume and _is_same(local, status):
             progress.advance(status.length)
             return TransferOutcome.UNCHANGED
-        # Beside the target, so that the rename is one; of fixed length, because the target's name may be as long
-        # as names can be.
+        # In the target's directory, so that the rename is atomic. Of fixed length, because the target's name may
+        # be as long as names can be.
         staged = local.with_name(f".peacefs-{secrets.token_hex(8)}.part")
         try:
             with place.files.open(place.path) as source, staged.open("xb", buffering=0) as sink:
@@ -106,7 +106,7 @@ class _Download:
                 if copied != source.length:
                     raise ChunkUnavailable(f"{copied} of {source.length} bytes could be read")
                 if self._style.resume:
-                    # A file that has replaced the listed one has another time, and is fetched again by the next.
+                    # If another file replaced the listed one, its time differs, and the next run fetches it again.
                     os.utime(sink.fileno(), ns=(status.accessed_ms * 1_000_000, status.modified_ms * 1_000_000))
                 os.fsync(sink.fileno())
             staged.replace(local)
@@ -115,14 +115,14 @@ class _Download:
             with contextlib.suppress(OSError):
                 staged.unlink()
             if isinstance(fault, OSError):
-                # Whoever asked for `local` has never heard of the other name.
+                # Report the name that the user gave instead of the staged one.
                 fault.filename = str(local)
             raise
         return TransferOutcome.COPIED
 
 
 def _is_same(local: Path, status: FileStatus) -> bool:
-    """Return whether a file has the length and modification time of one of the file system."""
+    """Return whether a local file has the length and modification time of a file in the cluster."""
     try:
         found = local.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Report errors as `hdfs dfs` does: one line on stderr for each path, and exit status 1 at the end."""
+"""Reports errors as `hdfs dfs` does: one line on stderr for each path, and exit status 1 at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from peacefs.protocol.errors import (
 from .presentation import printable
 from .standard_streams import STANDARD_INPUT, STANDARD_OUTPUT
 
-#: Faults of one path, after which a command goes on with the next; any other ends the command.
+#: Errors of a single path, after which a command continues with the next path. Other errors end the command.
 _OF_ONE_PATH = (
     PathError,
     BadRequest,
@@ -46,19 +46,19 @@ _REASONS: dict[type[PeacefsError], str] = {
 
 
 def report_error(command: str, what: str) -> None:
-    """Writes `peacefs: <command>: <what>` to stderr."""
+    """Write `peacefs: <command>: <what>` to stderr."""
     one_line = printable(" ".join(what.split()))
     sys.stderr.write(f"peacefs: {command}: {one_line}\n" if command else f"peacefs: {one_line}\n")
 
 
 def report_system_error(command: str, error: OSError) -> None:
-    """The same for what the operating system refuses, with what it refuses it of."""
+    """Write an error of the operating system to stderr, with the file that it concerns."""
     where = f"{printable(str(error.filename))}: " if error.filename is not None else ""
     report_error(command, f"{where}{error.strerror or error}")
 
 
 class CommandErrors:
-    """The errors of one command."""
+    """Reports the errors of one command, and remembers whether there were any."""
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -70,13 +70,13 @@ class CommandErrors:
 
     @contextlib.contextmanager
     def about(self, place: str) -> Iterator[None]:
-        """Report a fault of this path, or of a local file, and go on with the command."""
+        """Report an error in the block as this path's, or as a local file's, and continue with the command."""
         try:
             yield
         except _OF_ONE_PATH as error:
             self.say(place, _REASONS.get(type(error), error.message))
         except OSError as error:
             if error.filename in (STANDARD_INPUT, STANDARD_OUTPUT):
-                # No path's fault, and not to be said once for each.
+                # An error of a standard stream concerns no path, and must not be reported for each path.
                 raise
             self.say(place if error.filename is None else str(error.filename), error.strerror or str(error))

@@ -112,12 +112,12 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def examples_of(command: str) -> tuple[str, ...]:
-    """Return command lines, without `peacefs`; empty if there is no such command."""
+    """Return command lines without `peacefs`; empty if there is no such command."""
     return _EXAMPLES.get(command, ())
 
 
 def add_examples(command: Any, name: str) -> None:
-    """Put the examples at the end of the help of a command and of those below it."""
+    """Append the examples to the help of a command and of its subcommands."""
     for each, below in getattr(command, "commands", {}).items():
         add_examples(below, f"{name} {each}")
     lines = [f"  peacefs {line}" for line in examples_of(name)]

@@ -1,4 +1,4 @@
-"""The commands on files, declared: arguments and what `--help` says. What each does is in a module of its own."""
+"""Declares the commands for files: arguments and `--help`. Other modules execute them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peacefs.protocol.new_file import block_bytes_notice, possible_block_bytes
 from .errors import report_error
 from .options import DEFAULT_COORDINATOR, Coordinator, Paths, open_session
 
-# Files that `put` and `get` copy at once, unless told otherwise and at most; how many more may be listed.
+# Default and maximum number of files that `put` and `get` copy at once.
 transfer_jobs_default: Final = 4
 transfer_jobs_max: Final = 64
 
@@ -75,7 +75,7 @@ def stat(
     """Show what is known about paths."""
     from .listing import show_status
 
-    # As with `hdfs dfs -stat`: a first argument with a percent sign is the format.
+    # As with `hdfs dfs -stat`, a first argument with a percent sign is the format.
     if "%" in coordinator:
         raise typer.BadParameter(
             "the format is the first argument: peacefs stat %b PATH prints the size", param_hint="-c"

@@ -1,8 +1,8 @@
-"""`peacefs fsck`: how every file fares, in the manner of `hdfs fsck`.
+"""Executes `peacefs fsck`: reports the health of every file, like `hdfs fsck`.
 
-The exit status is that of the worst finding: 0 healthy; 3 replicas lacking, in excess or all on one rack;
-4 corrupt replicas of chunks that can still be read; 5 data that cannot be read from anywhere. (1 is a fault,
-2 wrong usage.)
+The exit status is that of the worst finding: 0 healthy; 3 replicas missing, in excess or all on one rack; 4
+corrupt replicas of chunks that can still be read; 5 data that cannot be read at all. (1 is an error, 2 wrong
+usage.)
 """
 
 from __future__ import annotations
@@ -36,15 +36,13 @@ _UNREADABLE = (Finding.CORRUPT, Finding.MISSING)
 
 @dataclass(frozen=True)
 class FsckStyle:
-    """The options of the output: healthy files too, only corrupt or missing chunks, one JSON object a line."""
-
     every_file: bool
     only_corrupt: bool
     as_json: bool
 
 
 def check(session: Session, text: str, style: FsckStyle) -> int:
-    """Inspects a file or a tree, prints what it finds, and gives the exit status."""
+    """Check a file or a tree, print the findings, and return the exit status."""
     place = session.place(text)
     total = Tally()
     cluster: ClusterFindings | None = None
@@ -66,7 +64,7 @@ def check(session: Session, text: str, style: FsckStyle) -> int:
 
 
 def exit_status(total: Tally) -> int:
-    """See the module."""
+    """Return the exit status for the worst finding; see the module."""
     return _EXIT_STATUS[total.worst]
 
 
@@ -178,17 +176,17 @@ def _share(count: int, total: int) -> str:
 
 
 class _Count:
-    """Progress of the inspection. This one shows nothing."""
+    """Shows the progress of the check. This base class shows nothing."""
 
     def show(self, total: Tally) -> None:
-        """Report how much has been inspected."""
+        """Show how much has been checked."""
 
     def hide(self) -> None:
-        """Something is about to be printed, perhaps to the same terminal; until the next `show`."""
+        """Hide the progress until the next `show`, because other output may go to the same terminal."""
 
 
 class _LiveCount(_Count):
-    """A line on stderr that is overwritten."""
+    """Shows the progress in one line on stderr."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -205,13 +203,13 @@ class _LiveCount(_Count):
 
 @contextlib.contextmanager
 def _progress() -> Iterator[_Count]:
-    """Counts on stderr while the block runs; nothing at all when stderr is no terminal."""
+    """Yield an object that shows progress on stderr, or nothing if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield _Count()
         return
     from rich.console import Console
     from rich.live import Live
 
-    # Left to itself it would send what is printed to stdout to stderr.
+    # By default, `Live` would redirect stdout to stderr.
     with Live(console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False) as live:
         yield _LiveCount(live)

@@ -1,7 +1,6 @@
-"""Patterns in path arguments, as `hdfs dfs` reads them.
+"""Patterns in path arguments, with the syntax of `hdfs dfs`.
 
-`*`, `?`, `[a-z]`, `[^a]`, `{one,other}`, and `\\` before a character that means itself. No pattern reaches across
-a `/`.
+`*`, `?`, `[a-z]`, `[^a]`, `{one,other}`, and `\\` before a literal character. No pattern matches `/`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from peacefs.protocol.errors import BadRequest
 
-#: Lists a directory; empty for what is none.
+#: Returns the names in a directory; empty if it is not a directory.
 Names = Callable[[str], Iterable[str]]
 Exists = Callable[[str], bool]
 
@@ -19,12 +18,12 @@ _SPECIAL = frozenset("*?[{\\")
 
 
 def is_glob(path: str) -> bool:
-    """Return whether a path must be expanded; one with escapes alone must, too."""
+    """Return whether a path must be expanded. This includes paths that contain only escapes."""
     return not _SPECIAL.isdisjoint(path)
 
 
 def expand(path: str, names: Names, exists: Exists) -> list[str]:
-    """The paths that an absolute pattern stands for, in the order of `names`. Raises BadRequest."""
+    """Return the paths that match an absolute pattern, in the order of `names`. Raises BadRequest."""
     found = [""]
     must_check = False
     for component in path.strip("/").split("/"):
@@ -39,12 +38,12 @@ def expand(path: str, names: Names, exists: Exists) -> list[str]:
 
 
 def component_pattern(text: str) -> re.Pattern[str] | str:
-    """One component: the name that it is, or a pattern for names. Raises BadRequest when it is not closed."""
+    """Parse one component: return a literal name or a pattern. Raises BadRequest if a bracket is not closed."""
     return _Component(text).parse()
 
 
 class _Component:
-    """Reads a component from left to right."""
+    """Parses a component from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -85,7 +84,7 @@ class _Component:
                 self._plain(character)
 
     def _set(self) -> str:
-        """The rest of `[...]`: `^` or `!` at its beginning turns it round, `-` makes ranges."""
+        """Parse the rest of `[...]`. A leading `^` or `!` negates it, `-` makes a range."""
         negated = self._text[self._at : self._at + 1] in ("^", "!") and bool(self._take())
         body = ""
         while (character := self._take()) != "]" or not body:
@@ -101,7 +100,7 @@ class _Component:
         return expression
 
     def _member(self, character: str) -> str:
-        """A character of a set that stands for itself, escaped for the expression."""
+        """Return a literal character of a set, escaped for the regular expression."""
         return re.escape(self._take_escaped() if character == "\\" else character)
 
     def _special(self, expression: str) -> None:

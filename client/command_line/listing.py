@@ -1,4 +1,4 @@
-"""`peacefs ls` and `peacefs stat`: what is there, and what is known about it."""
+"""Executes `peacefs ls` and `peacefs stat`: lists entries and their metadata."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ from .session import FilePlace, Session
 
 @dataclass(frozen=True)
 class ListStyle:
-    """The options of `ls`: into directories, readable sizes, one JSON object a line."""
-
     recursive: bool
     human: bool
     as_json: bool
 
 
 def list_places(session: Session, texts: Sequence[str], style: ListStyle) -> None:
-    """Prints what each path holds, a page at a time: a directory of any size needs no more memory than one."""
+    """List each path, page by page: memory does not grow with the size of a directory."""
     for place in session.each(texts):
         with session.errors.about(place.text):
             descend(_list(session, place, style, top=True))
@@ -41,7 +39,7 @@ def list_places(session: Session, texts: Sequence[str], style: ListStyle) -> Non
 def _list(session: Session, place: FilePlace, style: ListStyle, *, top: bool) -> Descent:
     headed = not top or style.recursive or style.as_json
     for page in place.files.pages(place.path):
-        # A file lists itself, and is not counted.
+        # A file lists itself, and gets no "Found" line.
         if not headed and page.entries and page.entries[0].path != place.path:
             print_line(f"Found {len(page.entries) + page.remaining} items")
         headed = True
@@ -54,7 +52,7 @@ def _list(session: Session, place: FilePlace, style: ListStyle, *, top: bool) ->
 
 
 def _lines(place: FilePlace, entries: Sequence[FileStatus], style: ListStyle) -> Iterator[str]:
-    """Columns as wide as the page needs, with the least widths of `hdfs dfs -ls`."""
+    """Yield the lines of a page. Columns are as wide as needed, and at least as wide as in `hdfs dfs -ls`."""
     if style.as_json:
         for status in entries:
             yield msgspec.json.encode(as_record(status)).decode()
@@ -73,7 +71,7 @@ def _lines(place: FilePlace, entries: Sequence[FileStatus], style: ListStyle) ->
 
 
 def show_status(session: Session, texts: Sequence[str], template: str, *, as_json: bool) -> None:
-    """Prints one line a path."""
+    """Print one line per path."""
     for place in session.each(texts):
         with session.errors.about(place.text):
             status = place.files.status(place.path)
@@ -83,5 +81,5 @@ def show_status(session: Session, texts: Sequence[str], template: str, *, as_jso
 
 
 def print_line(*columns: str) -> None:
-    """Print a line to stdout, with a tab between columns. Control characters of names are escaped."""
+    """Print a line to stdout, with tabs between columns. Control characters in names are escaped."""
     sys.stdout.write("\t".join(map(printable, columns)) + "\n")

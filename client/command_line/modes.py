@@ -1,4 +1,4 @@
-"""Modes as `chmod` takes them: octal, or symbolic as u+rwx,g-w,o=r,+t."""
+"""Modes with the syntax of `chmod`: octal, or symbolic such as u+rwx,g-w,o=r,+t."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ANY_EXECUTE = 0o111
 
 
 def changed_mode(text: str, mode: int, is_directory: bool) -> int:
-    """Apply a change to a mode. Raises BadRequest for what is none."""
+    """Apply a change to a mode. Raises BadRequest if `text` is not a mode."""
     if _OCTAL.fullmatch(text):
         return int(text, 8)
     for clause in text.split(","):
@@ -28,7 +28,7 @@ def changed_mode(text: str, mode: int, is_directory: bool) -> int:
 
 
 def _apply(mode: int, who: str, operator: str, letters: str, is_directory: bool) -> int:
-    """X is x for directories and for what somebody may execute already; t is the sticky bit, whoever it is for."""
+    """Apply one clause. X sets x on directories and on executable files; t is always the sticky bit."""
     if "X" in letters and (is_directory or mode & _ANY_EXECUTE):
         letters += "x"
     bits = sum(_BITS[letter] for letter in set(letters) & set(_BITS))

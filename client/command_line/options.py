@@ -1,4 +1,4 @@
-"""Options and arguments that several commands declare, and the session that a command on files runs in."""
+"""Options and arguments that several commands share, and the session for commands on files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 trash_minutes_max: Final = 10 * 366 * 24 * 60
 
 
-#: The variables of the address of a coordinator for clients; the first that is set counts.
+#: Environment variables with the coordinator's address for clients. The first one that is set wins.
 COORDINATOR_VARIABLES: Final = ("PEACEFS_URL", "PEACEFS_COORDINATOR")
 Coordinator = Annotated[
     str,
@@ -55,7 +55,7 @@ Paths = Annotated[list[str], typer.Argument(metavar="PATH", show_default=False)]
 
 @contextlib.contextmanager
 def open_session(command: str, coordinator: str) -> Iterator[Session]:
-    """Open the session that `command` works on files in. Exit status 1 when a path made trouble."""
+    """Open a session for `command`. Exit with status 1 at the end if any path had an error."""
     from .session import Session
 
     with Session(command, coordinator) as session:

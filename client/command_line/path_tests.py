@@ -1,4 +1,4 @@
-"""`peacefs test`: questions about a path that scripts ask, answered by the exit status."""
+"""Executes `peacefs test`: answers a script's question about a path by the exit status."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from peacefs.client.control.values import FileStatus
 
 from .session import Session
 
-#: By the letter of `hdfs dfs -test`.
+#: By the option letter of `hdfs dfs -test`.
 QUESTIONS: Final[dict[str, Callable[[FileStatus], bool]]] = {
     "e": lambda _status: True,
     "d": lambda status: status.is_directory,
@@ -20,6 +20,6 @@ QUESTIONS: Final[dict[str, Callable[[FileStatus], bool]]] = {
 
 
 def holds(session: Session, text: str, question: str) -> bool:
-    """False where there is nothing. Raises what keeps it from being known."""
+    """Return the answer; False if the path does not exist. Raises errors that leave the answer unknown."""
     status = session.place(text).status()
     return status is not None and QUESTIONS[question](status)

@@ -1,4 +1,4 @@
-"""Show a status as `hdfs dfs` does: permission strings, sizes, dates, `-stat` formats."""
+"""Formats metadata as `hdfs dfs` does: permission strings, sizes, dates, `-stat` formats."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 _PREFIXES = "KMGTPE"
 _STICKY = 0o1000
-#: C0, DEL and C1; characters that reorder what stands beside them; separators of lines; halves of characters.
+#: Control characters (C0, DEL, C1), characters that change the writing direction, line separators, surrogates.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _SHORT_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
-#: Python's calendar ends with the year 9999; WebHDFS lets a file be changed later than that.
+#: Python's dates end with the year 9999; WebHDFS allows later times.
 _LAST_SECOND = 253_402_214_400
 
 
 def permission_string(status: FileStatus) -> str:
-    """`drwxr-xr-x`; the last letter is t or T for a sticky directory."""
+    """Return a string such as `drwxr-xr-x`; the last letter is t or T for a sticky directory."""
     bits = "".join(
         letter if status.permission & (1 << place) else "-"
         for place, letter in zip(range(8, -1, -1), "rwxrwxrwx", strict=True)
@@ -30,7 +30,7 @@ def permission_string(status: FileStatus) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal obeys instead of showing it. JSON that is escaped so means what it meant before."""
+    """Escape characters that control a terminal. JSON keeps its meaning when escaped like this."""
     return _UNPRINTABLE.sub(_escaped, text)
 
 
@@ -39,7 +39,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def human_size(size: int) -> str:
-    """Bytes with a binary prefix as Hadoop writes them: `64 M`, `1.2 K`, `17`."""
+    """Format a number of bytes with a binary prefix, as Hadoop does: `64 M`, `1.2 K`, `17`."""
     if size < 1024:
         return str(size)
     power = min((size.bit_length() - 1) // 10, len(_PREFIXES))
@@ -49,17 +49,17 @@ def human_size(size: int) -> str:
 
 
 def local_minute(milliseconds: int) -> str:
-    """`2026-11-20 14:03` in the local time zone."""
+    """Format a time such as `2026-11-20 14:03`, in the local time zone."""
     return datetime.fromtimestamp(min(milliseconds // 1000, _LAST_SECOND)).strftime("%Y-%m-%d %H:%M")
 
 
 def utc_second(milliseconds: int) -> str:
-    """`2026-11-20 14:03:59` in UTC."""
+    """Format a time such as `2026-11-20 14:03:59`, in UTC."""
     return datetime.fromtimestamp(min(milliseconds // 1000, _LAST_SECOND), UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def as_record(status: FileStatus) -> dict[str, Any]:
-    """For `--json`. Lengths are bytes, times milliseconds since 1970, the permission octal."""
+    """Return the record for `--json`. Lengths are bytes, times milliseconds since 1970, permissions octal."""
     return {
         "path": status.path,
         "type": "DIRECTORY" if status.is_directory else "FILE",
@@ -75,7 +75,7 @@ def as_record(status: FileStatus) -> dict[str, Any]:
 
 
 def format_stat(template: str, status: FileStatus) -> str:
-    """Fills a `-stat` format; a `%` before any other letter stays as it is, and `%%` is a percent sign."""
+    """Fill a `-stat` format. `%%` is a percent sign; `%` before an unknown letter stays as it is."""
     return re.sub(r"%(.)", lambda found: _stat_field(found[1], status), template)
 
 

@@ -1,4 +1,4 @@
-"""Progress bars on stderr for transfers, steps and runs. Show nothing if stderr is no terminal."""
+"""Progress bars on stderr for transfers, steps and runs. They show nothing if stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from collections.abc import Callable, Iterator
 
 
 class TransferProgress:
-    """Receives the progress of a transfer. This one shows nothing."""
+    """Receives the progress of a transfer. This base class shows nothing."""
 
-    #: True if it is worth finding out beforehand how much there is.
+    #: True if it is worthwhile to determine the total size first.
     shown = False
 
     def expect(self, size: int) -> None:
-        """Expect so many bytes more."""
+        """Add `size` to the total."""
 
-    def name(self, name: str) -> None:
-        """Name the file that is being transferred now."""
+    def name(self, name: str) -> None: ...
 
     def advance(self, size: int) -> None:
-        """Count so many bytes as transferred."""
+        """Count `size` more bytes as transferred."""
 
     def reach(self, done: int, total: int) -> None:
-        """So many bytes have been transferred by now, of so many in all."""
+        """Set the number of bytes transferred and the total."""
 
 
 class _Bar(TransferProgress):
@@ -49,11 +48,11 @@ class _Bar(TransferProgress):
 
 @contextlib.contextmanager
 def transfer_progress() -> Iterator[TransferProgress]:
-    """Shows bytes and rate while the block runs."""
+    """Show bytes and rate while the block runs."""
     if not sys.stderr.isatty():
         yield TransferProgress()
         return
-    # Costs 30 ms, which a command in a script need not pay.
+    # This import costs 30 ms, which commands in scripts avoid.
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
@@ -81,13 +80,13 @@ def transfer_progress() -> Iterator[TransferProgress]:
 
 
 class StepProgress:
-    """Receives the progress of work in steps of about the same length. This one shows nothing."""
+    """Receives the progress of steps of about equal length. This base class shows nothing."""
 
     def expect(self, steps: int) -> None:
-        """There will be so many in all."""
+        """Set the total number of steps."""
 
     def step(self, name: str) -> None:
-        """The one before is done, and this one begins."""
+        """Begin a step; the previous one is done."""
 
 
 class _StepBar(StepProgress):
@@ -105,7 +104,7 @@ class _StepBar(StepProgress):
 
 @contextlib.contextmanager
 def step_progress() -> Iterator[StepProgress]:
-    """Shows the step that is under way, and how long the rest will take."""
+    """Show the current step and the remaining time."""
     if not sys.stderr.isatty():
         yield StepProgress()
         return
@@ -131,7 +130,7 @@ def step_progress() -> Iterator[StepProgress]:
 
 @contextlib.contextmanager
 def run_progress(name: str, runs: int) -> Iterator[Callable[[], None]]:
-    """Count runs of about the same length. Yields the function to call at the end of each run."""
+    """Count runs of about equal length. Yields the function to call after each run."""
     with step_progress() as progress:
         progress.expect(runs)
         progress.step(name)

@@ -1,4 +1,4 @@
-"""`peacefs count` and `peacefs quota ...`: what trees hold, and may hold."""
+"""Executes `peacefs count` and `peacefs quota ...`: the size of trees, and its limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BYTES_MAX: Final = 2**63 - 2
 
 @dataclass(frozen=True)
 class CountStyle:
-    """The options of `count`: quotas, readable sizes, one JSON object a line."""
+    """The options of `count`: quotas, readable sizes, one JSON object per line."""
 
     quotas: bool
     human: bool
@@ -32,7 +32,7 @@ class CountStyle:
 
 
 def count_trees(session: Session, texts: Sequence[str], style: CountStyle) -> None:
-    """One line a path, in the columns of `hdfs dfs -count`."""
+    """Print one line per path, with the columns of `hdfs dfs -count`."""
     for place in session.each(texts):
         with session.errors.about(place.text):
             summary = place.files.content_summary(place.path)
@@ -43,14 +43,14 @@ def count_trees(session: Session, texts: Sequence[str], style: CountStyle) -> No
 
 
 def set_quotas(session: Session, texts: Sequence[str], names: int | None, space: int | None) -> None:
-    """None leaves a limit as it is, NO_LIMIT takes it away."""
+    """Set limits; None keeps a limit, NO_LIMIT removes it."""
     for place in session.each(texts):
         with session.errors.about(place.text):
             place.files.set_quota(place.path, names=names, space=space)
 
 
 def parse_size(text: str) -> int:
-    """Bytes: 1000, 64m, 10g, 1 TiB; prefixes are binary. Raises BadRequest."""
+    """Parse a number of bytes: 1000, 64m, 10g, 1 TiB; prefixes are binary. Raises BadRequest."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise BadRequest(f"`{text}' is no number of bytes: try 1000, 64m or 10g")
@@ -73,7 +73,7 @@ def _line(summary: ContentSummary, text: str, style: CountStyle) -> str:
 
 
 def _of_quota(quota: int, used: int) -> tuple[int, int] | None:
-    """The quota and what is left of it, which is negative where more was there when it was set."""
+    """Return the quota and its unused rest, which is negative if more was used when the quota was set."""
     return None if quota == NO_LIMIT else (quota, quota - used)
 
 

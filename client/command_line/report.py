@@ -1,4 +1,4 @@
-"""`peacefs report`: the cluster and its datanodes at a glance, in the manner of `hdfs dfsadmin -report`."""
+"""Executes `peacefs report`: an overview of the cluster and its datanodes, like `hdfs dfsadmin -report`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _HEADINGS = (
     "AVAILABLE",
     "REPLICAS",
 )
-#: Columns of words; the others are numbers and end in one column.
+#: Number of columns with text. The others contain numbers and are aligned to the right.
 _WORDS = 5
 
 
 def report(coordinator: str, *, as_json: bool) -> None:
-    """Prints what `GET /v1/status` says. Raises PeacefsError."""
+    """Print the answer to `GET /v1/status`. Raises PeacefsError."""
     with PeaceFileSystem(coordinator) as files:
         status = files.cluster_status()
     if as_json:
@@ -41,7 +41,7 @@ def report(coordinator: str, *, as_json: bool) -> None:
 
 
 def _failover_lines(failover: dict[str, Any] | None) -> Iterator[str]:
-    """Format who leads, where coordinators share a journal."""
+    """Format the leader and the standbys, if coordinators share a journal."""
     if failover is None:
         return
     leader, entries = failover["leader"] or "none at this moment", failover["journal_entries"]
@@ -53,9 +53,9 @@ def _failover_lines(failover: dict[str, Any] | None) -> Iterator[str]:
 
 
 def report_lines(status: dict[str, Any]) -> Iterator[str]:
-    """Format it for people."""
+    """Format a status for people."""
     datanodes, chunks = status["datanodes"], status["chunks"]
-    # A coordinator of before does not say.
+    # An older coordinator does not report this.
     metadata_room = status.get("metadata_room_bytes", metadata_room_low_bytes)
     living = [each for each in datanodes if each["state"] != "dead"]
     capacity, used, available = (
@@ -104,7 +104,7 @@ def _bad_disk(node: str, disk: dict[str, Any]) -> str:
 
 
 def _lacks_room(datanode: dict[str, Any]) -> bool:
-    """Return whether a datanode that reports no full disk lacks room all the same."""
+    """Return whether a datanode lacks room although none of its disks is reported as full."""
     return (
         datanode["state"] == "alive"
         and datanode["service"] == "in service"
@@ -119,7 +119,7 @@ def _lack_of_room(datanode: dict[str, Any]) -> str:
 
 
 def _slowness(datanode: dict[str, Any]) -> Iterator[str]:
-    # A coordinator of before gives no reasons.
+    # An older coordinator gives no reasons.
     reasons = {each["part"]: each for each in datanode.get("slow_reasons", [])}
     for part in datanode["slow"]:
         what = "as a hop of pipelines" if part == "hop" else "at its disk"
@@ -150,7 +150,7 @@ def _row(datanode: dict[str, Any]) -> Sequence[str]:
 
 
 def table(rows: Sequence[Sequence[str]], words: int) -> Iterator[str]:
-    """Columns as wide as their widest cell; the first `words` of them are aligned to the left."""
+    """Format rows as columns; the first `words` columns are aligned to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [

@@ -1,4 +1,4 @@
-"""`peacefs schedule`: what waits to be written, what is being written, and under which policy."""
+"""Executes `peacefs schedule`: shows waiting writes, writes under way, and the scheduling policy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WATCH_INTERVAL_S = 1.0
 
 @dataclass(frozen=True)
 class ScheduleStyle:
-    """Again and again until Ctrl-C, or once; as a JSON object a line; under this policy from now on."""
+    """The options of `schedule`: repeat until Ctrl-C, one JSON object per line, a policy to change to."""
 
     watch: bool
     as_json: bool
@@ -30,7 +30,7 @@ class ScheduleStyle:
 
 
 def show_schedule(coordinator: str, style: ScheduleStyle) -> None:
-    """Raises PeacefsError."""
+    """Print the schedule. Raises PeacefsError."""
     with PeaceFileSystem(coordinator) as files:
         schedule = files.schedule() if style.policy is None else files.change_policy(style.policy)
         if style.watch:

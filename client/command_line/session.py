@@ -22,21 +22,20 @@ _FOREIGN_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 @dataclass(frozen=True)
 class FilePlace:
-    """A path of a file system. `text` is how the user wrote it, and how it is shown."""
+    """A path of a file system. `text` is the path as the user wrote it, for messages."""
 
     files: PeaceFileSystem
     path: str
     text: str
 
     def __post_init__(self) -> None:
-        """Raises BadRequest for a name that Python took from bytes that are no text."""
+        """Raise BadRequest if the name is not UTF-8."""
         try:
             self.path.encode()
         except UnicodeEncodeError:
             raise BadRequest("the name is not UTF-8, as names here are") from None
 
     def child(self, name: str) -> FilePlace:
-        """Raises BadRequest."""
         return FilePlace(self.files, posixpath.join(self.path, name), posixpath.join(self.text, name))
 
     @property
@@ -44,14 +43,14 @@ class FilePlace:
         return posixpath.basename(self.path)
 
     def names_below(self, directory: str) -> list[str]:
-        """List a directory of the same file system; nothing where there is no directory."""
+        """List a directory of the same file system; empty if it does not exist."""
         try:
             return [entry.name for entry in self.files.list(directory) if entry.path != directory]
         except FileNotFound:
             return []
 
     def status(self) -> FileStatus | None:
-        """None where there is nothing."""
+        """Return the metadata, or None if the path does not exist."""
         try:
             return self.files.status(self.path)
         except FileNotFound:
@@ -59,7 +58,10 @@ class FilePlace:
 
 
 class Session:
-    """Opens each file system once and closes them all at the end."""
+    """The state of one command: opens each file system once, and closes all of them at the end.
+
+    Commands resolve their path arguments here, and report errors through `errors`.
+    """
 
     def __init__(self, command: str, coordinator: str) -> None:
         self.errors = CommandErrors(command)
@@ -70,7 +72,7 @@ class Session:
     def place(self, text: str) -> FilePlace:
         """Resolve a path argument: a URI with its own coordinator, or a path, relative to /user/<name>.
 
-        Raises BadRequest, also for an empty one: a script whose variable is not set does not mean its home.
+        Raises BadRequest, also if `text` is empty: an unset variable in a script must not mean the home directory.
         """
         if not text:
             raise BadRequest("a path cannot be empty; . is the home directory")
@@ -84,7 +86,7 @@ class Session:
         return FilePlace(files, "/" + absolute.lstrip("/"), text)
 
     def each(self, texts: Sequence[str], *, may_match_nothing: bool = False) -> Iterator[FilePlace]:
-        """Resolve path arguments that may be patterns; report a pattern that matches nothing, unless it may."""
+        """Resolve path arguments, which may be patterns. A pattern without a match is reported, unless allowed."""
         for text in texts:
             places: list[FilePlace] = []
             with self.errors.about(text):
@@ -96,8 +98,10 @@ class Session:
             yield from places
 
     def goal_of(self, places: Sequence[FilePlace], text: str) -> tuple[FilePlace | None, bool]:
-        """Resolve the target of `places`, and whether it is a directory that takes them in. None, with a
-        complaint, for several that no directory takes in."""
+        """Resolve the target of `places`; return it, and whether it is a directory to put them into.
+
+        Reports an error and returns None if there are several places and the target is no directory.
+        """
         goal = self.place(text)
         status = goal.status()
         into = status is not None and status.is_directory

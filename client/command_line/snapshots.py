@@ -1,4 +1,4 @@
-"""`peacefs snapshot ...`: directories as they were."""
+"""Executes `peacefs snapshot ...`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIGNS = {"CREATE": "+", "DELETE": "-", "MODIFY": "M", "RENAME": "R"}
 
 
 def create(session: Session, text: str, name: str | None) -> None:
-    """Prints the path of the snapshot."""
+    """Take a snapshot and print its path."""
     with session.errors.about(text):
         place = session.place(text)
         print_line(f"Created snapshot {place.files.create_snapshot(place.path, name)}")
@@ -33,7 +33,7 @@ def show_names(session: Session, text: str) -> None:
 
 
 def show_differences(session: Session, text: str, older: str, newer: str) -> None:
-    """As `hdfs snapshotDiff` shows them; `.` is the directory as it is now."""
+    """Print differences in the format of `hdfs snapshotDiff`; `.` is the directory as it is now."""
     with session.errors.about(text):
         place = session.place(text)
         for difference in place.files.snapshot_diff(place.path, _name(older), _name(newer)):

@@ -1,6 +1,6 @@
-"""The standard streams of a command, whose faults say which stream they are of.
+"""Standard streams whose errors name the stream.
 
-Python's own say no name: a full disk under `> file` would be taken for a fault of the path that is being shown.
+Python's own streams do not. A full disk under `> file` would look like an error of the path being shown.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ STANDARD_OUTPUT: Final = "standard output"
 
 
 class ReaderGone(Exception):
-    """Whoever read standard output has gone, as `head` does when it has enough. It is no fault of a path or of the
-    system (an OSError would be complained of), and ends the command in silence."""
+    """The reader of standard output has closed it, like `head` when it has enough. The command ends silently.
+
+    Not an OSError, because those are reported.
+    """
 
 
 class _NamedStream(io.FileIO):
-    """A descriptor that stays open whatever becomes of this object."""
+    """A file object whose descriptor stays open when the object is closed."""
 
     def __init__(self, descriptor: int, mode: str, called: str) -> None:
         super().__init__(descriptor, mode, closefd=False)
@@ -47,15 +49,14 @@ class _NamedStream(io.FileIO):
 
 
 def prepare_standard_streams() -> None:
-    """To be called once, before anything is read or written.
+    """Prepare the standard streams. Call once, before anything is read or written.
 
-    Python has None for a standard stream that is closed: reading and writing it is to be a fault like others. Of
-    what cannot be said on stderr nobody hears.
+    Python sets a closed stream to None. Here, its use is an error; messages to a closed stderr are lost.
     """
     streams = (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))
     for descriptor, (name, wrong_way) in enumerate(streams):
         if getattr(sys, name) is None:
-            # The lowest that is free: this one.
+            # The lowest free descriptor is this one.
             opened = os.open(os.devnull, wrong_way)
             assert opened == descriptor
             setattr(sys, name, _stand_in(opened))
@@ -71,10 +72,10 @@ def _stand_in(descriptor: int) -> io.TextIOWrapper:
 
 
 def _named_output(stdout: io.TextIOWrapper) -> io.TextIOWrapper:
-    """The same stream as Python has made it, but for the name in its faults."""
+    """Return a stream like Python's own, except that its errors carry a name."""
     raw = _NamedStream(stdout.fileno(), "w", STANDARD_OUTPUT)
     return io.TextIOWrapper(
-        # As Python has it where nothing is to be buffered.
+        # Like Python's stream if output is unbuffered.
         cast(BinaryIO, raw) if stdout.write_through else io.BufferedWriter(raw),
         encoding=stdout.encoding,
         errors=stdout.errors,

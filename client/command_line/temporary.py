@@ -1,4 +1,4 @@
-"""`peacefs fsck --temporary`: files that a writer was to rename and has left, by their names and ages."""
+"""Executes `peacefs fsck --temporary`: lists files that a writer left before renaming them, by name and age."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .session import Session
 
 
 def list_temporary(session: Session, text: str, older_than_hours: float, *, as_json: bool) -> None:
-    """Prints the temporary files of a tree that have not changed for so long, and how much they hold."""
+    """Print the temporary files of a tree that have been unchanged for this time, and their total size."""
     place = session.place(text)
     now_s = time.time()
     count = size = 0

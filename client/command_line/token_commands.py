@@ -1,4 +1,4 @@
-"""The commands on tokens, declared: `peacefs token ...`, for administrators."""
+"""Declares the commands for tokens, `peacefs token ...`, for administrators."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DURATION = re.compile(r"([0-9]+(?:[.][0-9]+)?)([smhd]?)")
 
 def _seconds(text: str | float) -> float:
     if isinstance(text, float):
-        # The default.
+        # The default value.
         return text
     found = _DURATION.fullmatch(text)
     if found is None:

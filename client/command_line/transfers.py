@@ -1,6 +1,6 @@
-"""Copies of files that are under way on threads, for `put` and `get`.
+"""Concurrent copies of files on threads, for `put` and `get`.
 
-Outcomes are told, and faults reported, in the order in which the files were found, whichever copy ends first.
+Results and errors are reported in the order in which the files were found, whichever copy ends first.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ transfers_listed_ahead_max: Final = 256
 class TransferStyle:
     """The options of `put` and `get`. `force` replaces files, never directories.
 
-    `resume` passes over files that are there with the same length and modification time, which copies then get,
-    and replaces others. `block_bytes` is for new files of the cluster.
+    `resume` skips files that exist with the same length and modification time, replaces others, and gives copies
+    the source's time. `block_bytes` is for new files in the cluster.
     """
 
     force: bool = False
@@ -43,17 +43,17 @@ class TransferStyle:
 
 
 class TransferOutcome(Enum):
-    """The end of a copy."""
+    """The result of a copy."""
 
     COPIED = "copied"
-    #: It was there already, whole.
+    #: The target existed already, with the same length and time.
     UNCHANGED = "unchanged"
     FAILED = "failed"
 
 
 @dataclass(frozen=True)
 class FileCopy:
-    """One file to be copied by `run`, which is told of progress. Faults are reported of `complaint`."""
+    """One file that `run` copies, reporting progress. Errors are reported for the path `complaint`."""
 
     source: str
     target: str
@@ -63,7 +63,7 @@ class FileCopy:
 
 
 class Transfers:
-    """Used from one thread, which lists files to be copied; a block that is left early stops those under way."""
+    """Copies files on threads. One thread lists the files; leaving the block early stops the copies under way."""
 
     def __init__(self, errors: CommandErrors, progress: TransferProgress, style: TransferStyle) -> None:
         self._errors = errors
@@ -76,7 +76,7 @@ class Transfers:
         self._began_s = time.monotonic()
 
     def begin(self, copy: FileCopy) -> None:
-        """Have a file copied as soon as a thread is free."""
+        """Copy a file as soon as a thread is free."""
         self._progress.expect(copy.length)
         self._under_way.append((copy, self._threads.submit(copy.run, self._progress)))
         while len(self._under_way) > transfers_listed_ahead_max or (
@@ -86,7 +86,7 @@ class Transfers:
 
     @contextlib.contextmanager
     def about(self, place: str) -> Iterator[None]:
-        """Report a fault of this path after those of the files that were found before it, and go on."""
+        """Report an error of this path, after those of files found earlier, and continue."""
         with self._errors.about(place):
             try:
                 yield
@@ -95,7 +95,7 @@ class Transfers:
                 raise
 
     def say(self, place: str, reason: str) -> None:
-        """Report what is wrong with a path in its turn."""
+        """Report a problem of a path, in order."""
         self._end_all()
         self._errors.say(place, reason)
 
@@ -140,7 +140,7 @@ class Transfers:
 
 
 class _SharedProgress(TransferProgress):
-    """A progress that several threads tell of theirs; ends a copy that is of no use any more."""
+    """A progress that several threads share. When it is stopped, it ends their copies."""
 
     def __init__(self, shared: TransferProgress) -> None:
         self.shown = shared.shown

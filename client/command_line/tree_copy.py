@@ -1,4 +1,4 @@
-"""`peacefs cp`: within a cluster names are copied and data shared; between two the data has to travel."""
+"""Executes `peacefs cp`. Within a cluster it copies names and shares data; between clusters it copies data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CopyStyle:
 
 
 def copy_all(session: Session, sources: Sequence[str], target: str, style: CopyStyle) -> None:
-    """Copies each source to `target`, or into it when it is a directory."""
+    """Copy each source to `target`, or into it if it is a directory."""
     places = list(session.each(sources))
     goal, into = session.goal_of(places, target)
     if goal is None:
@@ -62,7 +62,7 @@ def _copy_one(
 
 
 def _replace(source: FilePlace, goal: FilePlace, style: CopyStyle) -> None:
-    """A file by a copy of another, all at once."""
+    """Replace a file atomically by a copy of another."""
     staged = posixpath.join(posixpath.dirname(goal.path), f".peacefs-{secrets.token_hex(8)}.part")
     source.files.copy(source.path, staged, preserve=style.preserve)
     try:
@@ -73,7 +73,7 @@ def _replace(source: FilePlace, goal: FilePlace, style: CopyStyle) -> None:
 
 
 class _Transfer:
-    """From one cluster to another, file by file."""
+    """Copies from one cluster to another, file by file."""
 
     def __init__(self, session: Session, style: CopyStyle, progress: TransferProgress) -> None:
         self._errors = session.errors

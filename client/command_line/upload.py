@@ -1,4 +1,4 @@
-"""`peacefs put`: local files and directories into the file system."""
+"""Executes `peacefs put`: copies local files and directories into the file system."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _STDIN = "-"
 
 
 def put(session: Session, sources: Sequence[str], target: str, style: TransferStyle) -> None:
-    """Copies each source to `target`, or into it when it is a directory.
+    """Copy each source to `target`, or into it if it is a directory.
 
-    Each file appears whole when all of it is on datanodes' disks, or not at all.
+    Each file becomes visible once all of it is on datanodes' disks, or not at all.
     """
     goal = session.place(target)
     status = goal.status()
@@ -55,9 +55,9 @@ class _Upload:
     def tree(
         self, local: Path, place: FilePlace, there: FileStatus | None, above: frozenset[tuple[int, int]]
     ) -> Descent:
-        """A file, or a directory with all that is in it. `above` are the directories that lead here.
+        """Copy a file, or a directory with everything in it. `above` identifies the parent directories.
 
-        `there` is known of the target where the transfer resumes.
+        `there` is the target's metadata if the transfer resumes.
         """
         found = local.stat()
         if stat.S_ISREG(found.st_mode):
@@ -110,7 +110,7 @@ class _Upload:
     ) -> TransferOutcome:
         progress.name(local.name)
         with local.open("rb") as source:
-            # Before the first byte is read: what changes after that shows by the time.
+            # Stat before reading the first byte, so that a later change is detected by the time.
             found = os.fstat(source.fileno())
             modified_ms = found.st_mtime_ns // 1_000_000
             if there is not None and (there.length, there.modified_ms) == (found.st_size, modified_ms):
@@ -119,7 +119,7 @@ class _Upload:
             overwrite = self._style.force or self._style.resume
             data = source.read(fast_lane_bytes_max + 1) if in_tree else b""
             if in_tree and len(data) <= fast_lane_bytes_max:
-                # One call. Its directory has just been made.
+                # One call, since the parent directory was just made.
                 place.files.write(place.path, data, overwrite=overwrite, block_bytes=self._style.block_bytes)
                 progress.advance(len(data))
             else:

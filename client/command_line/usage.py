@@ -1,4 +1,4 @@
-"""`peacefs du` and `peacefs df`: how much there is, and how much room."""
+"""Executes `peacefs du`: bytes used by files and directories."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from .session import FilePlace, Session
 
 @dataclass(frozen=True)
 class UsageStyle:
-    """The options of `du`: each path as a whole, readable sizes, one JSON object a line."""
-
     summary: bool
     human: bool
     as_json: bool
 
 
 def show_usage(session: Session, texts: Sequence[str], style: UsageStyle) -> None:
-    """Bytes, and those of all replicas, of each path, or of all in it: the columns of `hdfs dfs -du`."""
+    """Print the bytes of each path, or of each entry in it, without and with replicas, as `hdfs dfs -du`."""
     size = human_size if style.human else str
     for place in session.each(texts):
         with session.errors.about(place.text):
@@ -40,7 +38,7 @@ def show_usage(session: Session, texts: Sequence[str], style: UsageStyle) -> Non
 
 
 def _inside(place: FilePlace) -> Iterator[FilePlace]:
-    """A file is all that it holds."""
+    """Yield the entries of a directory; a file yields itself."""
     for page in place.files.pages(place.path):
         for entry in page.entries:
             yield place if entry.path == place.path else place.child(entry.name)

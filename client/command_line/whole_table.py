@@ -1,4 +1,4 @@
-"""Print tables of which no cell is cut, however narrow the terminal or the file is said to be."""
+"""Prints tables without cutting any cell, however narrow the terminal is."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-#: The width that a terminal has at least.
+#: Minimum width that is assumed for a terminal.
 _CHARACTERS = 80
-#: A table of more is cut: its cells have limits of their own.
+#: Maximum width of a table. Cells have limits of their own.
 _CHARACTERS_MAX = 20_000
 
 
 def print_whole(*shown: RenderableType) -> None:
-    """Print tables, and lines of text between them."""
+    """Print tables and lines of text."""
     console = plain_console()
     for each in shown:
         options = console.options.update(width=_CHARACTERS_MAX)
-        # A console prints nothing that is wider than itself.
+        # A console prints nothing wider than itself.
         console.width = max(console.width, _CHARACTERS, console.measure(each, options=options).maximum)
         console.print(each)
 
 
 def plain_console() -> Console:
-    """A console that takes names for what they are: no markup, no colours, no emoji."""
+    """Return a console that prints names literally: no markup, no colours, no emoji."""
     from rich.console import Console
 
     return Console(markup=False, highlight=False, emoji=False)
 
 
 def add_row(table: Table, *cells: str) -> None:
-    """Add a row whose cells are shown as they are, with control characters escaped."""
+    """Add a row of literal cells, with control characters escaped."""
     table.add_row(*(_cell(cell) for cell in cells))
 
 

@@ -1,4 +1,4 @@
-"""The client's calls to the coordinator: addresses, requests over frames or REST, retries, and their answers.
+"""The client's calls to the coordinator: addresses, requests over frames or REST, retries, and answers.
 
-Begin with `api.py`. Moves no file data: that is `client.transfer`.
+Begin with `api.py`. File data does not pass here, but through `client.transfer`.
 """

@@ -1,4 +1,4 @@
-"""Addresses of a coordinator, or of several of which one leads, in the forms in which people write them."""
+"""Addresses of one coordinator, or of a cluster with several, in all forms that users write."""
 
 from __future__ import annotations
 
@@ -11,38 +11,37 @@ from peacefs.protocol.errors import BadRequest, PeerUnreachable
 from peacefs.protocol.limits import coordinator_http_port_default
 from peacefs.runtime.admin_socket import find_socket
 
-#: The beginning of the address of a local socket, or of a coordinator's directory, which has one.
+#: Prefix of the address of a local socket, or of a coordinator's directory that contains one.
 UNIX = "unix:"
-#: The name of a cluster of several coordinators in Hadoop's URIs, in place of host and port.
+#: Name of a cluster with several coordinators in Hadoop's URIs, in place of host and port.
 NAMESERVICE = "peacefs"
-#: The addresses of the cluster's coordinators, for programs that are told no other.
+#: Environment variable with the addresses of the coordinators, for programs that get no other address.
 COORDINATOR_VARIABLE = "PEACEFS_COORDINATOR"
-#: All of them mean the coordinator's HTTP port; `webhdfs` and `swebhdfs` are what Spark is given.
+#: All schemes mean the coordinator's HTTP port. Spark uses `webhdfs` and `swebhdfs`.
 _SCHEMES = ("http", "webhdfs", "peace")
 _TLS_SCHEMES = ("https", "swebhdfs")
 
 
 @dataclass(frozen=True)
 class CoordinatorAddress:
-    """Host (without the brackets of IPv6) and HTTP port of a coordinator, or its local socket."""
+    """Host (IPv6 without brackets) and HTTP port of a coordinator, or its local socket."""
 
     host: str
     port: int
-    #: True to connect over TLS.
     tls: bool = False
-    #: The administrators' local socket, in place of host and port.
+    #: The administrators' local socket, used instead of host and port.
     socket: Path | None = None
-    #: The other coordinators of the cluster; any of them may lead.
+    #: The other coordinators of the cluster, any of which may be the leader.
     others: tuple[CoordinatorAddress, ...] = ()
 
     @property
     def each(self) -> tuple[CoordinatorAddress, ...]:
-        """The addresses of all coordinators, each by itself."""
+        """The address of each coordinator, without `others`."""
         return (replace(self, others=()), *self.others) if self.others else (self,)
 
     @property
     def netloc(self) -> str:
-        """`host:port`; of several with commas between them."""
+        """`host:port`, or a comma-separated list for several coordinators."""
         if self.others:
             return ",".join(one.netloc for one in self.each)
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -56,12 +55,12 @@ class CoordinatorAddress:
 
     @property
     def webhdfs(self) -> str:
-        """The beginning of URIs for Spark: of several coordinators with the name that its settings give to all."""
+        """The prefix of URIs for Spark. For several coordinators it contains the name from Spark's settings."""
         return f"{'swebhdfs' if self.tls else 'webhdfs'}://{NAMESERVICE if self.others else self.netloc}"
 
 
 def nobody_at(address: CoordinatorAddress) -> PeerUnreachable:
-    """Return the message for a user whose coordinator cannot be reached."""
+    """Return the error for a user whose coordinator cannot be reached."""
     if address.socket is not None:
         return PeerUnreachable(
             f"no coordinator listens on {address.socket}, or another user's does: is its directory the one of its "
@@ -94,9 +93,9 @@ DEFAULT_ADDRESS = CoordinatorAddress("127.0.0.1", coordinator_http_port_default)
 
 
 def parse_address(text: str) -> CoordinatorAddress:
-    """Reads `host`, `host:port`, a URI without a path, or `unix:PATH`. Raises BadRequest.
+    """Parse `host`, `host:port`, a URI without a path, or `unix:PATH`. Raises BadRequest.
 
-    Several coordinators of one cluster have commas between them: `http://a:9870,b:9870`.
+    Several coordinators are separated by commas: `http://a:9870,b:9870`.
     """
     if text.startswith(UNIX):
         local = find_socket(Path(text[len(UNIX) :]))
@@ -108,14 +107,14 @@ def parse_address(text: str) -> CoordinatorAddress:
 
 
 def split_uri(text: str) -> tuple[CoordinatorAddress, str]:
-    """Cuts `scheme://host:port/path` into the coordinator and the path, which is taken literally as Hadoop does.
+    """Split `scheme://host:port/path` into the coordinator and the path. As in Hadoop, the path is literal.
 
-    Raises BadRequest. The path is `/` where the URI has none.
+    Raises BadRequest. The path is `/` if the URI has none.
     """
     scheme, mark, rest = text.partition("://")
     if not mark or scheme.lower() not in (*_SCHEMES, *_TLS_SCHEMES):
         raise BadRequest(f"{text!r} is no address of a coordinator: http://host:port or webhdfs://host:port/path")
-    # Each of several may repeat the scheme.
+    # Each of several coordinators may repeat the scheme.
     netloc, slash, path = rest.replace(f",{scheme}://", ",").partition("/")
     if netloc == NAMESERVICE and (named := _cluster_of_several()) is not None:
         return named, slash + path or "/"
@@ -130,20 +129,20 @@ _named_cluster: list[CoordinatorAddress] = []
 
 
 def _cluster_of_several() -> CoordinatorAddress | None:
-    """Return what was named in this process, or by whoever started it, as an agent starts runs."""
+    """Return the cluster that this process named, or that its environment names (an agent sets the variable)."""
     if not _named_cluster and COORDINATOR_VARIABLE in os.environ:
         name_cluster(parse_address(os.environ[COORDINATOR_VARIABLE]))
     return _named_cluster[-1] if _named_cluster else None
 
 
 def name_cluster(address: CoordinatorAddress) -> None:
-    """Have `webhdfs://peacefs/path` lead to a cluster of several in this process, as Spark's settings have it."""
+    """Make `webhdfs://peacefs/path` mean this cluster in this process, as in Spark's settings."""
     if address.others:
         _named_cluster[:] = [address]
 
 
 def is_uri(text: str) -> bool:
-    """Return whether a path names its coordinator too."""
+    """Return whether a path also names a coordinator."""
     return text.partition("://")[0].lower() in (*_SCHEMES, *_TLS_SCHEMES) and "://" in text
 
 

@@ -1,6 +1,6 @@
-"""A client's requests about the cluster, over REST; those about names are in `names`.
+"""A client's REST requests about the cluster. Requests about names are in `names`.
 
-Knows no datanode and moves no file data. Everything here is safe to repeat, and is repeated (`coordinator_http`).
+File data does not pass here. All requests are idempotent and are retried (`CoordinatorHttp`).
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ S = TypeVar("S")
 
 
 def current_user() -> str:
-    """Return our name for the coordinator: HADOOP_USER_NAME, else that of the operating system's user."""
+    """Return the user name for the coordinator: HADOOP_USER_NAME, else the operating system's user."""
     named = os.environ.get("HADOOP_USER_NAME")
     if named:
         return named
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # A numeric user id without a name, as containers have them.
+        # Containers may have a numeric user id without a name.
         return f"uid{os.getuid()}"
 
 
 def user_of(http: CoordinatorHttp, user: str | None) -> str:
-    """Return who we are: `user`, else the local socket's owner, whose the token is, or `current_user`."""
+    """Return `user`, else the owner of the local socket, else the token's user, else `current_user`."""
     if user:
         return user
     if http.address.socket is not None:
@@ -59,7 +59,10 @@ def user_of(http: CoordinatorHttp, user: str | None) -> str:
 
 
 class CoordinatorApi:
-    """Thread-safe. Raises classes of `errors`; owns `http` and closes it."""
+    """Requests to the coordinator, for `PeaceFileSystem` and for commands. Thread-safe.
+
+    Owns `http`, and closes it. Every method may raise classes of `errors` in addition to those it lists.
+    """
 
     def __init__(self, http: CoordinatorHttp, user: str) -> None:
         self._http = http
@@ -67,7 +70,6 @@ class CoordinatorApi:
 
     @property
     def address(self) -> str:
-        """The coordinator's, `http://host:port`."""
         return self._http.address.http
 
     @property
@@ -80,9 +82,9 @@ class CoordinatorApi:
     # -- snapshots ---------------------------------------------------------------------------------
 
     def snapshot_diff(self, path: str, older: str, newer: str) -> list[SnapshotDifference]:
-        """Raises SnapshotRefused, AccessDenied, FileNotFound.
+        """Compare two snapshots. Raises SnapshotRefused, AccessDenied, FileNotFound.
 
-        Over WebHDFS: no frame holds a million differences.
+        This uses WebHDFS, because a million differences do not fit in a frame.
         """
         parameters = {"op": "GETSNAPSHOTDIFF", "user.name": self.user}
         parameters |= {"oldsnapshotname": older, "snapshotname": newer}
@@ -92,15 +94,15 @@ class CoordinatorApi:
     # -- the network -------------------------------------------------------------------------------
 
     def network(self) -> NetworkView:
-        """Racks, servers and links of the datanodes that are alive, with what is on its way."""
+        """Return racks, servers and links of the live datanodes, with the transfers under way."""
         return self._read(self._http.ask("GET", "/v1/topology"), NetworkView)
 
     def reload_topology(self) -> NetworkView:
-        """The coordinator reads its topology file again. Raises InvalidTopology, BadRequest when it has none."""
+        """Make the coordinator reload its topology file. Raises InvalidTopology, BadRequest if it has none."""
         return self._read(self._http.ask("POST", "/v1/topology/reload", params=self._me), NetworkView)
 
     def allocate_probe(self, pipeline: Sequence[str]) -> Allocated:
-        """Get a token to write a chunk through exactly these datanodes, for no file.
+        """Return a token to write a chunk through exactly these datanodes, for no file.
 
         Raises NoDatanodes, Overloaded.
         """
@@ -108,18 +110,18 @@ class CoordinatorApi:
         return self._read(self._http.ask("POST", "/v1/topology/probes", params=self._me, body=body), Allocated)
 
     def forget_probes(self, chunks: Sequence[int]) -> None:
-        """Has them deleted."""
+        """Delete the chunks of probes."""
         body = msgspec.json.encode({"chunks": chunks})
         self._http.ask("POST", "/v1/topology/probes/forget", params=self._me, body=body)
 
     # -- the cluster -------------------------------------------------------------------------------
 
     def cluster_status(self) -> dict[str, Any]:
-        """Datanodes, chunks and repairs, as `GET /v1/status` gives them."""
+        """Return datanodes, chunks and repairs, as in `GET /v1/status`."""
         return self._read(self._http.ask("GET", "/v1/status"), dict[str, Any])
 
     def decide_about_datanode(self, node: str, decision: str, *, hours: float | None = None) -> dict[str, Any]:
-        """`decommission`, `recommission`, or for some `hours` `maintenance`; how the datanode stands then.
+        """Apply `decommission`, `recommission`, or `maintenance` for some `hours`; return the datanode's state.
 
         Raises BadRequest for an unknown datanode.
         """
@@ -128,16 +130,16 @@ class CoordinatorApi:
         return self._read(answer, dict[str, Any])
 
     def datanode_credentials(self) -> list[dict[str, Any]]:
-        """Return the credential of each datanode id, and when it was revoked, if it is."""
+        """Return the credential of each datanode id, and the time of its revocation, if any."""
         return self._read(self._http.ask("GET", "/v1/credentials", params=self._me), list[dict[str, Any]])
 
     def decide_about_credential(self, node: str, decision: str) -> dict[str, Any]:
-        """`revoke`, `readmit` or `forget`; how the credential stands then, or stood. Raises BadRequest."""
+        """Apply `revoke`, `readmit` or `forget`; return the credential's state afterwards. Raises BadRequest."""
         answer = self._http.ask("POST", f"/v1/datanodes/{quote(node, safe='')}/{decision}", params=self._me)
         return self._read(answer, dict[str, Any])
 
     def start_balancing(self, run: str, threshold_percent: float, bytes_per_second: float) -> BalanceStatus:
-        """Starts a run by this name; the status is about another one if that is under way."""
+        """Start a run with this name. If another run is under way, return the status of that run instead."""
         request = {"run": run, "threshold_percent": threshold_percent, "bytes_per_second": bytes_per_second}
         answer = self._http.ask("POST", "/v1/balancer", params=self._me, body=msgspec.json.encode(request))
         return self._read(answer, BalanceStatus)
@@ -147,20 +149,20 @@ class CoordinatorApi:
         return self._read(self._http.ask("POST", f"/v1/balancer/{run}/renew", params=self._me), BalanceStatus)
 
     def cancel_balancing(self, run: str) -> BalanceStatus:
-        """Ends the run of this name, if it is under way; how it stands."""
+        """Cancel the run with this name if it is under way; return its status."""
         return self._read(self._http.ask("POST", f"/v1/balancer/{run}/cancel", params=self._me), BalanceStatus)
 
     def schedule(self) -> Schedule:
-        """Return what waits to be written, and what is being written."""
+        """Return the writes that wait and the writes under way."""
         return self._read(self._http.ask("GET", "/v1/schedule"), Schedule)
 
     def change_policy(self, policy: str) -> Schedule:
-        """Raises BadRequest for a policy that there is not, Unsupported for one not installed, AccessDenied."""
+        """Change the scheduling policy. Raises BadRequest (unknown), Unsupported (not installed), AccessDenied."""
         body = msgspec.json.encode({"policy": policy})
         return self._read(self._http.ask("PUT", "/v1/schedule/policy", params=self._me, body=body), Schedule)
 
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
-        """Return the health of files page by page: those with findings, or `every_file`. Raises FileNotFound."""
+        """Check files page by page; report those with findings, or `every_file`. Raises FileNotFound."""
         parameters = {"path": path, "every_file": str(every_file).lower(), "user": self.user}
         while True:
             page = self._read(self._http.ask("GET", "/v1/fsck", params=parameters), FsckPage)
@@ -170,7 +172,7 @@ class CoordinatorApi:
             parameters["after"] = page.after
 
     def explain_chunk(self, chunk: str) -> ChunkExplanation:
-        """Return what is known of a chunk, by the id that fsck shows, and why.
+        """Explain what is known about a chunk. `chunk` is the id that fsck shows.
 
         Raises FileNotFound, BadRequest, AccessDenied.
         """
@@ -178,7 +180,7 @@ class CoordinatorApi:
         return self._read(self._http.ask("GET", path, params=self._me), ChunkExplanation)
 
     def plan(self, task: Mapping[str, Any], kind: type[S]) -> S:
-        """Return a policy's plan, as `POST /v1/plan` has it. Raises BadRequest, NoDatanodes, Overloaded, ..."""
+        """Return a policy's plan, from `POST /v1/plan`. Raises BadRequest, NoDatanodes, Overloaded, ..."""
         answer = self._http.ask(
             "POST",
             "/v1/plan",

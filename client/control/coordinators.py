@@ -1,4 +1,4 @@
-"""Track the coordinators of one cluster, of which one leads: the one that is asked, and the next in turn."""
+"""Tracks which of a cluster's coordinators to ask: the last known leader, or the next one in turn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .addresses import CoordinatorAddress
 
 
 class Coordinators:
-    """The coordinators that one client asks, over several ways. Thread-safe; remembers which has led last."""
+    """The coordinators of one cluster, for all connections of one client. Thread-safe."""
 
     def __init__(self, address: CoordinatorAddress) -> None:
         self.address = address
@@ -22,11 +22,14 @@ class Coordinators:
 
     @property
     def current(self) -> CoordinatorAddress:
-        """The one to ask now."""
+        """The coordinator to ask now."""
         return self._each[self._at]
 
     def leave(self, one: CoordinatorAddress) -> None:
-        """This one does not lead, or cannot be reached; whoever finds out first moves all on to the next."""
+        """Move on to the next coordinator, because this one does not lead or cannot be reached.
+
+        If several callers leave the same coordinator, only the first call counts.
+        """
         with self._lock:
             if self._each[self._at] == one:
                 self._at = (self._at + 1) % len(self._each)

@@ -16,7 +16,7 @@ from .http import CoordinatorHttp
 
 
 class DiskBalancing:
-    """One run, by its name, on any datanode. Thread-safe; owns its connections until `close`."""
+    """One named run, on any datanode. Thread-safe; `close` ends its connections."""
 
     def __init__(
         self,
@@ -36,10 +36,7 @@ class DiskBalancing:
         self._http.close()
 
     def ask(self, node: str, *, cancel: bool = False) -> DiskBalanceStatus:
-        """Starts the run there, or says that it is still wanted, or that it is not.
-
-        Raises BadRequest for a datanode that is not connected.
-        """
+        """Start, renew or cancel the run at a datanode. Raises BadRequest if the datanode is not connected."""
         request = {
             "run": self._run,
             "threshold_percent": self._threshold_percent,

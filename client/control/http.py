@@ -1,7 +1,6 @@
-"""One HTTP conversation with a coordinator: asks, asks again where that helps, raises errors of our tree.
+"""HTTP requests to a coordinator: sends them, retries them, and raises its answers as errors of ours.
 
-Knows nothing of what is asked. Every request that it carries must be safe to repeat: either because it changes
-nothing, or because it carries a request id that the coordinator recognises.
+Every request must be safe to repeat: it changes nothing, or carries a request id that the coordinator recognises.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from .coordinators import Coordinators
 from .retry import NotReached, RetryPolicy, Unanswered, is_not_leading
 from .token_source import TokenSource
 
-# The same for HTTP to the coordinator; it closes what is silent for longer (`http_keep_alive_s`).
+# Connections are closed after this time without a request. The coordinator's time (`http_keep_alive_s`) is longer.
 client_http_idle_s: Final = 30.0
 client_http_connections_max: Final = 64
 
@@ -46,7 +45,10 @@ _UNAUTHORIZED = 401
 
 
 class CoordinatorHttp:
-    """Thread-safe. `transport` is replaced in tests only."""
+    """Sends the requests of `CoordinatorApi` and similar classes to the coordinator that leads. Thread-safe.
+
+    All idle connections are closed together. `transport` is replaced in tests only.
+    """
 
     def __init__(
         self,
@@ -58,9 +60,9 @@ class CoordinatorHttp:
         token: TokenSource | None = None,
         tls: TlsIdentity | None = None,
     ) -> None:
-        """`token` None means the one that the environment names, if it does.
+        """`token` None means the token that the environment names, if any.
 
-        Over TLS `tls` says who is trusted; by default what PEACEFS_CA_FILE names, or the CAs of the system.
+        Over TLS, `tls` says whom to trust. The default is PEACEFS_CA_FILE, then the CAs of the system.
         """
         self._coordinators = Coordinators(address) if isinstance(address, CoordinatorAddress) else address
         #: The addresses of all coordinators.
@@ -71,7 +73,7 @@ class CoordinatorHttp:
         self._tls = tls
         self._idle_s_max = idle_s_max
         self._lock = threading.Lock()
-        #: Its connections lie idle together: a client of its own looks after them only when it is asked again.
+        #: We close idle connections ourselves, because httpx closes them only at its next request.
         self._http: httpx.Client | None = None
         self._is_closed = False
         self._in_use = 0
@@ -80,7 +82,7 @@ class CoordinatorHttp:
         self._held = contextlib.ExitStack()
 
     def close(self) -> None:
-        """Nothing may be asked after it."""
+        """Close all connections. No request may follow."""
         self._reaper.stop()
         with self._lock:
             self._is_closed = True
@@ -109,8 +111,8 @@ class CoordinatorHttp:
         if self.address.tls:
             self._tls = self._tls or TlsIdentity.of_client()
             verify = self._tls.connector_context()
-        # Neither a proxy from the environment (it would not reach 127.0.0.1 of this machine) nor, for plain http,
-        # certificates (20 ms to load) are of use.
+        # A proxy from the environment could not reach 127.0.0.1 of this machine. Loading certificates takes 20 ms,
+        # and plain http needs none.
         transport = self._transport
         if self.address.socket is not None and transport is None:
             self._held.close()
@@ -120,8 +122,8 @@ class CoordinatorHttp:
             trust_env=False,
             verify=verify,
             transport=transport,
-            # All may lie idle, until the reaper closes them together: httpcore 1.0.9 closes one that is too many,
-            # or too old, also when it has given it to a request already, which then waits for nothing.
+            # All connections may stay idle until the reaper closes them together. httpcore 1.0.9 may close a
+            # surplus or expired connection that it has already given to a request, which then waits forever.
             limits=httpx.Limits(
                 max_connections=client_http_connections_max,
                 max_keepalive_connections=client_http_connections_max,
@@ -130,7 +132,7 @@ class CoordinatorHttp:
         )
 
     def _reap(self, now_s: float) -> float | None:
-        """Closes all connections when nobody has asked anything for long enough."""
+        """Close all connections if there was no request for long enough."""
         with self._lock:
             if self._http is None or self._in_use:
                 return None
@@ -151,10 +153,10 @@ class CoordinatorHttp:
         retry_s: float = client_retry_s,
         answer_timeout_s: float = client_answer_timeout_s,
     ) -> bytes:
-        """One logical request, repeated as `RetryPolicy` has it; the body. `path` is percent-encoded already.
+        """Send one logical request, retried as `RetryPolicy` says; return the body. `path` is percent-encoded.
 
-        No attempt waits longer than `answer_timeout_s`.
-        Raises what the coordinator answered, or PeerUnreachable, PeerTimeout, PeerRefused.
+        No attempt waits longer than `answer_timeout_s`. Raises the coordinator's error, or PeerUnreachable,
+        PeerTimeout, PeerRefused.
         """
         return self._retry_policy.ask(
             lambda: self._attempt(method, path, params, body, answer_timeout_s), retry_s, self._coordinators.count
@@ -168,10 +170,10 @@ class CoordinatorHttp:
         *,
         answer_timeout_s: float,
     ) -> None:
-        """Posts, and hands the answer's body on piece by piece; `progress` is told of bytes come and in all.
+        """Send a POST, and pass the body on in pieces. `progress` gets the bytes received and the total.
 
-        Is not repeated. Raises what the coordinator answered, PeerUnreachable (also when the body ends too
-        early), PeerTimeout, PeerRefused.
+        Not retried. Raises the coordinator's error, PeerUnreachable (even for a cut body), PeerTimeout,
+        PeerRefused.
         """
         timeout = httpx.Timeout(answer_timeout_s, connect=connect_timeout_s)
         headers, asked = self._authorization() | _traced(), self._coordinators.current
@@ -199,7 +201,7 @@ class CoordinatorHttp:
         shown, asked = self._authorization(), self._coordinators.current
         response = self._request(asked, method, path, params, body, timeout_s, shown)
         if response.status_code == _UNAUTHORIZED and (newer := self._authorization()) != shown:
-            # The token in the file has been replaced since it was read.
+            # The token in the file was replaced since it was read.
             response = self._request(asked, method, path, params, body, timeout_s, newer)
         if response.is_success:
             return response.content
@@ -209,7 +211,7 @@ class CoordinatorHttp:
         try:
             raise refusal
         finally:
-            # Break the cycle of error and frame, which would keep the callers' objects alive.
+            # Break the reference cycle of error and frame, which would keep the callers' objects alive.
             del refusal
 
     def _authorization(self) -> dict[str, str]:
@@ -227,7 +229,7 @@ class CoordinatorHttp:
         headers: dict[str, str],
     ) -> httpx.Response:
         if asked.socket is not None and not asked.socket.is_socket():
-            # httpcore 1.0.9 leaves the socket open with which it tried.
+            # httpcore 1.0.9 leaks the socket of a failed connection.
             raise NotReached(nobody_at(self.address))
         try:
             with self._client() as http:
@@ -261,7 +263,7 @@ class CoordinatorHttp:
         return PeerTimeout(f"the coordinator at {asked.http} said nothing for {timeout_s:g} s")
 
     def _broken(self, fault: httpx.TransportError, asked: CoordinatorAddress) -> PeerUnreachable:
-        # A coordinator's port for datanodes hangs up on what is no frame.
+        # A coordinator's port for datanodes hangs up if it receives something other than a frame.
         is_strange = isinstance(fault, httpx.RemoteProtocolError) and not self._retry_policy.has_been_answered
         hint = "; is that the coordinator's port for clients, 9870 by default?" if is_strange else ""
         return PeerUnreachable(f"the connection to {asked.http} broke: {fault}{hint}")
@@ -279,7 +281,7 @@ class CoordinatorHttp:
 
 
 def _traced() -> dict[str, str]:
-    """Return the header that names the request in the logs of services."""
+    """Return the header with the request id, which appears in the logs of services."""
     return {TRACE_HEADER.decode(): current_id() or new_trace_id()}
 
 
@@ -288,7 +290,7 @@ def _root(address: CoordinatorAddress) -> str:
 
 
 def _tls_fault(fault: BaseException | None) -> ssl.SSLError | None:
-    """The fault of TLS that a connection came to nothing by, if it was one."""
+    """Return the TLS error that made a connection fail, if any."""
     while fault is not None:
         if isinstance(fault, ssl.SSLError):
             return fault

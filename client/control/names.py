@@ -1,7 +1,6 @@
-"""Names, as a client asks the coordinator about them and has them changed: over frames, a call each.
+"""A client's requests about names (files and directories), over frames, one call each.
 
-Knows no datanode and moves no file data. A change bears an id of its own, so that the coordinator does it once
-however often it is asked.
+File data does not pass here. Each change carries its own request id, so that a retry is not applied twice.
 """
 
 from __future__ import annotations
@@ -64,23 +63,26 @@ from peacefs.protocol.values.copied_tree import CopiedTree
 from .rpc import ControlRpc
 from .values import ContentSummary, FileStatus, QuotaUsage
 
-# A client waits so long for the copy of a tree: ten million files, on a slow machine.
+# Time limit for the copy of a tree. Enough for ten million files on a slow machine.
 copy_timeout_s: Final = 3600.0
 
 
-#: An extended attribute may be new, and may be there.
+#: Allow the attribute to be new, and to exist already.
 ATTRIBUTE_FLAGS: Final = ("CREATE", "REPLACE")
 
 
 class ListingPage(msgspec.Struct, frozen=True):
-    """Entries in byte order of their names, and how many follow."""
+    """Entries in byte order of their names, and the number of entries that follow."""
 
     entries: list[FileStatus]
     remaining: int
 
 
 class NameApi:
-    """Asks as `user`. Thread-safe. Raises classes of `errors`."""
+    """Requests about names, on behalf of `user`; `PeaceFileSystem` describes them. Thread-safe.
+
+    Every method may raise classes of `errors` in addition to those it lists.
+    """
 
     def __init__(self, calls: ControlRpc, user: str) -> None:
         self._calls = calls
@@ -89,11 +91,11 @@ class NameApi:
     # -- looking -----------------------------------------------------------------------------------
 
     def status(self, path: str) -> FileStatus:
-        """Raises FileNotFound."""
+        """Return the metadata of a path. Raises FileNotFound."""
         return _status(path, self._calls.ask(GetFileInfo(path, self.user), FileInfo).status)
 
     def pages(self, path: str) -> Iterator[ListingPage]:
-        """A directory page by page; a file lists itself. Raises FileNotFound."""
+        """List a directory page by page. A file lists itself. Raises FileNotFound."""
         start_after, above = "", path.rstrip("/") + "/"
         while True:
             page = self._calls.ask(GetListing(path, self.user, start_after), Listing)
@@ -105,7 +107,7 @@ class NameApi:
             start_after = page.entries[-1].name
 
     def content_summary(self, path: str) -> ContentSummary:
-        """Return what a tree holds. Raises FileNotFound."""
+        """Count the files, directories and bytes of a tree. Raises FileNotFound."""
         sums = self._calls.ask(GetTreeSums(path, self.user), TreeSums)
         return ContentSummary(
             sums.directories, sums.files, sums.length, sums.space, sums.names_quota, sums.space_quota
@@ -117,7 +119,7 @@ class NameApi:
         return QuotaUsage(sums.names, sums.names_quota, sums.space, sums.space_quota)
 
     def attributes(self, path: str) -> dict[str, bytes]:
-        """Return the extended attributes that we may see. Raises FileNotFound, AccessDenied."""
+        """Return the extended attributes that the user may see. Raises FileNotFound, AccessDenied."""
         return self._calls.ask(GetXAttrs(path, self.user), XAttrs).values
 
     def acl(self, path: str) -> list[AclEntry]:
@@ -126,17 +128,17 @@ class NameApi:
         return whole_acl(found.permission, parse_acl(found.entries))
 
     def trash_minutes(self) -> int:
-        """Return how long the cluster keeps what is moved to the trash; 0: it has none."""
+        """Return how many minutes the cluster keeps files in the trash; 0 if it has no trash."""
         return self._calls.ask(GetServerSettings("/", self.user), ServerSettings).trash_minutes
 
     # -- changing ----------------------------------------------------------------------------------
 
     def mkdirs(self, path: str, permission: int = 0o755) -> None:
-        """Makes a directory and its parents; that it is there is fine. Raises FileAlreadyExists, ..."""
+        """Create a directory and its parents; succeed if it exists already. Raises FileAlreadyExists, ..."""
         self._change(Mkdirs(path, self.user, permission=permission, request_id=new_request_id()))
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        """Moves atomically to exactly `target`. With `overwrite` a file or empty directory there is replaced.
+        """Move atomically to exactly `target`. With `overwrite`, a file or empty directory there is replaced.
 
         Raises FileNotFound, FileAlreadyExists, ParentNotDirectory, RenameRefused, ...
         """
@@ -145,12 +147,12 @@ class NameApi:
         )
 
     def exchange(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Names trade what they name, in one commit. Raises FileNotFound, IllegalChange, AccessDenied, ..."""
+        """Exchange the contents of each pair of names, in one commit. Raises FileNotFound, IllegalChange, ..."""
         first = pairs[0][0] if pairs else "/"
         self._change(ExchangePaths(first, self.user, pairs=list(pairs), request_id=new_request_id()))
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a path; return whether it was there. Raises PathIsNotEmptyDirectory."""
+        """Delete a path; return whether it existed. Raises PathIsNotEmptyDirectory."""
         return self._change(DeletePath(path, self.user, recursive=recursive, request_id=new_request_id()))
 
     def copy(self, source: str, target: str, *, preserve: bool = False) -> CopiedTree:
@@ -164,11 +166,11 @@ class NameApi:
         self._change(ChangePermission(path, self.user, permission=permission, request_id=new_request_id()))
 
     def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
-        """None leaves one as it is. Raises FileNotFound, AccessDenied."""
+        """Change owner and group; None keeps the current one. Raises FileNotFound, AccessDenied."""
         self._change(ChangeOwner(path, self.user, owner=owner, group=group, request_id=new_request_id()))
 
     def set_times(self, path: str, modified_ms: int | None, accessed_ms: int | None) -> None:
-        """None leaves one as it is. Raises FileNotFound, AccessDenied."""
+        """Set times; None keeps the current one. Raises FileNotFound, AccessDenied."""
         self._change(
             ChangeTimes(
                 path, self.user, modified_ms=modified_ms, accessed_ms=accessed_ms, request_id=new_request_id()
@@ -176,26 +178,26 @@ class NameApi:
         )
 
     def set_replication(self, path: str, replication: int) -> bool:
-        """False, and nothing is done, for a directory. Raises FileNotFound, AccessDenied, BadRequest."""
+        """Return False, without a change, for a directory. Raises FileNotFound, AccessDenied, BadRequest."""
         return self._change(
             ChangeReplication(path, self.user, replication=replication, request_id=new_request_id())
         )
 
     def set_quota(self, path: str, names: int | None, space: int | None) -> None:
-        """None leaves a limit as it is, -1 takes it away. Raises FileNotFound, AccessDenied, BadRequest."""
+        """Set limits; None keeps a limit, -1 removes it. Raises FileNotFound, AccessDenied, BadRequest."""
         self._change(ChangeQuota(path, self.user, names=names, space=space, request_id=new_request_id()))
 
     def set_attribute(self, path: str, name: str, value: bytes, flags: Collection[str] = ATTRIBUTE_FLAGS) -> None:
         """Set an extended attribute, such as `user.colour`.
 
-        Raises PathError for one that is there without the flag REPLACE, or is not without CREATE.
+        Raises PathError if it exists and `flags` lack REPLACE, or is new and they lack CREATE.
         """
         self._change(
             SetXAttr(path, self.user, name=name, value=value, flags=list(flags), request_id=new_request_id())
         )
 
     def remove_attribute(self, path: str, name: str) -> None:
-        """Raises PathError for one that is not there, FileNotFound, AccessDenied."""
+        """Raises FileNotFound, AccessDenied, and PathError if the attribute does not exist."""
         self._change(RemoveXAttr(path, self.user, name=name, request_id=new_request_id()))
 
     def change_acl(self, path: str, operation: str, entries: Sequence[AclEntry] = ()) -> None:
@@ -209,7 +211,7 @@ class NameApi:
     # -- files that are there ----------------------------------------------------------------------
 
     def extend(self, path: str, holder: str) -> Leased:
-        """Takes the lease of a file, in the name of `holder` (see `new_holder`).
+        """Take the lease of a file for `holder` (see `new_holder`).
 
         Raises FileNotFound, FileAlreadyExists, AlreadyBeingCreated, ...
         """
@@ -228,7 +230,7 @@ class NameApi:
         return self._calls.ask(RecoverLease(path, self.user), NameChanged).done
 
     def new_holder(self) -> str:
-        """Return a unique name for a writer as the holder of a lease."""
+        """Return a unique name for a writer, as the holder of a lease."""
         return f"{self.user}@{socket.gethostname()} {uuid.uuid4().hex}"
 
     # -- snapshots ---------------------------------------------------------------------------------
@@ -242,7 +244,7 @@ class NameApi:
         self._change(SwitchSnapshots(path, self.user, allowed=False, request_id=new_request_id()))
 
     def create_snapshot(self, path: str, name: str | None) -> str:
-        """The snapshot's path. Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        """Return the snapshot's path. Raises SnapshotRefused, AccessDenied, FileNotFound."""
         message = TakeSnapshot(path, self.user, name=name or "", request_id=new_request_id())
         return self._calls.ask(message, SnapshotTaken).path
 

@@ -1,4 +1,4 @@
-"""Begin, end and list runs of queries (`protocol/values/query_runs.py`), and read what drivers report."""
+"""Begins, ends and lists runs of queries (`protocol/values/query_runs.py`), and reads drivers' reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ S = TypeVar("S")
 
 
 class CheckpointRuns:
-    """The runs of one cluster. Thread-safe; owns its connections until `close`. Raises classes of `errors`."""
+    """The query runs of one cluster. Thread-safe; `close` ends its connections. Raises classes of `errors`."""
 
     def __init__(
         self, address: CoordinatorAddress, user: str | None = None, token: TokenSource | None = None
@@ -45,13 +45,13 @@ class CheckpointRuns:
         self._http.close()
 
     def begin(self, root: str, *, host: str, pid: int) -> RunStatus:
-        """Makes us the one writer of a checkpoint root, which is made if it is not there. See `Fencing.begin`."""
+        """Make this process the only writer of a checkpoint root; create it if missing. See `Fencing.begin`."""
         request = {"path": root, "user": self.user, "host": host, "pid": pid, "request_id": new_request_id()}
         answer = self._http.ask("POST", "/v1/checkpoints/runs", body=msgspec.json.encode(request))
         return self._read(answer, RunStatus)
 
     def end(self, location: str) -> None:
-        """Raises RunSuperseded, AccessDenied."""
+        """End a run. Raises RunSuperseded, AccessDenied."""
         request = {"location": location, "user": self.user, "request_id": new_request_id()}
         self._http.ask("POST", "/v1/checkpoints/runs/end", body=msgspec.json.encode(request))
 
@@ -61,14 +61,14 @@ class CheckpointRuns:
         return self._read(answer, dict[str, list[RunStatus]])["runs"]
 
     def report(self, said: QueryReport) -> None:
-        """Report a query's progress; try not for long. Raises RunSuperseded, AccessDenied, PeerUnreachable."""
+        """Report a query's progress, without retries. Raises RunSuperseded, AccessDenied, PeerUnreachable."""
         body = msgspec.json.encode(said)
         self._http.ask(
             "POST", "/v1/checkpoints/reports", body=body, retry_s=0.0, answer_timeout_s=report_timeout_s
         )
 
     def reports(self, path: str) -> list[QueryReport]:
-        """The last of every root at or below a path."""
+        """Return the latest report of every root at or below a path."""
         answer = self._http.ask("GET", "/v1/checkpoints/reports", params={"path": path, "user": self.user})
         return self._read(answer, dict[str, list[QueryReport]])["reports"]
 

@@ -1,4 +1,4 @@
-"""Retries of requests to a coordinator: with growing pauses, for as long as that may help."""
+"""Retries of requests to a coordinator, with growing pauses, as long as they may help."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ T = TypeVar("T")
 
 
 class NotReached(Exception):
-    """Nobody was there to be asked; `fault` says so to the user."""
+    """The coordinator could not be reached. `fault` is the error for the user."""
 
     def __init__(self, fault: PeacefsError) -> None:
         self.fault = fault
 
 
 class Unanswered(Exception):
-    """It may have been carried out, but no answer came; `fault` says so to the user."""
+    """The request may have been executed, but no answer came. `fault` is the error for the user."""
 
     def __init__(self, fault: PeacefsError) -> None:
         self.fault = fault
 
 
 class RetryPolicy:
-    """Thread-safe. One for all ways to one coordinator. `clock`, `sleep` and `rng` are replaced in tests only."""
+    """Retries requests to one cluster; shared by all connections to it. Thread-safe.
+
+    `clock`, `sleep` and `rng` are replaced in tests only.
+    """
 
     def __init__(
         self,
@@ -43,17 +46,16 @@ class RetryPolicy:
         self._clock = clock
         self._sleep = sleep
         self._rng = rng or random.Random()
-        #: True once the coordinator has answered, if only with a refusal.
+        #: True once the coordinator has answered, even if with an error.
         self.has_been_answered = False
 
     def ask(self, attempt: Callable[[], T], retry_s: float, coordinators: int = 1) -> T:
-        """Attempts until there is an answer. What is asked must be safe to repeat.
+        """Call `attempt` until there is an answer. The request must be safe to repeat.
 
-        No attempt begins after `retry_s`. A coordinator that has never answered is taken for absent at once;
-        one that has is given time to come back. `attempt` raises NotReached, Unanswered, or what was answered.
-        Of several coordinators each attempt asks the one that may lead, and moves on from one that does not: all
-        are asked in turn before there is a pause.
-        Raises what the coordinator answered last, or why it did not.
+        No attempt begins after `retry_s`. A coordinator that has never answered is not retried; one that has
+        answered before gets time to come back. `attempt` raises NotReached, Unanswered, or the coordinator's
+        error. With several `coordinators`, each attempt asks the presumed leader and moves on if it does not lead.
+        All are asked before there is a pause. Raises the last error.
         """
         deadline_s = self._clock() + retry_s
         pause_s = client_backoff_s
@@ -70,7 +72,8 @@ class RetryPolicy:
                 fault = loss.fault
             except PeacefsError as refusal:
                 self.has_been_answered = True
-                # A standby refuses only while a leader takes connections; of one address no other can be asked.
+                # A standby refuses only while a leader accepts connections. With a single address, no other can be
+                # asked.
                 is_astray = coordinators == 1 and isinstance(refusal, Standby)
                 if is_astray or not refusal.retriable:
                     raise
@@ -88,11 +91,11 @@ class RetryPolicy:
                 try:
                     raise fault from None
                 finally:
-                    # Break the cycle of error and frame, which would keep the callers' objects alive.
+                    # Break the reference cycle of error and frame, which would keep the callers' objects alive.
                     del fault
             self._sleep(pause_s)
 
 
 def is_not_leading(refusal: PeacefsError) -> bool:
-    """Return whether another coordinator may answer what this one has not: it stands by, or knows no leader."""
+    """Return whether another coordinator may be able to answer: this one is a standby, or knows no leader."""
     return type(refusal) in (Standby, ServiceUnready)

@@ -1,4 +1,4 @@
-"""Requests of writers and readers to the coordinator, as frames over the port that serves HTTP too."""
+"""Requests of writers and readers to the coordinator, as frames over its HTTP port."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ _NAME = "the coordinator"
 
 
 class ControlRpc:
-    """Thread-safe. A connection for each call that is under way, kept by `connections` for the next.
+    """Sends requests to the coordinator, and returns or raises its answers. Thread-safe.
 
-    Every call is safe to repeat, and is repeated by `retry_policy`: it carries a request id or a token that says
-    what it is about, or changes nothing. Raises classes of `errors`.
+    A file system, its driver and the I/O service call it. Each concurrent call has its own connection, which
+    `connections` keeps for later calls. Every call is safe to repeat: it has a request id, has a token that
+    identifies its object, or changes nothing. `retry_policy` repeats it. Raises classes of `errors`.
     """
 
     def __init__(
@@ -52,33 +53,33 @@ class ControlRpc:
         retry_policy: RetryPolicy,
         token: TokenSource | None = None,
     ) -> None:
-        """`connections` are to no datanode: their hellos show `token`. Several ways share their `Coordinators`."""
+        """`connections` lead only to coordinators; their handshake sends `token`. `Coordinators` may be shared."""
         self._coordinators = Coordinators(address) if isinstance(address, CoordinatorAddress) else address
         self._connections = connections
         self._retry_policy = retry_policy
         self._token = token
-        #: The credential that the idle connections have shown.
+        #: The token that the idle connections have sent.
         self._shown = token.current() if token is not None else ""
 
     def create(self, request: CreateFile) -> Created:
-        """Ask for a token to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
+        """Request a token to write a file; its name appears only on completion. Raises FileAlreadyExists, ..."""
         return self.ask(request, Created)
 
     def create_empty(self, file: NewFile) -> None:
-        """Make a file without data, in one call. Raises FileAlreadyExists, ..."""
+        """Create an empty file, in one call. Raises FileAlreadyExists, ..."""
         reply = self.ask(CreateFile(file, is_empty=True), Message)
         if isinstance(reply, Created):
-            # A coordinator of an earlier version: it has made nothing yet.
+            # An older coordinator creates the file only on completion.
             reply = self.ask(CompleteFile(reply.token, []), Message)
         if not isinstance(reply, Completed):
             raise ProtocolViolation(f"Completed expected, the coordinator sent {type(reply).__name__}")
 
     def open(self, path: str, user: str) -> Opened:
-        """Raises FileNotFound, PathIsDirectory, ChunkUnavailable."""
+        """Open a file for reading. Raises FileNotFound, PathIsDirectory, ChunkUnavailable."""
         return self.ask(OpenFile(path, user), Opened)
 
     def call(self, message: Message, timeout_s: float = control_call_timeout_s) -> Message:
-        """For `threads.ThreadDriver`. Done within `timeout_s`; a Failure is raised, not returned."""
+        """Send a call for `threads.ThreadDriver` within `timeout_s`. Raises a Failure as an error."""
         half_s = timeout_s / 2
         return self._retry_policy.ask(lambda: self._attempt(message, half_s), half_s, self._coordinators.count)
 
@@ -86,7 +87,7 @@ class ControlRpc:
         self._connections.close_all()
 
     def ask(self, message: Message, answer: type[M], *, answer_timeout_s: float = client_answer_timeout_s) -> M:
-        """One logical request, repeated as `RetryPolicy` has it; no attempt waits longer than the timeout."""
+        """Send one logical request, retried as `RetryPolicy` says. No attempt waits longer than the timeout."""
         if is_tracing():
             with operation(type(message).__name__):
                 reply = self._asked(message, answer_timeout_s)
@@ -97,7 +98,7 @@ class ControlRpc:
         return reply
 
     def _asked(self, message: Message, answer_timeout_s: float) -> Message:
-        """Return the answer to a request, which has one id, however often it is sent."""
+        """Return the answer to a request. All its attempts have the same request id."""
         traced = begun(message)
         if log.isEnabledFor(logging.DEBUG) and isinstance(traced, TracedMessage):
             log.debug("%s: %s, request %s", self._coordinators.address.http, type(traced).__name__, traced.trace)
@@ -126,7 +127,7 @@ class ControlRpc:
         if isinstance(reply, Failure):
             is_unknown = reply.code == Unauthenticated.__name__
             if is_unknown and self._token is not None and self._token.current() != token:
-                # The token in the file has been replaced since it was read.
+                # The token in the file was replaced since it was read.
                 return self._attempt(message, timeout_s)
             refusal = from_wire(reply.code, reply.message, reply.culprit)
             if is_not_leading(refusal):
@@ -134,12 +135,12 @@ class ControlRpc:
             try:
                 raise refusal
             finally:
-                # Break the cycle of error and frame, which would keep the callers' objects alive.
+                # Break the reference cycle of error and frame, which would keep the callers' objects alive.
                 del refusal
         return reply
 
     def _connected(self, asked: CoordinatorAddress, token: str) -> SocketConnection:
-        """One whose hello has shown this token; those that showed another are closed."""
+        """Return a connection that was opened with this token; close idle ones opened with another token."""
         if token != self._shown:
             for one in self._coordinators.address.each:
                 while (kept := self._connections.kept(_dialled(one), _NAME)) is not None:

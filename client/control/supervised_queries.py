@@ -1,4 +1,4 @@
-"""A client's requests about queries that the coordinator keeps going: `/v1/queries`."""
+"""A client's requests about queries that the coordinator keeps running: `/v1/queries`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ S = TypeVar("S")
 
 
 class WantedQuery(msgspec.Struct, frozen=True):
-    """A query to be kept going. With `standby` a second driver waits beside the first, to take over from it."""
+    """A query to keep running. With `standby`, a second driver waits, ready to take over from the first."""
 
     name: str
     command: Sequence[str]
@@ -33,7 +33,7 @@ class WantedQuery(msgspec.Struct, frozen=True):
 
 
 class SupervisedQueries:
-    """Use as a context manager, or call `close`. Methods raise what the coordinator answers, and PeerError."""
+    """Use as a context manager, or call `close`. Methods raise the coordinator's error, and PeerError."""
 
     def __init__(self, address: str = DEFAULT_ADDRESS.http, user: str | None = None) -> None:
         self._http = CoordinatorHttp(parse_address(address))
@@ -43,12 +43,12 @@ class SupervisedQueries:
         self._http.close()
 
     def register(self, wanted: WantedQuery) -> QueryStatus:
-        """Has a query started and kept going; durable when this returns. Asked again, it is the same query."""
+        """Start a query and keep it running. Durable when the call returns; idempotent for the same query."""
         request = {"user": self._user, **msgspec.structs.asdict(wanted)}
         return self._read(self._http.ask("POST", "/v1/queries", body=msgspec.json.encode(request)), QueryStatus)
 
     def all(self) -> Supervised:
-        """Every query that is known, and every agent that is alive."""
+        """Return all known queries and all live agents."""
         return self._read(self._http.ask("GET", "/v1/queries"), Supervised)
 
     def status(self, name: str) -> QueryStatus:
@@ -56,12 +56,12 @@ class SupervisedQueries:
         return self._read(self._http.ask("GET", f"/v1/queries/{quote(name, safe='')}"), QueryStatus)
 
     def stop(self, name: str) -> QueryStatus:
-        """Has a query stopped, and not started again; it may take a moment. Raises FileNotFound, AccessDenied."""
+        """Stop a query and do not restart it; this may take a moment. Raises FileNotFound, AccessDenied."""
         path = f"/v1/queries/{quote(name, safe='')}/stop"
         return self._read(self._http.ask("POST", path, params={"user": self._user}), QueryStatus)
 
     def forget(self, name: str) -> None:
-        """Raises FileNotFound, AccessDenied, and BadRequest for a query that is not over."""
+        """Remove a query. Raises FileNotFound, AccessDenied, and BadRequest unless the query has ended."""
         self._http.ask("DELETE", f"/v1/queries/{quote(name, safe='')}", params={"user": self._user})
 
     def _read(self, answer: bytes, kind: type[S]) -> S:

@@ -1,4 +1,4 @@
-"""Administer tokens, OAuth2 clients and keys through the coordinator's `/v1/tokens`."""
+"""Administers tokens, OAuth2 clients and keys through the coordinator's `/v1/tokens`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ S = TypeVar("S")
 
 
 class TokenAdministration:
-    """Use as a context manager, or call `close`. Methods raise what the coordinator answers, and PeerError.
+    """Use as a context manager, or call `close`. Methods raise the coordinator's error, and PeerError.
 
-    None of them is repeated under an id: what is made twice is listed, and can be revoked.
+    A retry may create a token or client twice. `listed` and `clients` show both, and one can be revoked.
     """
 
     def __init__(self, address: str) -> None:

@@ -1,7 +1,7 @@
-"""The bearer token that a client shows to coordinators: given, or from the environment, or from a file.
+"""The bearer token that a client sends to coordinators: an argument, an environment variable, or a file.
 
-A file is read again when it has changed, so that a program that runs for long outlives its tokens. The token is
-not verified here, and never part of a message, a log or a URL.
+A changed file is read again, so that a long-running program can outlive its token. The token is not verified here,
+and never appears in a message, a log or a URL.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ TOKEN_FILE_VARIABLE = "PEACEFS_TOKEN_FILE"
 
 
 class TokenSource:
-    """Gives the token as it is now. Thread-safe."""
+    """Provides the current token. Thread-safe."""
 
     def __init__(self, token: str = "", file: Path | None = None) -> None:
-        """A `token` counts before a `file`; with neither there is none. Raises BadRequest."""
+        """`token` takes precedence over `file`; without both there is no token. Raises BadRequest."""
         self._token = _checked(token, "the token")
         self._file = None if self._token else file
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class TokenSource:
 
     @classmethod
     def of(cls, token: str | None, token_file: str | os.PathLike[str] | None = None) -> TokenSource:
-        """Return the source that a caller means: None for what the environment says, "" for no token."""
+        """Return the source for these arguments. None means the environment's token, "" means no token."""
         if token is not None:
             return cls(token)
         if token_file is not None:
@@ -46,7 +46,7 @@ class TokenSource:
         return cls(os.environ.get(TOKEN_VARIABLE, ""))
 
     def current(self) -> str:
-        """Return the token, "" for none. Raises BadRequest for a file that cannot be used."""
+        """Return the token, "" for none. Raises BadRequest if the file cannot be used."""
         if self._file is None:
             return self._token
         with self._lock:
@@ -69,7 +69,7 @@ class TokenSource:
 
     @property
     def user(self) -> str | None:
-        """Return whose token it is, as it says itself; None where there is none."""
+        """The user named in the token, unverified; None without a token."""
         token = self.current()
         if not token:
             return None

@@ -1,4 +1,4 @@
-"""The coordinator's answers about a path, as values for people and programs."""
+"""The coordinator's answers about a path."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import msgspec
 
 
 class FileStatus(msgspec.Struct, frozen=True):
-    """A file or directory. Times are milliseconds since 1970, lengths bytes.
+    """A file or directory. Times are milliseconds since 1970, lengths are bytes.
 
-    A rename leaves its `file_id`, a copy has another; it is 0 where a coordinator of 0.1.0 was asked.
+    A rename keeps `file_id`, a copy gets a new one. It is 0 if the coordinator is of release 0.1.0.
     """
 
     path: str
@@ -40,7 +40,7 @@ class ContentSummary(
         "space_quota": "spaceQuota",
     },
 ):
-    """The contents of a tree; `space_consumed` counts every replica. Bytes. Quotas are its top's; -1 for none."""
+    """The size of a tree, in bytes; `space_consumed` counts every replica. Quotas are the root's; -1 for none."""
 
     directories: int
     files: int
@@ -60,7 +60,7 @@ class QuotaUsage(
         "space_quota": "spaceQuota",
     },
 ):
-    """A directory's quotas, -1 for none, and its use of them: names with its own, bytes of all replicas."""
+    """A directory's quotas (-1 for none) and their use: names including its own, and bytes of all replicas."""
 
     names: int
     names_quota: int
@@ -69,7 +69,7 @@ class QuotaUsage(
 
 
 class SnapshotDifference(msgspec.Struct, frozen=True, rename="camel"):
-    """CREATE, MODIFY, DELETE or RENAME of a path relative to the directory; empty is the directory itself."""
+    """CREATE, MODIFY, DELETE or RENAME of a path relative to the directory. An empty path is the directory."""
 
     type: str
     source_path: str

@@ -1,4 +1,4 @@
-"""The file system `peace://` for pandas, pyarrow, Dask and others that speak fsspec.
+"""The file system `peace://` for pandas, pyarrow, Dask and other users of fsspec.
 
-Begin with `filesystem.py`. A translation of `client.filesystem`; it has no data path of its own.
+Begin with `filesystem.py`. A thin layer over `client.filesystem`, without a data path of its own.
 """

@@ -1,6 +1,6 @@
-"""The asynchronous half of the fsspec file system: each of fsspec's coroutines runs what blocks on a thread.
+"""The asynchronous half of the fsspec file system: each fsspec coroutine runs a blocking method on a thread.
 
-fsspec makes batches of them (`cat`, `get`, `put`, `rm` of many paths) and runs their parts at the same time.
+fsspec splits batches (`cat`, `get`, `put`, `rm` of many paths) into such coroutines and runs them concurrently.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from peacefs.client.limits import async_calls_at_once_max
 
 
 class AwaitedFileSystem(AsyncFileSystem):  # type: ignore[misc]
-    """Has fsspec's coroutines, over the methods that a class below it defines without their underscore.
+    """fsspec's coroutines, each of which runs the subclass's method of the same name without underscore.
 
-    fsspec makes methods out of coroutines where a class has none of its own. Walks and listings have their own:
-    they cost no change of threads, and so no thread waits for another.
+    fsspec would generate missing methods from coroutines. Walks and listings are defined here instead: they run on
+    the caller's thread, so that no thread waits for another.
     """
 
     _pid: int
@@ -32,7 +32,7 @@ class AwaitedFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     @property
     def loop(self) -> Any:
-        """The event loop; a forked process has its own, as fsspec gives it."""
+        """The event loop. A forked process gets a new one from fsspec."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._loop = None if self.asynchronous else get_loop()
@@ -100,7 +100,7 @@ class AwaitedFileSystem(AsyncFileSystem):  # type: ignore[misc]
     async def _copy(self, path1: Any, path2: Any, batch_size: int | None = None, **kwargs: Any) -> None:
         await self._on_thread(self.copy, path1, path2, **kwargs)
 
-    # -- what fsspec would make of coroutines, without the event loop ------------------------------
+    # -- methods that fsspec would generate from coroutines, here without the event loop ------------
 
     def walk(self, path: str, *args: Any, **kwargs: Any) -> Iterator[Any]:
         yield from AbstractFileSystem.walk(self, path, *args, **kwargs)

@@ -1,7 +1,7 @@
-"""Know whether Python's garbage collector runs on this thread.
+"""Detects whether Python's garbage collector is running on this thread.
 
-It may begin within any piece of code, so also while this thread holds a lock. What a finalizer that it calls does
-must not wait for a lock, or for a thread that may.
+The collector may start anywhere, even while this thread holds a lock. A finalizer that it calls must therefore not
+wait for a lock, nor for a thread that may wait for one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _thread = threading.local()
 
 
 def is_collecting() -> bool:
-    """Return True in a finalizer that the collector calls, False in one that runs as the last reference goes."""
+    """Return True in a finalizer called by the collector, False in one called as the last reference is dropped."""
     return getattr(_thread, "is_collecting", False)
 
 

@@ -1,7 +1,7 @@
-"""Copies of single files between the local disk and the cluster, without a call that only asks.
+"""Copies of single files between the local disk and the cluster, without extra requests.
 
-fsspec's own look at what a path is before they open it, and have its parent made before they create it: a round
-trip for each file of a tree.
+fsspec's own methods ask for a path's type before opening it, and create its parent before writing it. That costs
+one more round trip for each file of a tree.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 class CopyingFileSystem(AwaitedFileSystem):
-    """Has the two of fsspec's methods that copy one file, for `get` and `put` of trees."""
+    """Replaces the two fsspec methods that copy a single file. fsspec's `get` and `put` of trees call them."""
 
     @property
     @abstractmethod
     def files(self) -> PeaceFileSystem:
-        """The client beneath."""
+        """The underlying client."""
 
     def get_file(
         self, rpath: str, lpath: Any = None, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any
     ) -> None:
-        """A directory is made where `rpath` is one."""
+        """Copy a file to the local disk. If `rpath` is a directory, make a local one."""
         if outfile is None and isfilelike(lpath):
             outfile = lpath
         with os_errors():
@@ -59,7 +59,10 @@ class CopyingFileSystem(AwaitedFileSystem):
     def put_file(
         self, lpath: Any, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **kwargs: Any
     ) -> None:
-        """`mode` "create" refuses to replace a file, in the step that publishes it; its parents are made then."""
+        """Copy a local file into the cluster. Parents are made when the file is published.
+
+        With `mode` "create", an existing file is not replaced; publishing checks this.
+        """
         local = Path(lpath)
         if local.is_dir():
             self.makedirs(rpath, exist_ok=True)

@@ -33,7 +33,7 @@ _NO_CACHE: Final = "none"
 
 
 class OpenFileSystem(Protocol):
-    """What a file object uses of the fsspec file system that opened it."""
+    """The parts of the fsspec file system that its open files use."""
 
     @property
     def files(self) -> PeaceFileSystem: ...
@@ -45,23 +45,23 @@ class OpenFileSystem(Protocol):
 
 
 class FsspecSource(AbstractBufferedFile):  # type: ignore[misc]
-    """Reads what the file was when it was opened: through the cache of fsspec that the caller chose, or without.
+    """Reads the version that was current at the open, through the fsspec cache that the caller chose, if any.
 
-    fsspec's default reads 5 MiB more than it is asked for, each time. Our client reads on by itself where its
-    reader does, so without a choice there is no cache.
+    There is no cache by default: fsspec's default would read 5 MiB more than requested each time, and our client
+    reads ahead.
     """
 
     def __init__(self, fs: OpenFileSystem, path: str, block_size: int | None, **options: Any) -> None:
         with os_errors():
             self._source = fs.files.open(path)
-        # Whoever opens a pickled file again brings the length that it had; what counts is what it has.
+        # A pickled file contains its former length. Use the length that it has now.
         options.pop("size", None)
         cache = options.pop("cache_type", _NO_CACHE)
         self._is_cached = cache != _NO_CACHE
         super().__init__(fs, path, "rb", block_size, size=self._source.length, cache_type=cache, **options)
 
     def read(self, length: int | None = -1) -> bytes:
-        """A large read elsewhere than where the last one ended is of exactly that."""
+        """Read `length` bytes. A large read at a new position fetches exactly the requested bytes."""
         if self._is_cached or self.closed:
             return super().read(length)  # type: ignore[no-any-return]
         left = max(self.size - self.loc, 0)
@@ -98,15 +98,14 @@ class FsspecSource(AbstractBufferedFile):  # type: ignore[misc]
 
 
 class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
-    """Writes a file that appears, whole, when it is closed; `xb` refuses one that is there, now and then.
+    """A file open for writing. It becomes visible as a whole when closed. `xb` refuses an existing file.
 
-    A file that is dropped without `close` is closed then, as fsspec's others and Python's own files are: at the
-    latest when the process ends. A `with` block that is left by an exception discards it. `flush` promises
-    nothing; `hflush` publishes what was written so far, on disks.
-    Within a transaction (`autocommit` false) the data goes to a hidden file beside it, which `commit` renames.
+    A file dropped without `close` is closed by its finalizer, at the latest when the process ends, like Python's
+    files. A `with` block that ends with an exception discards it. `flush` does nothing; `hflush` publishes what
+    was written. In a transaction (`autocommit` false), the data is in a hidden file until `commit` renames it.
     """
 
-    #: Set when the file is open.
+    #: The process id; set once the file is open.
     _process = 0
 
     def __init__(
@@ -158,20 +157,20 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
         return count
 
     def flush(self, force: bool = False) -> None:
-        """Promises nothing, but with `force` it is `hflush`."""
+        """Do nothing; with `force`, call `hflush`."""
         if self.closed:
             raise ValueError("Flush on closed file")
         if force:
             self.hflush()
 
     def hflush(self) -> None:
-        """Makes what was written part of the file, on the disks of datanodes, for whoever opens it from now on."""
+        """Write everything to the datanodes' disks and publish it: readers that open the file now see it."""
         self._check_process()
         with os_errors():
             self._sink.hflush()
 
     def close(self) -> None:
-        """Publishes the file, or what a transaction will rename. Raises what went wrong."""
+        """Publish the file, or complete the file that a transaction will rename. Raises any error of the write."""
         if self.closed:
             return
         self._check_process()
@@ -181,12 +180,12 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
             self._sink.close()
 
     def _check_process(self) -> None:
-        """Raise ValueError in a forked process, also if that only lets go of a text file around this one."""
+        """Raise ValueError in a forked process, even if it only drops a text file that wraps this one."""
         if self._process != os.getpid():
             raise ValueError(f"{self.path} can only be written by the process that opened it")
 
     def commit(self) -> None:
-        """The end of a transaction that went well."""
+        """End a transaction that succeeded."""
         if self._is_given_up:
             return
         self.close()
@@ -194,7 +193,7 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
             self.fs.files.rename(self._written_path, self.path, overwrite=self.mode == "wb")
 
     def discard(self) -> None:
-        """Gives the file up: what was there under its name stays."""
+        """Give up the file. An older file of the same name remains."""
         self._give_up()
         if not self.autocommit:
             with os_errors():
@@ -217,23 +216,23 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
 
     def __del__(self) -> None:
         if self.closed or self._process != os.getpid() or sys.is_finalizing():
-            # What a forked process inherits is its parent's. At the end of the process the file system has
-            # published its files, and no thread can be started any more.
+            # A forked process inherits its parent's files and must not publish them. At the end of the process,
+            # the file system has already published its files, and no thread can be started.
             return
         end = self.close if self.autocommit else self._give_up
         if is_collecting():
-            # The client may be at work on this thread; the process does not end before the new thread does.
+            # The client may be in use on this thread. The process does not end before the new thread does.
             threading.Thread(target=end, name="peacefs-dropped-file").start()
         else:
             end()
 
 
-#: The files of a file system that are to be published before its client is closed.
+#: Files to publish before the client of a file system is closed.
 UnclosedFiles = dict[FileSink, weakref.ref[FsspecSink]]
 
 
 def publish_all(unclosed: UnclosedFiles) -> None:
-    """Close files as the process ends. Raises the error of the last that fails, after all were tried."""
+    """Close all files when the process ends. Tries all of them; raises the error of the last one that fails."""
     with ExitStack() as each:
         for sink, reference in list(unclosed.items()):
             each.callback(sink.close)
@@ -243,13 +242,13 @@ def publish_all(unclosed: UnclosedFiles) -> None:
 
 
 def _close_outermost_first(opened: io.IOBase, seen: set[int]) -> None:
-    """Close a file after what Python and fsspec have around it: text and compression hold back data of their own.
+    """Close a file after the objects that wrap it: text and compression layers buffer data of their own.
 
-    What they are is known to whoever has opened them, and to the garbage collector.
+    Only the code that opened the wrappers and the garbage collector know them.
     """
     seen.add(id(opened))
     holders = gc.get_referrers(opened)
-    # The attributes of a file that is written in Python refer to what it wraps.
+    # A file class written in Python refers to the wrapped file in its `__dict__`.
     holders += gc.get_referrers(*(holder for holder in holders if type(holder) is dict))
     for holder in holders:
         if isinstance(holder, io.IOBase) and id(holder) not in seen:

@@ -1,9 +1,9 @@
-"""The file system `peace://host:port/path` of fsspec, for pandas, pyarrow, Dask and whatever else speaks it.
+"""The file system `peace://host:port/path` for fsspec, and so for pandas, pyarrow and Dask.
 
     fsspec.open("peace://coordinator:9870/notes/today")
     pandas.read_parquet("peace://coordinator:9870/out", storage_options={"user": "alice"})
 
-A thin layer over `filesystem`; needs the extra `fsspec`. Nothing of a listing is cached.
+A thin layer over `client.filesystem`; needs the extra `fsspec`. Listings are not cached.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from peacefs.protocol.limits import coordinator_http_port_default
 from .copies import CopyingFileSystem
 from .files import FsspecSink, FsspecSource, UnclosedFiles, publish_all
 
-# Ranges of files that one call of the fsspec file system reads at once.
+# Maximum number of file ranges that one call reads concurrently.
 ranges_read_at_once_max: Final = 8
 
 
@@ -39,15 +39,14 @@ _SCHEME = "peace://"
 
 
 class PeaceFsspecFileSystem(CopyingFileSystem):
-    """Storage options: the coordinator's `host` and `port`, which a URL names (of several `host` alone, as
-    `a:9870,b:9870`); `user`; `replication` of new files; `tls`, whether all is encrypted, as it is by default with
-    a `ca_file`, the CA to trust.
+    """A cluster's files, with fsspec's methods. fsspec makes and caches instances; they can be pickled and forked.
 
-    `token_file`, which each process reads where it is, or a `token`, which goes wherever the options are sent.
-    Without them PEACEFS_TOKEN_FILE and PEACEFS_TOKEN of each process count.
+    Storage options: `host` and `port` of the coordinator, taken from the URL (for several coordinators only
+    `host`, as `a:9870,b:9870`); `user`; `replication` of new files; `tls` to encrypt all traffic, the default if
+    `ca_file`, the CA to trust, is given. A `token_file` is read by each process; a `token` is sent wherever the
+    options are sent. Without either, each process uses its PEACEFS_TOKEN_FILE or PEACEFS_TOKEN.
 
-    Instances are cached by fsspec, can be pickled, and may be used after a fork. What fails raises OSError's
-    classes. `created` is not known to the cluster.
+    Errors are subclasses of OSError. `created` is not supported, because the cluster does not store it.
     """
 
     protocol = _SCHEME.removesuffix("://")
@@ -84,7 +83,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
 
     @property
     def files(self) -> PeaceFileSystem:
-        """The client beneath. A forked process makes its own: connections cannot be shared."""
+        """The underlying client. A forked process makes its own, because connections cannot be shared."""
         if self._files is None or self._process != os.getpid():
             with os_errors():
                 self._files = PeaceFileSystem(
@@ -96,7 +95,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
                 )
                 self._process = os.getpid()
             self.unclosed = {}
-            # Nobody closes a file system of fsspec.
+            # fsspec never closes a file system.
             weakref.finalize(self, _close, self._files, self._process, self.unclosed)
         return self._files
 
@@ -108,7 +107,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
-        """The path in the cluster, absolute; taken literally, as Hadoop does: `?` and `#` belong to it."""
+        """Return the absolute path in the cluster. `?` and `#` are ordinary characters, as in Hadoop."""
         if isinstance(path, list):
             return [cls._strip_protocol(each) for each in path]
         text: str = stringify_path(path)
@@ -135,7 +134,6 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
         return name if name.startswith(_SCHEME) else f"{_SCHEME}{self._address.netloc}{self._strip_protocol(name)}"
 
     def parent_of(self, path: str) -> str:
-        """The directory that a path is in."""
         parent: str = self._parent(path)
         return parent
 
@@ -151,7 +149,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
             return _info(self.files.status(self._strip_protocol(path)))
 
     def exists(self, path: str, **kwargs: Any) -> bool:
-        """Raises what keeps it from being known, unlike the inherited one."""
+        """Return whether a path exists. The inherited method would return False after any error."""
         return self._kind(path) is not None
 
     def isdir(self, path: str) -> bool:
@@ -166,7 +164,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
     def du(
         self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **kwargs: Any
     ) -> Any:
-        """In one call, where only the total of a whole tree is wanted."""
+        """Return the sizes below a path. The total of a whole tree takes one call."""
         if not total or maxdepth is not None:
             return super().du(path, total=total, maxdepth=maxdepth, withdirs=withdirs, **kwargs)
         with os_errors():
@@ -203,7 +201,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
         )
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
-        """Exactly the range, as slices have it."""
+        """Return the bytes from `start` to `end`, which have the meaning that they have in slices."""
         with os_errors(), self.files.open(self._strip_protocol(path)) as source:
             first, last, _ = slice(start, end).indices(source.length)
             return source.read_at(first, max(0, last - first))
@@ -217,7 +215,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
         on_error: str = "return",
         **kwargs: Any,
     ) -> list[bytes | Exception]:
-        """Several ranges at once, on threads."""
+        """Read several ranges concurrently, on threads."""
         if max_gap is not None:
             raise NotImplementedError("ranges are not merged")
         if not isinstance(paths, list):
@@ -239,7 +237,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
             return [future.result() for future in begun]
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **kwargs: Any) -> None:
-        """`mode` "create" refuses to replace a file, in the step that publishes it."""
+        """Write a file. With `mode` "create", publishing fails if the file exists."""
         if not kwargs and not self._intrans and is_small(value):
             with os_errors():
                 self.files.write(
@@ -279,7 +277,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
             self.files.delete(path)
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
-        """A tree goes in one step, and is reclaimed later."""
+        """Delete paths. A tree is removed in one step; its space is reclaimed later."""
         if maxdepth is not None:
             super().rm(path, recursive=recursive, maxdepth=maxdepth)
             return
@@ -289,14 +287,14 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
                 self.rm_file(each)
                 continue
             with os_errors():
-                # One of several may have gone with the directory that it was in.
+                # A path may have been deleted together with a directory that contained it.
                 if not self.files.delete(each, recursive=True) and len(paths) == 1:
                     raise FileNotFound(f"{each} does not exist")
 
     def mv(
         self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
     ) -> None:
-        """A file or tree moves in one atomic step: to exactly `path2`, or into it where that is a directory."""
+        """Move a file or tree in one atomic step, to exactly `path2`, or into it if it is a directory."""
         if isinstance(path1, list) and isinstance(path2, list):
             for one, other in zip(path1, path2, strict=True):
                 self.mv(one, other)
@@ -312,7 +310,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
                     self.files.rename(source, target, overwrite=True)
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Copies names and never data; what is there is replaced in one step. A directory is made, and empty."""
+        """Copy a file without copying data, replacing the target in one step. A directory is created empty."""
         source, target = self._strip_protocol(path1), self._strip_protocol(path2)
         with os_errors():
             if self.files.status(source).is_directory:
@@ -344,7 +342,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
         on_error: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """A whole tree to where nothing is: one atomic step, of one moment, of names alone. Else file by file."""
+        """Copy files or trees. A whole tree to a new name is copied in one atomic step, without copying data."""
         if recursive and maxdepth is None and isinstance(path1, str) and isinstance(path2, str):
             target = self._strip_protocol(path2)
             if (path2.endswith("/") or self.isdir(target)) and not path1.endswith("/"):
@@ -361,13 +359,13 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
             try:
                 self.files.copy(source, target)
             except (FileAlreadyExists, ParentNotDirectory):
-                # Somebody was faster.
+                # Another process created the target first.
                 return False
         return True
 
 
 def _close(files: PeaceFileSystem, process: int, unclosed: UnclosedFiles) -> None:
-    # A forked process must not say goodbye on its parent's connections.
+    # A forked process must not shut down its parent's connections.
     if process == os.getpid():
         try:
             publish_all(unclosed)
@@ -376,7 +374,7 @@ def _close(files: PeaceFileSystem, process: int, unclosed: UnclosedFiles) -> Non
 
 
 def _info(status: FileStatus) -> dict[str, Any]:
-    """As fsspec names things; `mtime` in seconds since 1970."""
+    """Return a path's metadata with fsspec's names; `mtime` is in seconds since 1970."""
     return {
         "name": status.path.rstrip("/") or "/",
         "size": status.length,

@@ -1,7 +1,7 @@
 """A whole cluster on this machine: one coordinator and some datanodes in two racks, as processes.
 
-`peacefs up`, the demo and the tests use it. It owns the processes from `start` to `stop`, and none of them is
-left when its own process ends, even by SIGKILL (`member_process` says how).
+`peacefs up`, the demo and the tests use it. It owns the processes from `start` to `stop`. They all end with the
+process that started them, even if that is killed by SIGKILL (`member_process` explains how).
 """
 
 from __future__ import annotations
@@ -27,16 +27,15 @@ from .reserved_ports import ReservedPorts
 
 
 class LocalCluster:
-    """Use as a context manager, or call `start` and `stop`. Not thread-safe.
+    """Starts and stops the members. Use as a context manager, or call `start` and `stop`. Not thread-safe.
 
-    `datanodes` None means as many as the directory has (a new one: `local_datanodes_default`); `port` is
-    the coordinator's for HTTP, 0 for a free one; `node_port` is its port for agents and datanodes, 0 for a free
-    one, None for the one of the run before (of a new directory: the usual one, or with `port` 0 a free one).
-    Datanodes take ports from `datanode_port` on, two each, or free
-    ones when it is 0. `coordinator_options` are more options of `peacefs coordinator`. With `tls` all is
-    encrypted, with certificates of a CA of the cluster's own. With `standby` there are two coordinators, and the
-    etcd that keeps their journal. A member that dies stays dead until `restart` is
-    called, or a `MemberSupervisor` starts it.
+    `datanodes` None means as many as the directory has; `local_datanodes_default` if it is new. `port` is the
+    coordinator's HTTP port, 0 for a free one. `node_port` is its port for agents and datanodes: 0 for a free one,
+    None for the port of the previous run (in a new directory the default port, or a free one if `port` is 0).
+    Datanodes take two ports each from `datanode_port`, or free ones if it is 0. `coordinator_options` are passed
+    to `peacefs coordinator`. With `tls`, all traffic is encrypted, with certificates of the cluster's own CA. With
+    `standby`, there are two coordinators, and an etcd for their journal. A member that dies is started again only
+    by `restart` or by a `MemberSupervisor`.
     """
 
     def __init__(
@@ -80,12 +79,12 @@ class LocalCluster:
 
     @property
     def standby(self) -> LocalMember | None:
-        """The coordinator that was started second; either of the two may lead."""
+        """The second coordinator that was started. Either one may lead."""
         return self._standby
 
     @property
     def etcd(self) -> LocalMember | None:
-        """The member that keeps the journal of both."""
+        """The member that keeps the coordinators' journal."""
         return self._etcd
 
     def _beside_coordinator(self) -> list[LocalMember]:
@@ -93,7 +92,6 @@ class LocalCluster:
 
     @property
     def directory(self) -> Path:
-        """The directory of its data."""
         assert self._claimed is not None, "the cluster is not running"
         return self._claimed.path
 
@@ -104,42 +102,41 @@ class LocalCluster:
 
     @property
     def ca_file(self) -> Path | None:
-        """For `PeaceFileSystem` and `--ca-file`; None without TLS."""
+        """The CA for `PeaceFileSystem` and `--ca-file`; None without TLS."""
         return self.directory / CERTIFICATES / "ca.pem" if self._tls else None
 
     @property
     def truststore(self) -> Path | None:
-        """For Java; None without TLS."""
+        """The trust store for Java; None without TLS."""
         return self.directory / CERTIFICATES / "truststore.p12" if self._tls else None
 
     @property
     def http_address(self) -> str:
-        """For `PeaceFileSystem` and `--coordinator`."""
+        """The address for `PeaceFileSystem` and `--coordinator`."""
         return self.address.http
 
     @property
     def node_address(self) -> str:
-        """For agents and more datanodes: their `--coordinator`."""
+        """The `--coordinator` of agents and additional datanodes."""
         coordinators = [self.coordinator, *([self._standby] if self._standby else [])]
         return ",".join(f"{each.readiness.node_host}:{each.readiness.node_port}" for each in coordinators)
 
     @property
     def secret_file(self) -> Path:
-        """For agents and more datanodes: their `--secret-file`."""
+        """The `--secret-file` of agents and additional datanodes."""
         return secret_file_in(self.directory)
 
     @property
     def webhdfs_uri(self) -> str:
-        """For Spark: paths follow it directly."""
+        """The URI prefix for Spark; a path follows it directly."""
         return self.address.webhdfs
 
     # -- its life ------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Starts all members and waits until they are of use.
+        """Start all members and wait until they are ready.
 
-        Raises StartupError, and leaves nothing running, when one fails, or does nothing at all for
-        `local_start_timeout_s` and is not ready.
+        Raises StartupError, and stops all, if one fails or makes no progress for `local_start_timeout_s`.
         """
         self.begin()
         try:
@@ -151,9 +148,9 @@ class LocalCluster:
         return self
 
     def begin(self) -> None:
-        """Starts all members and waits for the coordinator alone; the datanodes are on their way.
+        """Start all members, but wait only for the coordinator.
 
-        Raises StartupError, and leaves nothing running, when the coordinator does not start.
+        Raises StartupError if the coordinator does not start. All members are stopped then.
         """
         assert self._claimed is None, "the cluster is running"
         self._claimed = ClusterDirectory.claim(self._path, self._wanted_datanodes)
@@ -194,15 +191,12 @@ class LocalCluster:
             raise
 
     def restart(self, member: LocalMember) -> None:
-        """Starts a member that has ended, with its data and ports, and waits until it is of use.
-
-        Raises StartupError.
-        """
+        """Start an ended member with its data and ports, and wait until it is ready. Raises StartupError."""
         member.start()
         member.await_ready()
 
     def stop(self) -> None:
-        """Stops all members: asked first, killed when they have not ended in time. May be called twice."""
+        """Stop all members: ask them first, then kill those that are too slow. May be called twice."""
         members = [
             *self.datanodes,
             *([self._coordinator] if self._coordinator else []),
@@ -210,14 +204,14 @@ class LocalCluster:
         ]
         deadline = time.monotonic() + local_stop_timeout_s
         try:
-            # A coordinator that ends says so in the journal, which etcd keeps.
+            # A coordinator that ends writes to the journal in etcd, so etcd is stopped last.
             for those in ([each for each in members if each is not self._etcd], members):
                 for member in those:
                     member.terminate()
                 for member in those:
                     member.await_end(deadline)
         finally:
-            # Also when a second Ctrl-C cuts the waiting short.
+            # Also if a second Ctrl-C interrupts the wait.
             for member in members:
                 member.kill()
             self._forget()

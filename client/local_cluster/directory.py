@@ -1,13 +1,13 @@
-"""The directory of a local cluster: who may use it, and what lies where.
+"""The directory of a local cluster: its lock and its contents.
 
     cluster.json        marks the directory as ours and says how many datanodes it has
     ports.json          the port for agents and datanodes, which stays the same
     coordinator/        the coordinator's directory
     datanode-1/ ...     the datanodes' directories
-    logs/*.log          what each member says; the log of the run before is kept as *.log.1
+    logs/*.log          each member's output; the log of the previous run is kept as *.log.1
 
-Knows no process. Two launchers can never use one directory: a lock on it lasts as long as any process that
-inherited `lock_descriptor`, so that not even members of a launcher that was killed meet their successors.
+Two launchers can never use one directory. The lock lasts until every process that inherited `lock_descriptor` has
+ended. So members of a killed launcher never run at the same time as those of the next one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ local_datanodes_max: Final = 64
 
 
 _FORMAT = 1
-# Left behind by a launcher that died while it made the directory.
+# Left behind by a launcher that died while creating the directory.
 _STAGED = "cluster.json.new"
 _PORTS = "ports.json"
 _POLL_S = 0.05
 
 
 class ClusterDirectory:
-    """A claimed directory. `release` it when no member runs any more."""
+    """A directory that this process has locked. Call `release` when no member runs any more."""
 
     def __init__(self, path: Path, datanodes: int, lock_descriptor: int) -> None:
         self.path = path
@@ -43,10 +43,10 @@ class ClusterDirectory:
 
     @classmethod
     def claim(cls, path: Path, datanodes: int | None) -> ClusterDirectory:
-        """Makes or recognises the directory and locks it.
+        """Create or recognise the directory, and lock it.
 
-        `datanodes` None means as many as it had. It may grow; fewer are refused, because chunks whose replicas
-        lie on the missing ones would be lost to their readers. Raises StartupError.
+        `datanodes` None means the previous number. The number may grow. A smaller number is refused, because
+        chunks whose replicas are on the missing datanodes would be unreadable. Raises StartupError.
         """
         path = path.expanduser().absolute()
         try:
@@ -71,11 +71,10 @@ class ClusterDirectory:
         return cls(path, wanted, descriptor)
 
     def member(self, name: str) -> Path:
-        """Return the directory of a member's data."""
         return self.path / name
 
     def new_log(self, name: str) -> Path:
-        """An empty log for a member's run; the one before is kept beside it."""
+        """Return an empty log for a member's new run. The previous log is kept beside it."""
         log = self.path / "logs" / f"{name}.log"
         if log.exists():
             log.replace(log.with_name(f"{name}.log.1"))
@@ -84,7 +83,7 @@ class ClusterDirectory:
 
     @property
     def node_port(self) -> int | None:
-        """The port for agents and datanodes of the run before; None in a new directory. Raises StartupError."""
+        """The previous run's port for agents and datanodes; None in a new directory. Raises StartupError."""
         ports = self.path / _PORTS
         try:
             found = json.loads(ports.read_bytes())
@@ -100,7 +99,7 @@ class ClusterDirectory:
         raise StartupError(f"{ports} is damaged: remove it, or say --node-port")
 
     def keep_node_port(self, port: int) -> None:
-        """Remember it for the next run. Raises StartupError."""
+        """Store the port for the next run. Raises StartupError."""
         ports = self.path / _PORTS
         try:
             _write(ports, {"node_port": port}, self.lock_descriptor)
@@ -112,7 +111,7 @@ class ClusterDirectory:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Waits a little: members whose launcher was killed are gone within moments."""
+    """Lock the directory. Retries for a while, since members of a killed launcher end within moments."""
     deadline = time.monotonic() + local_stop_timeout_s
     while True:
         try:
@@ -127,7 +126,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _recognise(path: Path) -> int | None:
-    """Return how many datanodes the directory has; None when it is new."""
+    """Return the number of datanodes in the directory; None if it is new. Raises StartupError."""
     mark = path / "cluster.json"
     try:
         found = json.loads(mark.read_bytes())
@@ -149,7 +148,7 @@ def _recognise(path: Path) -> int | None:
 
 
 def _is_ours(entry: Path) -> bool:
-    # Members mend what is in their own directories.
+    # Members fix the permissions in their own directories.
     return entry.name in ("cluster.json", _PORTS, "logs")
 
 

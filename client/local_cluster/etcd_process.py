@@ -1,7 +1,7 @@
-"""A member of etcd as a member of a local cluster: `python -m peacefs.client.local_cluster.etcd_process`.
+"""Runs etcd as a member of a local cluster: `python -m peacefs.client.local_cluster.etcd_process`.
 
-It tells when etcd is of use, and ends it when the launcher has gone, for which etcd itself has no option. On one
-machine one member is enough: it dies with the machine that everything else is on.
+Reports when etcd is ready, and stops it when the launcher ends; etcd has no option for this. One etcd is enough on
+one machine, since everything else fails with that machine too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOST = "127.0.0.1"
 
 
 def find_etcd() -> Path | None:
-    """Return where etcd is: beside this Python, or on the PATH."""
+    """Return the path of etcd: beside this Python, or on the PATH."""
     own = Path(sys.prefix) / "bin" / "etcd"
     found = str(own) if own.exists() else shutil.which("etcd")
     return None if found is None else Path(found)
@@ -89,7 +89,7 @@ def _command(binary: Path, options: argparse.Namespace) -> list[str]:
 
 def _is_healthy(port: int) -> bool:
     try:
-        # There is no TLS to verify, and reading certificates of authorities takes 20 ms.
+        # There is no TLS to verify, and loading CA certificates takes 20 ms.
         answer = httpx.get(f"http://{_HOST}:{port}/health", timeout=_ASKED_S, trust_env=False, verify=False)
     except httpx.HTTPError:
         return False

@@ -1,9 +1,9 @@
-"""One process of a local cluster: started, found ready, watched, stopped.
+"""One process of a local cluster: starts it, waits until it is ready, watches it, stops it.
 
-A member is `python -m peacefs <role> ... --ready-fd R --parent-fd P`. It writes one JSON line to R when it is
-ready, and stops when P, the reading end of a pipe whose writing end only the launcher holds, reaches its end: so
-no member outlives a launcher, however that one dies. It runs in a process group of its own, so that Ctrl-C in a
-terminal reaches the launcher alone, which then stops all members in good order.
+A member is `python -m peacefs <role> ... --ready-fd R --parent-fd P`. When ready, it writes one JSON line to R. It
+stops when it reads the end of the pipe P, whose writing end only the launcher holds. So no member outlives its
+launcher, however the launcher dies. Each member has its own process group: Ctrl-C in a terminal reaches only the
+launcher, which then stops the members in order.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from peacefs.runtime.secret import SECRET_FILE_VARIABLE
 from peacefs.runtime.tls_variables import SERVICE_VARIABLES
 from peacefs.service.signs_of_life import SignsOfLife, processor_s
 
-# A member that starts is given up when it has done nothing at all for so long, or is not ready after the longer.
+# A starting member is given up after the first time without any progress, or if it is not ready after the second.
 local_start_timeout_s: Final = 20.0
 local_start_longest_s: Final = 300.0
 
 
 _LOG_TAIL_BYTES = 4096
-# A start is checked so often.
+# Interval at which a start is checked.
 _LOOK_S = 0.5
-#: The program of a member. -P keeps the working directory of whoever called us off the import path.
+#: The program of a member. -P keeps the caller's working directory off the import path.
 PEACEFS = (sys.executable, "-P", "-m", "peacefs")
 _OTHERS_VARIABLES = (SECRET_FILE_VARIABLE, *SERVICE_VARIABLES)
 
 
 class MemberReady(msgspec.Struct, frozen=True):
-    """A member's message once it is ready; fields of other roles keep their defaults."""
+    """The message of a member that is ready. Fields that belong to other roles keep their defaults."""
 
     role: str
     pid: int
@@ -55,11 +55,11 @@ class MemberReady(msgspec.Struct, frozen=True):
 
 
 class LocalMember:
-    """A coordinator or datanode of a local cluster. Not thread-safe.
+    """A process of a local cluster. `LocalCluster` makes it. Not thread-safe.
 
-    `arguments` gives the command line from the readiness of the run before (None at first), so that a restarted
-    member comes back with its ports. `inherited` are descriptors that the process is to have besides; `prefix` is
-    a command that runs the one that follows it, in its own place; `program` is what takes the arguments.
+    `arguments` returns the command line for the previous run's readiness (None at first), so that a restarted
+    member keeps its ports. `inherited` are additional descriptors for the process. `prefix` is a command that runs
+    the following command in its place. `program` receives the arguments.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class LocalMember:
         self._process: subprocess.Popen[bytes] | None = None
         self._ready_pipe: int | None = None
         self._readiness: MemberReady | None = None
-        # The start that is under way.
+        # The state of the current start.
         self._received = b""
         self._life: SignsOfLife | None = None
         self.log: Path | None = None
@@ -96,18 +96,18 @@ class LocalMember:
 
     @property
     def readiness(self) -> MemberReady:
-        """Return its message of when it became ready."""
+        """The message that the member sent when it became ready."""
         assert self._readiness is not None, f"{self.name} has not been ready yet"
         return self._readiness
 
     @property
     def node(self) -> str:
-        """The id of a datanode; empty for the coordinator."""
+        """The datanode's id; empty for a coordinator."""
         return self.readiness.node
 
     @property
     def is_starting(self) -> bool:
-        """Return whether it was started and has not said yet that it is ready, nor was given up."""
+        """True from the start until the member is ready or is given up."""
         return self._ready_pipe is not None
 
     @property
@@ -116,7 +116,7 @@ class LocalMember:
 
     @property
     def last_words(self) -> str:
-        """The last line of its log: why it stopped, as a rule."""
+        """The last line of the log, which usually says why the member stopped."""
         assert self.log is not None, f"{self.name} was never started"
         with self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - _LOG_TAIL_BYTES))
@@ -125,7 +125,7 @@ class LocalMember:
 
     @property
     def end(self) -> str:
-        """Return in words how it ended."""
+        """How the member ended, in words."""
         status = self._process.poll() if self._process else None
         if status is None:
             return "is running"
@@ -134,14 +134,14 @@ class LocalMember:
         return f"ended with status {status}: {self.last_words or 'its log is empty'}"
 
     def _complaint(self) -> str:
-        """Its last words, without the `peacefs: <command>: ` that a service's refusal begins with."""
+        """Return the last words without the prefix `peacefs: <command>: ` of a service's error."""
         words = self.last_words
         return words.split(": ", 2)[2] if re.match(r"peacefs: \w+: ", words) else words
 
     # -- what becomes of it --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Starts the process; `await_ready` tells when it is of use."""
+        """Start the process. `await_ready` waits until it is ready."""
         assert not self.alive, f"{self.name} is running"
         self._drop_ready_pipe()
         self.log = self._new_log()
@@ -160,7 +160,7 @@ class LocalMember:
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
                     command,
-                    # A secret file of the caller's belongs to another cluster, and so do TLS files.
+                    # The caller's secret file and TLS files belong to another cluster.
                     env={name: value for name, value in os.environ.items() if name not in _OTHERS_VARIABLES},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -172,7 +172,7 @@ class LocalMember:
             os.close(writing)
 
     def await_ready(self) -> MemberReady:
-        """Waits for as long as the process gets something done, within `local_start_longest_s`.
+        """Wait as long as the process makes progress, at most `local_start_longest_s`.
 
         Raises StartupError with the member's own last words.
         """
@@ -181,7 +181,7 @@ class LocalMember:
         return ready
 
     def poll_ready(self, wait_s: float = 0.0) -> MemberReady | None:
-        """Return its message if it comes within `wait_s`; None while it is waited for. Raises as `await_ready`."""
+        """Return the ready message if it comes within `wait_s`, else None. Raises like `await_ready`."""
         assert self._ready_pipe is not None, f"{self.name} was not started"
         assert self._life is not None
         if not self._received_line(wait_s):
@@ -193,14 +193,14 @@ class LocalMember:
             raise StartupError(f"{self.name} did not become ready in time: {self.log} says why")
         self._drop_ready_pipe()
         if not self._received.endswith(b"\n"):
-            # The pipe closed without a word: the process is ending.
+            # The pipe closed without a message: the process is ending.
             self.await_end(time.monotonic() + local_stop_timeout_s)
             raise StartupError(f"{self.name} did not start: {self._complaint() or 'it said nothing'}")
         self._readiness = msgspec.json.decode(self._received, type=MemberReady)
         return self._readiness
 
     def _received_line(self, wait_s: float) -> bool:
-        """Take what the pipe has; return whether it has come to the end of a line, or to its own."""
+        """Read from the pipe; return whether a line is complete or the pipe has ended."""
         assert self._ready_pipe is not None
         until_s = time.monotonic() + wait_s
         with selectors.DefaultSelector() as selector:
@@ -213,7 +213,7 @@ class LocalMember:
         return False
 
     def terminate(self) -> None:
-        """Asks it to stop; `await_end` tells when it has."""
+        """Ask the process to stop. `await_end` waits until it has."""
         if self._process is not None and self.alive:
             self._process.terminate()
 
@@ -228,7 +228,7 @@ class LocalMember:
         return True
 
     def kill(self) -> None:
-        """SIGKILL, and waits for the end; that it has ended already is fine."""
+        """Kill the process and wait for its end. Succeeds if it has ended already."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -1,8 +1,7 @@
-"""The supervising core of `peacefs up`: events and `now` in, effects out; it knows no process and no clock.
+"""The core that supervises members for `peacefs up`: events and `now` in, effects out. Pure.
 
-A member that ends is started again, after pauses that grow, and is given up when it has failed too often. One
-that is slow to start holds up no other. Each of these is said once, in one line, and so is that a member is back;
-while the same fault repeats itself nothing more is said.
+A member that ends is restarted after growing pauses, and given up after too many failures. A slow start delays no
+other member. These events are reported in one line each, as is a recovery. A repeated fault is reported once.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-# A datanode that is not ready by then is said to be slow; the cluster is of use without it.
+# A datanode not ready after this time is reported as slow. The cluster is usable without it.
 local_slow_start_s: Final = 20.0
-# A member of `peacefs up` that dies is started again after growing pauses, so many times; a run that lasts longer
-# makes up for all failures before it.
+# A member that dies is restarted after growing pauses, up to a maximum number of times. A run that lasts
+# `local_restart_forgotten_s` resets the count.
 local_restart_pause_s: Final = 0.5
 local_restart_pause_max_s: Final = 30.0
 local_restarts_max: Final = 8
@@ -24,21 +23,17 @@ local_restart_forgotten_s: Final = 60.0
 
 @dataclass(frozen=True)
 class StartMember:
-    """Start the member."""
-
     member: str
 
 
 @dataclass(frozen=True)
 class Say:
-    """Tell the user, in one line."""
-
     text: str
 
 
 @dataclass(frozen=True)
 class GiveUp:
-    """Start the member no more; `text` tells the user why."""
+    """Stop restarting the member; `text` tells the user why."""
 
     member: str
     text: str
@@ -57,20 +52,20 @@ class MemberPhase(enum.Enum):
 @dataclass
 class _Watched:
     phase: MemberPhase
-    #: When the phase began, and, of a member that waits, when it is due.
+    #: The time when the phase began, and the time when a waiting member is due.
     since_s: float
     due_s: float = 0.0
     failures: int = 0
-    #: The last thing that was said of it, while it is not well.
+    #: The last report about the member while it has a problem.
     said: str = ""
 
 
 class MemberSupervision:
-    """Supervises members that have just been started. Its driver
+    """Supervises members that have just been started. `MemberSupervisor` drives it and must:
 
-    1. tells it of each member that is `ready` and that has `ended`, also while it was starting;
-    2. calls `tick` several times a second;
-    3. performs the effects in their order.
+    1. report each member that is `ready` and that has `ended`, even if it ended while starting;
+    2. call `tick` several times per second;
+    3. perform the effects in their order.
     """
 
     def __init__(self, now_s: float, members: Iterable[str]) -> None:
@@ -81,7 +76,7 @@ class MemberSupervision:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether no member is in its first moments: each is ready, has failed, or was said to be slow."""
+        """True if every member is ready, has failed, or was reported as slow."""
         return all(each.phase is not MemberPhase.STARTING or each.said for each in self._members.values())
 
     def ready(self, now_s: float, member: str) -> list[Effect]:
@@ -93,7 +88,7 @@ class MemberSupervision:
         return [Say(f"{member} is back" if watched.failures else f"{member} is ready")] if had_said else []
 
     def ended(self, now_s: float, member: str, why: str) -> list[Effect]:
-        """`why` says in words how it ended, as in "was killed by SIGKILL"."""
+        """Record the end of a member; `why` describes it in words, such as "was killed by SIGKILL"."""
         watched = self._members[member]
         if watched.phase not in (MemberPhase.STARTING, MemberPhase.RUNNING):
             return []

@@ -1,4 +1,4 @@
-"""Ports that stay one cluster's while the services behind them are started, killed and started again."""
+"""Ports that stay reserved for one cluster while its services are started, killed and restarted."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import socket
 
 
 class ReservedPorts:
-    """Take free ports of `host`; the kernel gives them to nobody else until `release`. Not thread-safe.
+    """Takes free ports of `host`, which the kernel gives to no one else until `release`. Not thread-safe.
 
-    Without this a port that a service has left goes to whoever asks for a free one, or to an outgoing
-    connection. A socket that is bound and does not listen keeps both away, while a service that is told the port,
-    and sets SO_REUSEADDR as servers do, can listen on it.
+    Otherwise the port of a stopped service could go to another process that asks for a free port, or to an
+    outgoing connection. A bound socket that does not listen prevents both. A service that is given the port and
+    sets SO_REUSEADDR, as servers do, can still listen on it.
     """
 
     def __init__(self, host: str) -> None:
@@ -18,7 +18,7 @@ class ReservedPorts:
         self._holding: list[socket.socket] = []
 
     def take(self) -> int:
-        """Return a port that nobody else has. Raises OSError where there is none."""
+        """Reserve and return a free port. Raises OSError if there is none."""
         held = socket.socket()
         self._holding.append(held)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -27,6 +27,6 @@ class ReservedPorts:
         return port
 
     def release(self) -> None:
-        """Keep the ports no longer. May be called twice."""
+        """Release all ports. May be called twice."""
         while self._holding:
             self._holding.pop().close()

@@ -1,4 +1,4 @@
-"""The shell around the supervising core: watches the processes of a local cluster, and starts them again."""
+"""The shell around the supervising core: watches the processes of a local cluster, and restarts them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .member_supervision import Effect, GiveUp, MemberSupervision, Say, StartMem
 
 
 class MemberSupervisor:
-    """Supervises a cluster that has begun. `say` shows the user a line. Not thread-safe."""
+    """Supervises a cluster that has begun. `say` shows a line to the user. Not thread-safe."""
 
     def __init__(self, cluster: LocalCluster, say: Callable[[str], None]) -> None:
         self._members = {member.name: member for member in cluster.members}
@@ -25,11 +25,11 @@ class MemberSupervisor:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether each member is ready, or was said not to be."""
+        """True if each member is ready, or was reported as not ready."""
         return self._core.is_settled
 
     def look(self) -> None:
-        """Takes one look at each member and does what is to be done; to be called several times a second.
+        """Check each member once and act on it; call this several times per second.
 
         Raises PeacefsError when the coordinator is given up.
         """
@@ -42,7 +42,7 @@ class MemberSupervisor:
             try:
                 return self._core.ready(time.monotonic(), name) if member.poll_ready() else []
             except StartupError as fault:
-                # One that hangs is still there.
+                # A member that hangs is still running.
                 member.kill()
                 return self._core.ended(time.monotonic(), name, fault.message.removeprefix(f"{name} "))
         return [] if member.alive else self._core.ended(time.monotonic(), name, member.end)
@@ -63,6 +63,6 @@ class MemberSupervisor:
         try:
             self._members[name].start()
         except OSError as error:
-            # No process, descriptor or room for its log is left: that may pass.
+            # No process, descriptor or disk space is left; that may be temporary.
             why = f"cannot be started: {error.strerror}"
             self._perform(self._core.ended(time.monotonic(), name, why))

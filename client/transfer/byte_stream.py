@@ -1,7 +1,7 @@
-"""Bytes of a file on their way from whoever produces them to the participant that writes them.
+"""A stream of bytes from the producer of a file to the participant that writes the file.
 
-The producer may be on any thread, an event loop's included: nothing here blocks it. It is told when it is far
-enough ahead of the writer. The writer is told when the bytes end, or that they never will.
+The producer may be on any thread, even an event loop's, since no call here blocks. The stream tells the producer
+when it is far enough ahead of the writer, and the writer when the bytes end or the producer gives up.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from peacefs.runtime import effects as fx
 
 
 class ByteStream:
-    """One producer, one consumer. Thread-safe.
+    """Connects one producer with one consumer. Thread-safe.
 
-    Whichever side gives up calls `abort`; the other then meets the error at its next step. A ticket stays in its
-    place when it is fired: `abort` fires it again, where Ctrl-C has kept the producer from doing so.
+    A side that gives up calls `abort`; the other side gets the error at its next step. Tickets are kept after they
+    were fired, so that `abort` can fire them again if Ctrl-C interrupted the producer before it did so.
     """
 
     def __init__(self, buffer_bytes: int = stream_buffer_bytes) -> None:
@@ -35,7 +35,7 @@ class ByteStream:
 
     @classmethod
     def of(cls, data: bytes) -> ByteStream:
-        """A stream that is complete from the start."""
+        """Return a stream that is complete from the start."""
         stream = cls()
         stream.feed(data)
         stream.finish()
@@ -44,11 +44,10 @@ class ByteStream:
     # -- the producer's side -----------------------------------------------------------------------
 
     def feed(self, data: Bytes) -> fx.Ticket | None:
-        """Takes all of `data`. A producer that gets a ticket waits for it before it feeds more.
+        """Add `data`. A returned ticket means that the producer must wait for it before it feeds more.
 
-        Raises the error of the consumer that has given up.
+        Raises the consumer's error if the consumer has given up.
         """
-        # Data other than `bytes` may change after this call, so it is copied.
         piece = memoryview(data if isinstance(data, bytes) else bytes(data))
         with self._lock:
             if self._error is not None:
@@ -64,14 +63,14 @@ class ByteStream:
         return room
 
     def finish(self) -> None:
-        """The bytes end here."""
+        """Mark the end of the bytes."""
         with self._lock:
             self._finished = True
             readable = self._readable
         _fire(readable)
 
     def abort(self, error: PeacefsError) -> None:
-        """The rest will never come, or never be taken. The first error stands; after the end it is too late."""
+        """Give up, on either side. The first error is kept. Does nothing after the end was taken."""
         with self._lock:
             if self._error is None and not self._ended():
                 self._error = error
@@ -87,12 +86,12 @@ class ByteStream:
 
     @property
     def ended(self) -> bool:
-        """Return whether every byte has been taken and no more will come."""
+        """True if every byte has been taken and no more will come."""
         with self._lock:
             return self._ended()
 
     def take(self, bytes_max: int) -> memoryview:
-        """Take what is there, up to `bytes_max`, in one piece, or nothing. Raises the producer's error."""
+        """Take the next piece, at most `bytes_max`; empty if none has arrived. Raises the producer's error."""
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -110,7 +109,7 @@ class ByteStream:
         return piece
 
     def readable(self, *, timeout_s: float) -> fx.Steps[bool]:
-        """Waits until `take` has something to give or to raise, or the end has come; False when time is over."""
+        """Wait until there are bytes to take, an error, or the end. Return False after `timeout_s`."""
         with self._lock:
             if self._pieces or self._finished or self._error is not None:
                 return True
@@ -119,16 +118,16 @@ class ByteStream:
 
     @property
     def waiting_bytes(self) -> int:
-        """Return how much lies here to be taken."""
+        """Number of bytes that can be taken."""
         return self._waiting_bytes
 
     @property
     def finished(self) -> bool:
-        """Return whether all that will come is here."""
+        """True if the producer has fed everything."""
         return self._finished
 
     def holds(self, count: int, *, timeout_s: float) -> fx.Steps[bool]:
-        """Waits until so many bytes are here, or all that will come, or an error; False when time is over."""
+        """Wait for `count` bytes, an error, or the end. Return False after `timeout_s`."""
         with self._lock:
             if self._waiting_bytes >= count or self._finished or self._error is not None:
                 return True
@@ -138,7 +137,7 @@ class ByteStream:
             return self._waiting_bytes >= count or self._finished or self._error is not None
 
     def more(self) -> fx.Steps[bool]:
-        """Waits for a byte (True) or the end (False). Raises the producer's error."""
+        """Wait for the next byte; return False at the end. Raises the producer's error."""
         if not (yield from self.readable(timeout_s=source_silence_s)):
             raise self.silent()
         if self._error is not None:
@@ -146,7 +145,7 @@ class ByteStream:
         return not self.ended
 
     def silent(self) -> PeacefsError:
-        """Gives up a producer that has said nothing for `limits.source_silence_s`; the error to raise."""
+        """Abort because the producer was silent for `limits.source_silence_s`; return the error to raise."""
         error = PeerTimeout(f"the file's source said nothing for {source_silence_s:g} s")
         self.abort(error)
         return self._error or error

@@ -1,7 +1,6 @@
-"""One chunk as the writer holds it until it is acknowledged: cut into packets, with their checksums.
+"""One chunk, kept by its writer until it is acknowledged: cut into packets, with their checksums.
 
-Everything stays in memory until then, because a pipeline that breaks is replaced by another, which gets the
-chunk from its first byte.
+All packets stay in memory until then. If the pipeline breaks, another one gets the chunk from its first byte.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from .byte_stream import ByteStream
 
 
 class OutgoingPacket(NamedTuple):
-    """A piece of a chunk that begins on a block boundary, and the packed checksums of its blocks."""
+    """A piece of a chunk that begins on a checksum block boundary, and the packed checksums of its blocks."""
 
     offset: int
     sums: bytes
@@ -25,27 +24,27 @@ class OutgoingPacket(NamedTuple):
 
 
 class PacketSource(Protocol):
-    """The source from which a sender takes a chunk's packets, in order."""
+    """The source of a chunk's packets, in order."""
 
     def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:
-        """The packet with this number, from 0; None when there is none yet after `wait_s`.
+        """Return the packet with this number, from 0, or None if it is not available within `wait_s`.
 
-        Packets are of one length, `limits.packet_bytes` at most, except the one before the end; only the one that
-        says `last` may be empty.
+        All packets but the last have the same length, at most `limits.packet_bytes`. Only the packet marked `last`
+        may be empty.
         """
         ...
 
 
 class ResendableSource(PacketSource, Protocol):
-    """One that gives the packets again, for another pipeline."""
+    """A packet source that can be replayed on another pipeline."""
 
     def failed_at_source(self) -> bool:
-        """Return whether an error out of `packet` was the producer's own, which no other pipeline can mend."""
+        """Return whether `packet` raised the producer's own error, which no other pipeline can fix."""
         ...
 
 
 class ChunkBuffer:
-    """Takes up to `capacity_bytes` from the stream, as much as is asked for; belongs to one participant."""
+    """Takes up to `capacity_bytes` from the stream, packet by packet. Belongs to one participant."""
 
     def __init__(self, source: ByteStream, capacity_bytes: int) -> None:
         self._source = source
@@ -57,7 +56,7 @@ class ChunkBuffer:
         self._silence_s = 0.0
 
     def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:
-        """See `PacketSource`. Raises the source's error; the same packet again after that of a hop."""
+        """See `PacketSource`. After a hop's error the packets can be read again. Raises the source's error."""
         if index == len(self._packets):
             if not (yield from self._gather(wait_s)):
                 return None
@@ -65,11 +64,11 @@ class ChunkBuffer:
         return self._packets[index]
 
     def failed_at_source(self) -> bool:
-        """Return whether an error out of `packet` was the producer's own, which no other pipeline can mend."""
+        """Return whether `packet` raised the producer's own error, which no other pipeline can fix."""
         return self._source.error is not None
 
     def _gather(self, wait_s: float) -> fx.Steps[bool]:
-        """Until a full packet, or the last, is there. A drip of small pieces is not taken for progress."""
+        """Wait for a full packet or the end. Small pieces in between do not extend `wait_s`."""
         wanted = min(packet_bytes, self._capacity_bytes - self._length)
         started: float | None = None
         while self._gathered_bytes < wanted and not self._source.ended:
@@ -81,7 +80,7 @@ class ChunkBuffer:
                 continue
             now = yield from fx.now()
             started = now if started is None else started
-            # One difference for both, which rounding cannot make "not yet" and "no more time" at once.
+            # One subtraction decides both "not yet" and "time is up". Two could disagree after rounding.
             left_s = started + wait_s - now
             if left_s <= 0:
                 self._count_silence(wait_s)

@@ -1,7 +1,7 @@
-"""A writer says now and then that it holds what it has written for no file yet, so that none of it is garbage.
+"""A writer regularly names its chunks that are in no file yet, so that they do not become garbage.
 
-What is published within the first interval, as most files are, costs no call. Thread-safe: several participants
-may write for one keeper, and one of them speaks for all.
+Most files are published within the first interval, and need no such call. Thread-safe: several participants may
+share one keeper, and one of them makes the call for all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ keep_chunks_retry_s: Final = 5.0
 
 
 class ChunkKeeper:
-    """The chunks of one writer that are part of no file yet; with the lease of its file, if it has one."""
+    """The chunks of one writer that are part of no file yet. Also renews the lease of the file, if it has one."""
 
     def __init__(self, token: str, renewal: LeaseRenewal | None = None) -> None:
         self._token = token
@@ -33,19 +33,18 @@ class ChunkKeeper:
         self._due_s: float | None = None
 
     def hold(self, chunk: ChunkId) -> None:
-        """From now on the chunk is kept."""
         with self._lock:
             self._held[chunk] = None
 
     def let_go(self, chunk: ChunkId) -> None:
-        """It will not be part of the file."""
+        """Stop keeping a chunk, which will not be part of the file."""
         with self._lock:
             self._held.pop(chunk, None)
 
     def keep(self, timeout_s: float) -> fx.Steps[None]:
-        """To be called again and again while the writer lives; a coordinator that is away is told later.
+        """Tell the coordinator when it is time. Call this repeatedly. An unreachable coordinator is told later.
 
-        Raises AccessDenied when it has heard nothing for so long that chunks were given to garbage, LeaseExpired.
+        Raises LeaseExpired, and AccessDenied if the calls failed for so long that chunks became garbage.
         """
         if self._renewal is not None:
             yield from self._renewal.keep(timeout_s)
@@ -55,7 +54,7 @@ class ChunkKeeper:
                 self._due_s = now_s + keep_chunks_interval_s
             if now_s < self._due_s:
                 return
-            # Nobody else begins meanwhile, and a failure is followed by a pause.
+            # No other participant starts a call meanwhile; after a failure there is a pause.
             self._due_s = now_s + timeout_s + keep_chunks_retry_s
             held = list(self._held)
         try:
@@ -68,7 +67,7 @@ class ChunkKeeper:
             self._due_s = now_s + keep_chunks_interval_s
 
     def until_readable(self, source: ByteStream) -> fx.Steps[None]:
-        """Keeps all while the source has nothing to give. Raises what `keep` does, or that it is silent."""
+        """Keep the chunks until the source has bytes. Raises what `keep` does, and PeerTimeout after a silence."""
         for _ in range(int(source_silence_s / lease_renewal_s)):
             yield from self.keep(lease_renewal_s)
             if (yield from source.readable(timeout_s=lease_renewal_s)):
@@ -77,7 +76,7 @@ class ChunkKeeper:
 
 
 class KeptPackets:
-    """The packets of a chunk; who sends them keeps what its writer holds. See `chunk_buffer.ResendableSource`."""
+    """The packets of a chunk. Reading one also calls the keeper. See `chunk_buffer.ResendableSource`."""
 
     def __init__(self, source: ResendableSource, keeper: ChunkKeeper) -> None:
         self._source = source

@@ -1,7 +1,7 @@
-"""Reads a range of one chunk from whichever replica can give it.
+"""Reads a range of one chunk from any replica that can provide it.
 
-Nothing is handed out before its checksum has been verified here, where the bytes are used. A replica that fails
-is left in the middle of the stream; the next one continues at the first byte that is still missing.
+Bytes are returned only after their checksum was verified here. When a replica fails in the middle of the stream,
+the next replica continues at the first missing byte.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from peacefs.runtime import effects as fx
 
 from .short_circuit import SharedDescriptors, ShortCircuitFailed, ShortCircuitReader, can_be_shared
 
-# A reader that met a corrupt replica goes on with another; saying so must not hold it up for long.
+# Time limit for reporting a corrupt replica. The reader has moved on to another replica, and must not be delayed.
 corrupt_report_timeout_s: Final = 2.0
 read_rounds_max: Final = 2
 
 
-#: Asks where the replicas of a chunk are now, whose layout is known; gives it with a new token.
+#: Asks for the present replicas of a chunk whose layout is known. Returns the layout with a new token.
 Relocate = Callable[[ChunkLayout], fx.Steps[ChunkLayout]]
 
 
 class ChunkReader:
-    """Gives the bytes from `offset` on, `length` of them, piece by piece; belongs to one participant.
+    """Reads `length` bytes of a chunk from `offset`, piece by piece, for `FileReader` in one participant.
 
-    The readers of one file share `avoided`, nodes that failed any of them and are asked last, and `descriptors`.
+    Readers of one file share `descriptors` and `avoided`, the nodes that failed any of them. Those are tried last.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ChunkReader:
         self._hop_timeout_s = hop_timeout_s
         self._rounds = 0
         self._candidates: list[Hop] = []
-        #: The first fault of each, which says most.
+        #: The first fault of each node, which is the most informative one.
         self._faults: dict[NodeId, PeacefsError] = {}
         self._replica: ShortCircuitReader | _ReplicaStream | None = None
         self._reads_locally = True
@@ -75,17 +75,16 @@ class ChunkReader:
         self._is_renewed = False
 
     def next_piece(self, into: memoryview | None = None) -> fx.Steps[memoryview | None]:
-        """The next bytes, valid until the next call; None at the end.
+        """Return the next bytes, valid until the next call; None at the end.
 
-        If there is room for them they may lie in `into`, from its start: then `piece.obj is into.obj`. What a
-        failed replica left there is overwritten, or stays behind when this raises.
-        Raises ChunkUnavailable, which names every replica's fault, once all have failed
-        `read_rounds_max` times at the same byte; FileNotFound or FileChanged for a file that has gone;
-        AccessDenied if the coordinator does not renew the token.
+        The bytes may be placed at the start of `into`; then `piece.obj is into.obj`. A failed replica may leave
+        unverified bytes in `into`, which the next replica overwrites unless this raises. Raises ChunkUnavailable,
+        naming every replica's fault, once all replicas failed `read_rounds_max` times at the same byte;
+        FileNotFound or FileChanged if the file is gone; AccessDenied if the token is not renewed.
         """
         while self._position < self._end:
             replica = self._replica or (yield from self._next_replica())
-            # Blocks are read whole; what follows the range must not reach a buffer that is larger than the range.
+            # Whole blocks are read. Bytes after the range must not reach a buffer that is larger than the range.
             room = into[: self._end - self._position] if into is not None else None
             try:
                 piece = yield from replica.next_piece(room)
@@ -99,14 +98,14 @@ class ChunkReader:
                     yield from self._leave(replica, fault)
             else:
                 self._position += len(piece)
-                # Whoever gives something earns all replicas a new chance at what follows.
+                # After progress, all replicas may be tried again for the following bytes.
                 self._rounds, self._candidates, self._is_renewed = 0, [], False
                 return piece
         yield from self.close()
         return None
 
     def close(self) -> fx.Steps[None]:
-        """For a consumer that wants no more; after the end there is nothing left to close."""
+        """Stop early. Does nothing after the end of the chunk."""
         if self._replica is not None:
             replica, self._replica = self._replica, None
             yield from replica.finish()
@@ -132,8 +131,7 @@ class ChunkReader:
         return _ReplicaStream(self._layout, hop, self._position, wanted, self._hop_timeout_s)
 
     def _renew(self, replica: ShortCircuitReader | _ReplicaStream) -> fx.Steps[None]:
-        """The token was good for as long as a reader's rights are taken for granted: asks for another, then the
-        same replica once more."""
+        """Get a new token, because a reader's rights must be checked again; then retry the same replica first."""
         self._replica = None
         yield from replica.abandon()
         self._layout, self._is_renewed = (yield from self._relocate(self._layout)), True
@@ -147,12 +145,12 @@ class ChunkReader:
             try:
                 self._layout = yield from self._relocate(self._layout)
             except (AccessDenied, PathError):
-                # The rights were taken away, or what was opened is not there any more.
+                # The reader lost its rights, or the file is gone.
                 raise
             except PeacefsError as fault:
                 self._faults.setdefault("coordinator", fault)
         self._rounds += 1
-        # Stable: nearest first among those that are not avoided, and among those that are.
+        # The sort is stable: within both groups, the nearest replicas stay first.
         self._candidates = sorted(self._layout.replicas, key=lambda hop: hop.node in self._avoided)
 
     def _unavailable(self) -> ChunkUnavailable:
@@ -166,19 +164,20 @@ class ChunkReader:
         self._replica = None
         yield from replica.abandon()
         if replica.gave_something and isinstance(fault, PeerUnreachable):
-            # It may only have hung up on a consumer that made a long pause: it is asked again in its turn.
+            # The datanode may have hung up because the consumer paused for long. It can be tried again in its
+            # turn.
             return
         self._faults.setdefault(replica.node, fault)
         self._avoided.add(replica.node)
         if isinstance(fault, ChecksumMismatch):
-            # The read does not depend on it.
+            # The read continues even if the report fails.
             with contextlib.suppress(PeacefsError):
                 report = ReportCorrupt(self._layout.chunk, self._layout.version, replica.node)
                 yield from fx.call(report, Done, timeout_s=corrupt_report_timeout_s)
 
 
 class _ReplicaStream:
-    """One datanode's answer to one ReadChunk. After a fault it is only good for `abandon`."""
+    """One datanode's answer to one ReadChunk. After a fault only `abandon` may be called."""
 
     def __init__(self, layout: ChunkLayout, hop: Hop, offset: int, length: int, hop_timeout_s: float) -> None:
         self.hop = hop
@@ -190,7 +189,7 @@ class _ReplicaStream:
         self._next_block = offset - offset % checksum_block_bytes
         self.gave_something = False
         self._ended = False
-        #: The unread rest of the current packet, its checksums, and whether it is the last.
+        #: The number of unread bytes of the current packet, their checksums, and whether it is the last packet.
         self._unread = 0
         self._sums = b""
         self._is_last = False
@@ -198,14 +197,14 @@ class _ReplicaStream:
         self._connection: fx.Connection | None = None
 
     def next_piece(self, into: memoryview | None) -> fx.Steps[memoryview]:
-        """Verified bytes, at least one."""
+        """Return verified bytes, at least one."""
         if self._ended:
             raise ChecksumMismatch(f"{self._what}: the replica ends at byte {self._next_block}")
         if self._connection is None:
             self._connection = yield from fx.connect(self.hop.address, self.node)
             yield from fx.send(self._connection, self._request, timeout_s=self._timeout_s)
         if self._wanted_from != self._next_block:
-            # The next packet begins with bytes that are not wanted.
+            # The next packet begins with bytes that were not requested.
             into = None
         data = yield from self._received(self._connection, into, _whole_blocks(into))
         piece = self._checked(memoryview(data))
@@ -213,7 +212,7 @@ class _ReplicaStream:
         return piece
 
     def _received(self, connection: fx.Connection, into: memoryview | None, bytes_max: int) -> fx.Steps[Bytes]:
-        """The next blocks; of the packet that has begun, or of the next."""
+        """Return the next blocks, of the current packet or of a new one."""
         if self._unread:
             count = min(self._unread, bytes_max)
             data = yield from fx.receive_more(connection, count, timeout_s=self._timeout_s, into=into)
@@ -243,7 +242,7 @@ class _ReplicaStream:
         return data[start:stop]
 
     def finish(self) -> fx.Steps[None]:
-        """Keeps the connection for others if nothing more will come on it."""
+        """Keep the connection for other reads if the answer was read to its end."""
         if self._ended and self._connection is not None:
             connection, self._connection = self._connection, None
             yield from fx.release(connection)
@@ -256,6 +255,6 @@ class _ReplicaStream:
 
 
 def _whole_blocks(into: memoryview | None) -> int:
-    """Return how many bytes to take at once if they may be laid there; what does not fit has to be copied."""
+    """Return how many bytes to read at once, so that as many as possible fit into `into` without a copy."""
     room = min(len(into), read_piece_bytes) if into is not None else 0
     return max(room // checksum_block_bytes * checksum_block_bytes, packet_bytes)

@@ -1,6 +1,6 @@
-"""Writes one chunk through a pipeline, and through another when that one breaks.
+"""Writes one chunk through a pipeline, and through other pipelines if that one breaks.
 
-Used by clients, by the WebHDFS gateway (which is one), and by the replicator.
+Used by clients, by the WebHDFS gateway (which is a client too), and by the replicator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .next_hop import NextHop, link_timeout_s
 write_attempts_max: Final = 4
 
 
-#: Asks for another pipeline: nodes that failed, and the chunk that is given up.
+#: Asks for another pipeline, given the failed nodes and the chunk to abandon.
 AllocateAgain = Callable[[list[NodeId], ChunkId], fx.Steps[Allocated]]
 
 
@@ -33,10 +33,10 @@ def write_chunk(
     *,
     hop_timeout_s: float = default_hop_timeout_s,
 ) -> fx.Steps[WrittenChunk]:
-    """Returns once every node of a pipeline has the chunk on its disk; adds nodes that failed to `failed`.
+    """Write a chunk to the disks of all nodes of a pipeline. Nodes that failed are added to `failed`.
 
-    Raises the source's error, the coordinator's, and a hop's where another pipeline cannot mend it or
-    `write_attempts_max` have been tried.
+    Raises the source's or the coordinator's error. Raises a hop's error if another pipeline cannot fix it, or
+    `write_attempts_max` pipelines failed.
     """
     for attempts_left in reversed(range(write_attempts_max)):
         try:
@@ -57,7 +57,7 @@ def write_chunk(
 def send_chunk(
     allocated: Allocated, packets: PacketSource, *, hop_timeout_s: float = default_hop_timeout_s
 ) -> fx.Steps[WrittenChunk]:
-    """One attempt. Raises the source's error, or the pipeline's with the culprit that it is ascribed to."""
+    """Make one attempt. Raises the source's error, or the pipeline's with the culprit that it is attributed to."""
     head = NextHop(allocated.pipeline, link_timeout_s(-1, len(allocated.pipeline), hop_timeout_s))
     try:
         written = yield from _send(allocated, packets, head, hop_timeout_s)
@@ -72,7 +72,7 @@ def _send(
     allocated: Allocated, packets: PacketSource, head: NextHop, hop_timeout_s: float
 ) -> fx.Steps[WrittenChunk]:
     chunk, version = allocated.chunk, allocated.version
-    # Hops take a longer silence for the writer's death.
+    # Hops would treat a longer silence as the writer's death.
     wait_s = hop_timeout_s / 3
     packet: OutgoingPacket | None = None
     while packet is None:
@@ -97,8 +97,9 @@ def _send(
 
 
 def _another_pipeline_mends(fault: PeacefsError) -> bool:
-    """Return whether another pipeline can succeed: when a node is to blame, or chance. A token that is refused
-    will be refused everywhere; but for a grant that its writer used too late there is another.
+    """Return whether another pipeline may succeed, because a node or chance is to blame.
+
+    A refused token would be refused everywhere. But if the grant lapsed, the writer can get another one.
     """
     return fault.culprit is not None or isinstance(
         fault, PeerUnreachable | PeerTimeout | StaleVersion | GrantLapsed

@@ -1,4 +1,4 @@
-"""Extends one file: its lease in hand, the new bytes are written as a new file's are, then added in one step."""
+"""Appends to a file whose lease the writer holds: writes chunks as for a new file, then adds them in one step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .file_writer import WriteStats, write_file
 from .lease_renewal import LeaseRenewal
 from .write_grants import GrantClient
 
-# A writer that abandons its lease waits no longer than this for an answer.
+# Time limit for the call that abandons a lease.
 lease_abandon_timeout_s: Final = 2.0
 
 
@@ -27,9 +27,9 @@ def append_file(
     grant_client: GrantClient,
     hop_timeout_s: float = default_hop_timeout_s,
 ) -> fx.Steps[tuple[Completed, WriteStats]]:
-    """Adds what `source` brings to the end of the file. Raises as `write_file` does, and LeaseExpired.
+    """Append what `source` brings to the file. Raises the errors of `write_file`, and LeaseExpired.
 
-    When it fails nothing was added, unless it is the answer to the completion that was lost.
+    After an error nothing was appended, unless only the answer to the completion was lost.
     """
     try:
         return (
@@ -49,6 +49,6 @@ def append_file(
 
 
 def abandon(token: str) -> fx.Steps[None]:
-    """Gives the lease of `token` back, so that others need not wait until it is taken for dead. Raises nothing."""
+    """Give back the lease of `token`, so that other writers need not wait until it expires. Raises nothing."""
     with contextlib.suppress(PeacefsError):
         yield from fx.call(AbandonLease(token), Done, timeout_s=lease_abandon_timeout_s)

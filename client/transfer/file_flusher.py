@@ -1,7 +1,7 @@
-"""Write a file in parts, each of which is published by itself: what `hflush` promises, and the end of every file.
+"""Writes a file in parts and publishes each part by itself, for `hflush` and for the end of every file.
 
-From the first flush on the writer has the file's lease. Small parts are written anew with those that follow, so
-that many flushes make few chunks: see `FlushedTail`.
+From the first flush, the writer holds the file's lease. Small parts are rewritten together with those that follow,
+so that many flushes make few chunks: see `FlushedTail`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from .file_writer import Written, write_chunks
 from .lease_renewal import LeaseRenewal
 from .write_grants import GrantClient
 
-# A writer that flushes writes its last pieces anew with what follows, until they are together so long.
+# Length from which flushed pieces are no longer rewritten with the bytes that follow.
 flush_merge_bytes_max: Final = 4 * MIB
 
 
 class FileFlusher:
-    """Belongs to one writer, which does one thing after the other; after an error it does no more than `abandon`.
+    """Writes and publishes the parts of one file. Belongs to one writer; used by `FileSink` and the gateway.
 
-    A part is either the bytes given to `flush` or `complete`, or, when it is long, the stream given to `write`
-    before. Errors are those of `write_file`, and LeaseExpired and FileNotFound for a file that was taken over or
+    Calls must not overlap, except `publish_name`. After an error only `abandon` may be called, or a flush that
+    repeats an unanswered one. Short parts are given to `flush` or `complete`; a long part is streamed by `write`
+    first. Raises the errors of `write_file`, LeaseExpired if another writer took the file, FileNotFound if it was
     deleted.
     """
 
@@ -62,49 +63,49 @@ class FileFlusher:
         self._hop_timeout_s = hop_timeout_s
         self._tail = FlushedTail(min(merge_bytes, chunk_bytes))
         self._long_part: Written | None = None
-        #: The chunks of the part that was written last and is not published.
+        #: The chunks of the last written part, until it is published.
         self._chunks: list[ChunkId] = []
-        #: A flush whose answer has not come, and its bytes unless it was a long part.
+        #: A flush that was not answered, and its bytes; None for the bytes of a long part.
         self._unanswered: tuple[FlushFile, bytes | None] | None = None
         self.has_lease = has_lease
-        #: The least among the chunks that were written; None before the first.
+        #: The fewest replicas of any written chunk; None before the first chunk.
         self.fewest_replicas: int | None = None
 
     @property
     def is_unanswered(self) -> bool:
-        """Return whether a flush failed after its bytes were written: another one asks for it once more."""
+        """True if the bytes of a flush were written but the call failed. The next flush repeats the call."""
         return self._unanswered is not None
 
     @property
     def tail_bytes(self) -> int:
-        """Return how many bytes that were flushed are kept, to be written anew with what follows."""
+        """Number of flushed bytes that are kept, to be rewritten together with what follows."""
         return self._tail.held_bytes
 
     def forget_tail(self) -> None:
-        """Keep none of them: what follows becomes chunks of its own."""
+        """Stop rewriting flushed bytes: what follows gets its own chunks."""
         self._tail.forget()
 
     def publish_name(self) -> fx.Steps[None]:
-        """Have a new file appear, empty as yet; also while `write` is under way.
+        """Make a new file visible while it is empty. May be called during `write`.
 
-        Raises FileAlreadyExists when there is another by now; nothing has changed then.
+        Raises FileAlreadyExists, without a change, if the name was taken meanwhile.
         """
         wanted = FlushFile(self._token, [], self.holder, new_request_id(), unless_there=True)
         flushed = yield from fx.call(wanted, Flushed)
         self._token, self._allocated, self.has_lease = flushed.token, flushed.allocated, True
 
     def renew(self, timeout_s: float) -> fx.Steps[None]:
-        """Say that the writer is there. Raises LeaseExpired."""
+        """Renew the lease. Raises LeaseExpired."""
         yield from fx.call(RenewLease(self._token), Done, timeout_s=timeout_s)
 
     def write(self, source: ByteStream) -> fx.Steps[None]:
-        """A long part, until the stream ends; to be published by what comes next."""
+        """Write a long part, until the stream ends. The next `flush` or `complete` publishes it."""
         self._long_part = yield from self._write(source)
 
     def flush(self, part: bytes) -> fx.Steps[None]:
-        """Publishes a part, or (with no bytes) the one that was written.
+        """Publish `part`, or the long part that was written.
 
-        After an error that may pass another flush or `complete` asks for the same once more, and then goes on.
+        After a temporary error, another `flush` or `complete` first repeats the failed call.
         """
         yield from self._ask_again()
         written, replaced, data = yield from self._write_part(part)
@@ -126,25 +127,25 @@ class FileFlusher:
         self.has_lease = True
 
     def complete(self, part: bytes) -> fx.Steps[None]:
-        """The same, and the file is finished."""
+        """Publish the last part, as `flush` does, and close the file."""
         yield from self._ask_again()
         written, replaced, _data = yield from self._write_part(part)
         yield from fx.call(CompleteFile(self._token, written.chunks, replaced), Completed)
 
     def write_whole(self, source: ByteStream) -> fx.Steps[None]:
-        """A file that nothing was flushed of: all that the stream brings."""
+        """Write and publish a whole file of which nothing was flushed."""
         yield from self.write(source)
         yield from self.complete(b"")
 
     def abandon(self) -> fx.Steps[None]:
-        """Abandon the rest; what was published stays, and others may extend it. Raises nothing."""
+        """Abandon the unpublished rest, and the lease. What was published stays. Raises nothing."""
         if self.has_lease:
             yield from abandon(self._token)
         else:
             yield from self._grant_client.abandon(self._token, self._chunks)
 
     def _write_part(self, part: bytes) -> fx.Steps[tuple[Written, list[ChunkId], bytes | None]]:
-        """The chunks, those that they replace, and their bytes unless they were a long part."""
+        """Return the new chunks, the chunks that they replace, and the bytes (None for a long part)."""
         if self._long_part is not None:
             assert not part, "the part was given to `write`"
             return self._long_part, [], None
@@ -173,14 +174,13 @@ class _Piece(NamedTuple):
 
 
 class FlushedTail:
-    """The last pieces that one writer has flushed, with their bytes: less than twice `merge_bytes`. Pure.
+    """The last pieces that one writer flushed, with their bytes: less than twice `merge_bytes`. Pure.
 
-    A flush makes a chunk of what was written since the last one. It takes in the piece before while that is at
-    most twice as long as what it has so far, so that of the pieces that stay each is more than twice as long as
-    the next: there are at most log2(merge_bytes) + 1. A byte that is written anew becomes part of something at
-    least half as long again, so it is written log1.5(merge_bytes) + 2 times at most. A piece of `merge_bytes`,
-    which has taken in all before it, is let alone from then on: of the rest of the file each chunk is at least so
-    long.
+    A flush makes one chunk of the bytes since the last flush. It absorbs the previous piece as long as that piece
+    is at most twice as long as the bytes so far. Each remaining piece is therefore more than twice as long as the
+    next, so there are at most log2(merge_bytes) + 1 pieces. A rewritten byte becomes part of a piece at least 1.5
+    times as long, so it is written at most log1.5(merge_bytes) + 2 times. A piece of `merge_bytes` has absorbed
+    all pieces before it, and is not rewritten again. So only chunks of the tail are shorter.
     """
 
     def __init__(self, merge_bytes: int) -> None:
@@ -192,11 +192,11 @@ class FlushedTail:
 
     @property
     def held_bytes(self) -> int:
-        """Return how many bytes are kept."""
+        """Number of bytes that are kept."""
         return sum(len(piece.data) for piece in self._pieces)
 
     def take_in(self, fresh: bytes) -> tuple[list[ChunkId], bytes]:
-        """The pieces that a flush of `fresh` replaces, in order, and all the bytes that it is to write."""
+        """Return the chunks that a flush of `fresh` replaces, in order, and all the bytes that it must write."""
         length, taken = len(fresh), []
         while self._pieces and len(self._pieces[-1].data) <= 2 * length:
             taken.append(self._pieces.pop())
@@ -205,7 +205,7 @@ class FlushedTail:
         return [piece.chunk for piece in taken], b"".join([*(piece.data for piece in taken), fresh])
 
     def flushed(self, chunks: Sequence[WrittenChunk], data: bytes) -> None:
-        """These chunks, with these bytes, are the end of the file now."""
+        """Record that these chunks, with these bytes, are now the end of the file."""
         if not chunks:
             return
         if len(chunks) > 1 or len(data) >= self._merge_bytes:
@@ -214,5 +214,5 @@ class FlushedTail:
             self._pieces.append(_Piece(chunks[0].chunk, data))
 
     def forget(self) -> None:
-        """Let what has been flushed alone."""
+        """Stop rewriting what has been flushed."""
         self._pieces.clear()

@@ -20,12 +20,11 @@ from .short_circuit import SharedDescriptors
 
 
 class FileReader:
-    """Gives the bytes from `offset` on, `length` of them or as many as there are; belongs to one participant.
+    """Reads up to `length` bytes of a file from `offset`, chunk after chunk. Belongs to one participant.
 
-    `token` is the FileRead token with which `layout` was got; what both are by now, for the next reader of the
-    file, is in `opened`. Whoever does not read to the end calls `close`, and whoever gives `descriptors`, for
-    several readers of one file, closes those. Who gives `avoided` to each of them has nodes that failed one asked
-    last by all.
+    `layout` was obtained with the FileRead token `token`. `opened` returns both as renewed, for the file's next
+    reader. A caller that stops early must call `close`. Readers of one file may share `descriptors`, which their
+    owner closes, and `avoided`, the failed nodes, which all of them try last.
     """
 
     def __init__(
@@ -45,21 +44,21 @@ class FileReader:
         self._hop_timeout_s = hop_timeout_s
         self._avoided = set() if avoided is None else avoided
         end = min(offset + length, layout.length)
-        #: The number of bytes that the reader gives in all.
+        #: The total number of bytes that the reader returns.
         self.wanted_bytes = max(end - offset, 0)
         self._readers = self._readers_of(layout, offset, end)
         self._reader: ChunkReader | None = next(self._readers, None)
 
     @property
     def opened(self) -> Opened:
-        """The token and the layout, renewed where that was needed."""
+        """The token and the layout, renewed if that was necessary."""
         return Opened(self._token, self._layout)
 
     def next_piece(self, into: memoryview | None = None) -> fx.Steps[memoryview | None]:
-        """The next bytes, verified, valid until the next call; None at the end.
+        """Return the next verified bytes, valid until the next call; None at the end.
 
-        Raises ChunkUnavailable, and AccessDenied if the file may not be read any more.
-        They may lie in `into`, as `ChunkReader` says.
+        The bytes may be placed in `into`, as `ChunkReader` describes. Raises ChunkUnavailable, and AccessDenied if
+        the file may no longer be read.
         """
         while self._reader is not None:
             piece = yield from self._reader.next_piece(into)
@@ -74,7 +73,7 @@ class FileReader:
             self._reader = None
 
     def _readers_of(self, layout: Layout, start: int, end: int) -> Iterator[ChunkReader]:
-        """One for each chunk that has a part in the bytes from `start` to before `end`."""
+        """Yield a reader for each chunk that overlaps the bytes from `start` to before `end`."""
         begin = 0
         for index, chunk in enumerate(layout.chunks):
             first = max(start - begin, 0)
@@ -92,10 +91,7 @@ class FileReader:
             begin += chunk.length
 
     def _relocate(self, index: int, known: ChunkLayout) -> fx.Steps[ChunkLayout]:
-        """Return where the opened chunk is now, with a token to read it.
-
-        Raises FileChanged if it is another chunk.
-        """
+        """Return the replicas that a chunk has now, with a new token. Raises FileChanged if it was replaced."""
         found = yield from fx.call(GetLayout(self._token, known.token), Layout)
         (chunk,) = found.chunks
         if (chunk.chunk, chunk.version) != (known.chunk, known.version):
@@ -109,7 +105,7 @@ class FileReader:
 
 
 def read_whole(token: str, layout: Layout, *, hop_timeout_s: float = default_hop_timeout_s) -> fx.Steps[bytes]:
-    """A whole file that is known to be small."""
+    """Read a whole file that is known to be small."""
     return (yield from read_range(token, layout, 0, layout.length, hop_timeout_s=hop_timeout_s))
 
 
@@ -122,19 +118,19 @@ def read_range(
     hop_timeout_s: float = default_hop_timeout_s,
     descriptors: SharedDescriptors | None = None,
 ) -> fx.Steps[bytes]:
-    """The bytes from `offset` on, `length` of them or as many as there are."""
+    """Return up to `length` bytes from `offset`."""
     reader = FileReader(token, layout, offset, length, hop_timeout_s=hop_timeout_s, descriptors=descriptors)
     return (yield from read_rest(reader))
 
 
 def read_rest(reader: FileReader) -> fx.Steps[bytes]:
-    """Read everything from a reader that has given nothing yet."""
+    """Read everything from a reader that has returned nothing yet."""
     if reader.wanted_bytes <= packet_bytes:
         pieces: list[bytes] = []
         while (piece := (yield from reader.next_piece())) is not None:
             pieces.append(bytes(piece))
         return b"".join(pieces)
-    # Received where it is to stay: `getvalue` hands out the buffer's own bytes, without a copy.
+    # Receive into the final buffer: `getvalue` returns the buffer's own bytes without a copy.
     buffer = io.BytesIO()
     buffer.seek(reader.wanted_bytes - 1)
     buffer.write(b"\0")
@@ -144,10 +140,7 @@ def read_rest(reader: FileReader) -> fx.Steps[bytes]:
 
 
 def read_rest_into(reader: FileReader, target: memoryview) -> fx.Steps[int]:
-    """Read everything from a reader that has given nothing yet, and return how many bytes that are.
-
-    `target` has room for them.
-    """
+    """Read everything from a new reader into `target`, which has room for it; return the number of bytes."""
     at = 0
     while (piece := (yield from reader.next_piece(target[at:]))) is not None:
         if piece.obj is not target.obj:

@@ -1,4 +1,4 @@
-"""The writer of a lease says now and then that it is there, while it waits for its source as well."""
+"""Renews a writer's lease, even while the writer waits for its source."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from peacefs.runtime import effects as fx
 
 
 class LeaseRenewal:
-    """Belongs to one participant. Any call that bears the lease's token renews it; this makes those between."""
+    """Renews a lease regularly. (Calls that carry its token renew it too.) Belongs to one participant."""
 
     def __init__(self, token: str) -> None:
         self._token = token
         self._renewed_s: float | None = None
 
     def keep(self, timeout_s: float) -> fx.Steps[None]:
-        """Renews the lease when it is time; one that is away is asked again later. Raises LeaseExpired."""
+        """Renew the lease if it is time. A later call retries an unreachable coordinator. Raises LeaseExpired."""
         now_s = yield from fx.now()
         if self._renewed_s is None:
             self._renewed_s = now_s

@@ -1,6 +1,6 @@
-"""The sending end of one link of a pipeline: the writer's to the head, and each hop's to its successor.
+"""The sending end of one link of a pipeline: from the writer to the head, or from a hop to its successor.
 
-Every fault of the link comes out with a culprit: the datanode that the successor named, or the successor.
+Every error of the link names a culprit: the datanode that the successor named, or the successor itself.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from peacefs.protocol.limits import last_word_timeout_s
 from peacefs.protocol.messages import Failure, Hop, Message, Receipt, WriteAck, WriteChunk
 from peacefs.runtime import effects as fx
 
-# Each hop further from the writer gives up a little earlier, so that the one nearest to the fault names it.
+# Each hop has a shorter timeout than the one before it, so that the hop nearest to a fault reports it.
 hop_timeout_step_s: Final = 2.0
 
 
 def link_timeout_s(position: int, nodes: int, hop_timeout_s: float) -> float:
     """Return how long the participant at `position` waits for its successor; the writer is -1, the head 0.
 
-    Each gives up earlier than the one before it, so that the one nearest to the fault names it.
+    Timeouts shrink along the pipeline, so that the participant nearest to a fault reports it.
     """
     step_s = min(hop_timeout_step_s, hop_timeout_s / (nodes + 1))
     return hop_timeout_s - step_s * (position + 1)
 
 
 class NextHop:
-    """Carries one chunk to `route[0]`, which carries it to the rest. After a fault the owner calls `abandon`."""
+    """Sends one chunk to `route[0]`, which forwards it along `route`. After a fault the owner calls `abandon`."""
 
     def __init__(self, route: Sequence[Hop], timeout_s: float) -> None:
         self._hop = route[0]
         self._onward = list(route[1:])
         self._timeout_s = timeout_s
         self._connection: fx.Connection | None = None
-        #: The time that this hop has waited for those after it, once it has acknowledged the chunk.
+        #: The time that this hop waited for its successors; known once it has acknowledged the chunk.
         self.waited_onward_s = 0.0
 
     @property
@@ -60,7 +60,6 @@ class NextHop:
     def open(
         self, token: str, chunk: ChunkId, version: Version, sums: bytes, data: Bytes, *, last: bool
     ) -> fx.Steps[None]:
-        """Opens the chunk with its first packet."""
         yield from self.send(WriteChunk(token, chunk, version, sums, last), data)
 
     def send(self, message: Message, payload: Bytes = b"") -> fx.Steps[None]:
@@ -68,7 +67,7 @@ class NextHop:
         try:
             yield from fx.send(self._connection, message, payload, timeout_s=self._timeout_s)
         except PeerError as fault:
-            # One that has hung up may have said why; one that takes nothing has nothing to say.
+            # A hop that hung up may have sent its reason. A hop that accepts no bytes has sent nothing.
             failure = None if isinstance(fault, PeerTimeout) else (yield from self._last_word())
             if failure is not None:
                 raise failure from None
@@ -78,7 +77,7 @@ class NextHop:
     def acknowledgement(
         self, chunk: ChunkId, version: Version, length: int, checksum: int, *, timeout_s: float | None = None
     ) -> fx.Steps[list[Receipt]]:
-        """The receipts of all hops, once they hold exactly this on their disks."""
+        """Return the receipts of all hops, once exactly this chunk is on their disks."""
         assert self._connection is not None
         try:
             frame = yield from fx.receive(self._connection, timeout_s=timeout_s or self._timeout_s)
@@ -98,19 +97,19 @@ class NextHop:
         return ack.receipts
 
     def release(self) -> fx.Steps[None]:
-        """After an acknowledgement: the connection is as good as new."""
+        """Return the connection to the pool, after an acknowledgement."""
         assert self._connection is not None
         connection, self._connection = self._connection, None
         yield from fx.release(connection)
 
     def abandon(self) -> fx.Steps[None]:
-        """Hangs up, upon which the hops drop what they have of the chunk."""
+        """Hang up; the hops then drop their part of the chunk."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             yield from fx.close(connection)
 
     def _last_word(self) -> fx.Steps[PeacefsError | None]:
-        """The Failure that a hop sends before it hangs up, which says more than that it hung up."""
+        """Return the Failure that a hop sent before it hung up, if any: it says more than the lost connection."""
         assert self._connection is not None
         try:
             message = (yield from fx.receive(self._connection, timeout_s=last_word_timeout_s)).message

@@ -1,6 +1,6 @@
-"""Cuts a part of a file into ranges that several readers read at once, each from a datanode of its own if it can.
+"""Cuts a part of a file into ranges that several readers read at once, if possible from different datanodes.
 
-Pure, but for the participant that reads one range.
+Pure, except for the participant that reads one range.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .short_circuit import can_be_shared
 
 
 class ReadRange(NamedTuple):
-    """`length` bytes of a chunk from its byte `offset` on, which are the file's from `at` on."""
+    """`length` bytes of a chunk from its byte `offset`; their position in the file is `at`."""
 
     chunk_index: int
     offset: int
@@ -30,8 +30,7 @@ class ReadRange(NamedTuple):
 
 
 def cut_ranges(layout: Layout, start: int, end: int, range_bytes: int) -> Iterator[ReadRange]:
-    """Cut the file's bytes from `start` to before `end` at the ends of chunks, and within them at multiples of
-    `range_bytes`."""
+    """Cut the bytes from `start` to before `end` at chunk ends, and inside chunks every `range_bytes`."""
     begin = 0
     for index, chunk in enumerate(layout.chunks):
         at, last = max(start, begin), min(end, begin + chunk.length)
@@ -43,16 +42,16 @@ def cut_ranges(layout: Layout, start: int, end: int, range_bytes: int) -> Iterat
 
 
 def turned(chunk: ChunkLayout, turn: int) -> ChunkLayout:
-    """Return the chunk with its replicas so many places further, the first ones last."""
+    """Return the chunk with its replicas rotated by `turn` places."""
     first = turn % len(chunk.replicas) if chunk.replicas else 0
     return replace(chunk, replicas=[*chunk.replicas[first:], *chunk.replicas[:first]]) if first else chunk
 
 
 class RangesToRead:
-    """Hands out ranges in the order of the file, and reads them; `stop` ends it early. Thread-safe."""
+    """Hands out ranges in the order of the file, and reads them. Thread-safe."""
 
     def __init__(self, opened: Opened, start: int, end: int, range_bytes: int, avoided: set[NodeId]) -> None:
-        """`avoided` are nodes that failed a reader of the file, which are asked last."""
+        """`avoided` are nodes that failed a reader of the file; they are tried last."""
         self._token = opened.token
         self._chunks = list(opened.layout.chunks)
         self._range_bytes = range_bytes
@@ -62,19 +61,19 @@ class RangesToRead:
         self._is_stopped = False
 
     def next(self) -> ReadRange | None:
-        """The next range that nobody reads yet."""
+        """Return the next range that no reader has taken."""
         with self._lock:
             return None if self._is_stopped else next(self._ranges, None)
 
     def stop(self) -> None:
-        """Hands out no more."""
+        """Hand out no further ranges."""
         with self._lock:
             self._is_stopped = True
 
     def read(self, wanted: ReadRange, room: memoryview) -> fx.Steps[None]:
-        """Read a range into `room`, which is as long. Raises ChunkUnavailable, AccessDenied, ..."""
+        """Read a range into `room`, which has the range's length. Raises ChunkUnavailable, AccessDenied, ..."""
         chunk = self._chunks[wanted.chunk_index]
-        # The ranges of one chunk lie on the same datanodes: each asks another first.
+        # The ranges of one chunk are on the same datanodes. Each range tries a different one first.
         chunk = turned(chunk, wanted.offset // self._range_bytes)
         layout = Layout(chunk.length, [chunk])
         reader = FileReader(self._token, layout, wanted.offset, wanted.length, avoided=self._avoided)
@@ -84,14 +83,14 @@ class RangesToRead:
             room = room[len(piece) :]
         (known,) = reader.opened.layout.chunks
         if known.token != chunk.token:
-            # Renewed, for the ranges that follow; their order of replicas is that of the coordinator.
+            # Keep the renewed token for later ranges. The replicas are again in the coordinator's order.
             self._token, self._chunks[wanted.chunk_index] = reader.opened.token, known
 
 
 def is_read_locally(layout: Layout, at: int, avoided: set[NodeId]) -> fx.Steps[bool]:
-    """Return whether the chunk at this byte can be read short-circuit from the replica that is asked first.
+    """Return whether the chunk at byte `at` can be read short-circuit from the replica that is tried first.
 
-    Adds a node that cannot be reached to `avoided`, so that it is waited for once.
+    Adds a node that cannot be reached to `avoided`, so that later readers do not wait for it.
     """
     begin = 0
     for chunk in layout.chunks:

@@ -1,8 +1,7 @@
-"""Short-circuit reads, as in HDFS: a reader on a datanode's host reads replicas from files that it opens for it.
+"""Short-circuit reads, as in HDFS: a reader on a datanode's host gets the replica's open file from it.
 
-The bytes come from the kernel's memory to where they are wanted, without a way through a socket, and are verified
-there like all others. Replicas without a file of their own, and files that cannot be read, are read through the
-datanode as from any host: so a disk that fails is met by the one that has to know.
+The bytes come from the page cache without a socket, and are verified like all others. Small replicas share a file;
+they are read through the datanode. So are unreadable files, so that the datanode notices its failing disk.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ from peacefs.protocol.limits import checksum_block_bytes, small_chunk_bytes_max
 from peacefs.protocol.messages import ChunkLayout, DescriptorShared, Failure, Hop, RequestDescriptor
 from peacefs.runtime import effects as fx
 
-#: Why a descriptor cannot be had, whatever else the replica may be good for.
+#: Errors that only mean that no descriptor is available; the replica may still be readable.
 _NO_DESCRIPTOR = (PeerUnreachable, PeerRefused, BadRequest, ProtocolViolation)
 
 
 class ShortCircuitFailed(Exception):
-    """The replica is to be read from its datanode, which may have it whole."""
+    """The replica must be read through its datanode, which may have all of it."""
 
 
 def can_be_shared(layout: ChunkLayout) -> bool:
-    """Return whether a chunk has a file of its own."""
+    """Return whether the chunk has a file of its own."""
     return layout.length > small_chunk_bytes_max
 
 
 class ShortCircuitReader:
-    """The bytes of a chunk from `offset` on, `length` of them. After a fault it is only good for `abandon`."""
+    """Reads `length` bytes of a chunk from `offset`, for `ChunkReader`. After a fault only `abandon` follows."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class ShortCircuitReader:
         self._buffer = bytearray()
 
     def next_piece(self, into: memoryview | None) -> fx.Steps[memoryview]:
-        """Verified bytes, at least one. Raises LoanFailed, PeerTimeout for a disk that hangs, ChecksumMismatch."""
+        """Return verified bytes, at least one. Raises ShortCircuitFailed, ChecksumMismatch, PeerTimeout."""
         shared = self._shared = self._shared or (yield from self._opened())
         skipped = self._position % checksum_block_bytes
         at = self._position - skipped
@@ -78,7 +77,7 @@ class ShortCircuitReader:
         return piece
 
     def _room_for(self, at: int, into: memoryview | None, replica_bytes: int) -> memoryview:
-        """Room for whole blocks from `at` on, where they are wanted if there is enough."""
+        """Return a buffer for whole blocks from `at`: a part of `into` if they fit."""
         if into is not None and (count := self._blocks_within(at, len(into), replica_bytes)):
             return into[:count]
         count = self._blocks_within(at, read_piece_bytes, replica_bytes)
@@ -87,9 +86,9 @@ class ShortCircuitReader:
         return memoryview(self._buffer)[:count]
 
     def _blocks_within(self, at: int, room: int, replica_bytes: int) -> int:
-        """Return how many bytes of the blocks at `at` fit, without the blocks of which nothing is wanted.
+        """Return the length of the blocks at `at` that fit in `room`, without blocks beyond the requested range.
 
-        A block ends where the replica ends, not where the file does: a truncated file shows less of its chunk.
+        The last block ends with the replica. A truncated file may end earlier, inside its last chunk.
         """
         wanted_to = min(-(-self._end // checksum_block_bytes) * checksum_block_bytes, replica_bytes)
         end = min(at + min(room, read_piece_bytes), wanted_to)
@@ -109,7 +108,7 @@ class ShortCircuitReader:
         verify_blocks(data, sums_between(sums, at, at + len(data)), self._what)
 
     def _opened(self) -> fx.Steps[SharedDescriptor]:
-        """Raises what the datanode refuses the replica itself for."""
+        """Get the open file. Raises the datanode's error if it refuses the replica itself."""
         kept = self._descriptors.take(self._layout.chunk, self._layout.version, self.node)
         if kept is not None:
             return kept
@@ -138,7 +137,7 @@ class ShortCircuitReader:
             if answer.length is not None and answer.length >= layout.length:
                 return SharedDescriptor(layout.chunk, layout.version, self.node, file, answer.sums, answer.length)
             yield from fx.close_file(file)
-            # The datanode tells of a replica that is too short; one of release 0.1.0 gives no length.
+            # A replica that is too short is reported by its datanode. Release 0.1.0 sends no length.
             raise ShortCircuitFailed(f"{self._what}: the replica's length is {answer.length}")
         if file is not None:
             yield from fx.close_file(file)
@@ -147,20 +146,20 @@ class ShortCircuitReader:
         raise ProtocolViolation(f"{self._what}: something else came than its file")
 
     def finish(self) -> fx.Steps[None]:
-        """It has been read, or is wanted no more: the file is kept, or given back."""
+        """Keep the file for other reads, after the range was read or is no longer needed."""
         if self._shared is not None:
             shared, self._shared = self._shared, None
             yield from self._descriptors.keep(shared)
 
     def abandon(self) -> fx.Steps[None]:
-        """Gives the file back."""
+        """Close the file."""
         if self._shared is not None:
             shared, self._shared = self._shared, None
             yield from give_back([shared])
 
 
 class SharedDescriptor(NamedTuple):
-    """An open file, the checksums of all its blocks, the replica's length, and whose replica it is."""
+    """An open file, the checksums of all its blocks, and the replica that it belongs to."""
 
     chunk: ChunkId
     version: Version
@@ -171,9 +170,9 @@ class SharedDescriptor(NamedTuple):
 
 
 class SharedDescriptors:
-    """Those of one open file: the latest few that nobody is reading. Thread-safe.
+    """The most recently used descriptors of one open file that no reader is using. Thread-safe.
 
-    A replica that is deleted meanwhile takes room on its disk until its descriptor is closed.
+    A deleted replica keeps its disk space until its descriptor is closed.
     """
 
     def __init__(self, kept_max: int) -> None:
@@ -182,7 +181,7 @@ class SharedDescriptors:
         self._kept: list[SharedDescriptor] = []
 
     def take(self, chunk: ChunkId, version: Version, owner: NodeId) -> SharedDescriptor | None:
-        """One that is kept; its taker has it for himself."""
+        """Remove and return a kept descriptor, for one reader; None if there is none."""
         with self._lock:
             for shared in self._kept:
                 if (shared.chunk, shared.version, shared.owner) == (chunk, version, owner):
@@ -191,7 +190,7 @@ class SharedDescriptors:
         return None
 
     def keep(self, shared: SharedDescriptor) -> fx.Steps[None]:
-        """For the next reader; what there is no room for is given back, the oldest first."""
+        """Keep a descriptor for the next reader. Beyond the maximum, the oldest are closed."""
         with self._lock:
             self._kept.append(shared)
             surplus = self._kept[: len(self._kept) - self._kept_max]
@@ -199,7 +198,7 @@ class SharedDescriptors:
         yield from give_back(surplus)
 
     def close(self) -> fx.Steps[None]:
-        """Gives all back, and keeps none from now on."""
+        """Close all descriptors, and keep none from now on."""
         with self._lock:
             self._kept_max = 0
             kept, self._kept = self._kept, []
@@ -207,7 +206,7 @@ class SharedDescriptors:
 
 
 def give_back(descriptors: list[SharedDescriptor]) -> fx.Steps[None]:
-    """Closes the files; what goes wrong with that makes no difference any more."""
+    """Close the files. Errors no longer matter."""
     for shared in descriptors:
         with contextlib.suppress(OSError):
             yield from fx.close_file(shared.file)

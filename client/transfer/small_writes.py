@@ -1,14 +1,14 @@
-"""Small files whose bytes are all known: one call to the coordinator for each, where a chunk was preallocated.
+"""Small files in one call: if a chunk was preallocated, only the publication asks the coordinator.
 
     asked = yield from writes.publish_at_once(file, data)           # None: it is done
     if asked is not None:
-        created = ...                                               # CREATE, sent in whatever way
+        created = ...                                               # send `asked` as CREATE
         yield from writes.publish_created(asked, created, data)
 
-What is published at once is on datanodes before the coordinator hears of it: that it may not be is found out
-then, and what was written goes. So it does when the coordinator does not come round to it, and on Ctrl-C: the
-client says so, in a CREATE under the same id that it does not follow up. A chunk that cannot be written is mended
-by the ordinary way: a CREATE, for which everything is checked, and other pipelines.
+The data is on datanodes before the coordinator learns of the file. If it refuses the file for good, it deletes the
+chunk. After Ctrl-C or a temporary error, the client has the chunk deleted: it sends a CREATE under the same id,
+and writes nothing for it. If a chunk cannot be written, the file is written in the ordinary way, with a CREATE,
+which checks everything, and other pipelines.
 """
 
 from __future__ import annotations
@@ -36,19 +36,18 @@ from .chunk_writer import send_chunk
 from .file_writer import write_file
 from .write_grants import GrantClient
 
-# A chunk that was preallocated for a small file to come is used within this time, or not at all; how many a client
-# has in hand.
+# Time within which a preallocated chunk must be used, and maximum number of them per client.
 preallocated_chunk_kept_s: Final = 5.0
 preallocated_chunks_max: Final = 64
 
 
 def is_small(data: object) -> bool:
-    """Return whether a file of these bytes can be written here: they are one chunk, and wait for no grant."""
+    """Return whether a file of these bytes can be written here: it has one chunk and needs no grant."""
     return isinstance(data, bytes) and 0 < len(data) <= fast_lane_bytes_max
 
 
 class SmallWrites:
-    """One client's small writes. Thread-safe. A new file has no id, and chunks no smaller than its data."""
+    """The small writes of one client. Thread-safe. `NewFile`s have no request id yet, and fit in one block."""
 
     def __init__(
         self,
@@ -63,10 +62,10 @@ class SmallWrites:
         self._preallocated = PreallocatedChunks(new_id)
 
     def publish_at_once(self, wanted: NewFile, data: bytes) -> fx.Steps[CreateFile | None]:
-        """Writes and publishes a file of a preallocated chunk. None when that is done; else the request to
-        send with CREATE, and nothing has been asked of the coordinator.
+        """Write and publish a file with a preallocated chunk. Return None if that succeeded.
 
-        Raises what CREATE would be refused with, and what a completion may be.
+        Otherwise return the request to send as CREATE; the coordinator was not asked yet. Raises the errors of
+        CREATE and of a completion.
         """
         now_s = yield from fx.now()
         placed = self._preallocated.take(now_s, wanted.replication)
@@ -83,7 +82,7 @@ class SmallWrites:
             ahead = self._preallocated.next_request_id(now_s, wanted.replication)
             completed = yield from fx.call(PublishFile(file, written, allocated.token, ahead), Completed)
         except (PeacefsError, KeyboardInterrupt) as error:
-            # The coordinator knows how to treat publications that are refused for good.
+            # If the coordinator refuses a publication for good, it deletes the chunk itself.
             if not isinstance(error, PeacefsError) or error.retriable:
                 yield from _abandon(CreateFile(file, allocated.chunk))
             raise
@@ -91,7 +90,7 @@ class SmallWrites:
         return None
 
     def publish_created(self, asked: CreateFile, created: Created, data: bytes) -> fx.Steps[None]:
-        """Write and publish the ordinary way, after a CREATE."""
+        """Write and publish a file in the ordinary way, after a CREATE."""
         now_s = yield from fx.now()
         ahead = self._preallocated.next_request_id(now_s, asked.file.replication)
         completed, _stats = yield from write_file(
@@ -107,13 +106,13 @@ class SmallWrites:
 
 
 def _abandon(asked: CreateFile) -> fx.Steps[None]:
-    """The chunk that `asked` abandons will be part of no file. Raises nothing, as `GrantClient.abandon`."""
+    """Tell the coordinator to delete the chunk that `asked` abandons. Raises nothing."""
     with contextlib.suppress(PeacefsError):
         yield from fx.call(asked, Created, timeout_s=last_word_timeout_s)
 
 
 class _Packets:
-    """A chunk that is all there; see `chunk_buffer.PacketSource`."""
+    """The packets of a chunk whose data is complete; see `chunk_buffer.PacketSource`."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -127,7 +126,7 @@ class _Packets:
 
 
 class PreallocatedChunk(NamedTuple):
-    """A chunk, and the id of the one request that it may be published with."""
+    """A chunk, and the id of the only request that may publish it."""
 
     request_id: str
     allocated: Allocated
@@ -137,20 +136,19 @@ class PreallocatedChunk(NamedTuple):
 class PreallocatedChunks:
     """Preallocated chunks, by replication. Thread-safe; `now_s` is monotonic.
 
-    Each is for one file to come, under the request id that it was placed for, and usable for a moment only: what
-    was placed longer ago may lead through datanodes that are gone by now. One that is not taken was never
-    written, and nobody has to be told of it.
+    Each chunk is for one future file, under the request id that it was placed for. It is usable only for a short
+    time, because its datanodes may fail meanwhile. An unused chunk was never written and needs no cleanup.
     """
 
     def __init__(self, new_id: Callable[[], str] = new_request_id) -> None:
         self._new_id = new_id
         self._lock = threading.Lock()
-        #: The latest last.
+        #: The most recent ones are last.
         self._placed: dict[int, deque[PreallocatedChunk]] = {}
         self._written_s: dict[int, float] = {}
 
     def take(self, now_s: float, replication: int) -> PreallocatedChunk | None:
-        """The latest, for its one use."""
+        """Remove and return the most recent chunk, or None."""
         with self._lock:
             placed = self._placed.get(replication)
             while placed:
@@ -160,9 +158,9 @@ class PreallocatedChunks:
         return None
 
     def next_request_id(self, now_s: float, replication: int) -> str:
-        """For whoever writes a file: the id of one to come, to have a chunk placed for.
+        """Return the id for the next file's request, under which a chunk is preallocated.
 
-        Empty where the file before was written too long ago for another to be expected in time.
+        Empty if the previous file is so long ago that another one is not expected in time.
         """
         with self._lock:
             before_s = self._written_s.get(replication)
@@ -172,7 +170,7 @@ class PreallocatedChunks:
         return self._new_id()
 
     def put(self, now_s: float, replication: int, request_id: str, allocated: Allocated | None) -> None:
-        """Keep what was preallocated at `now_s` for a request, if anything; over the limit, drop the oldest."""
+        """Keep a chunk that was preallocated at `now_s`; beyond the maximum, drop the oldest."""
         if allocated is None:
             return
         with self._lock:
@@ -180,6 +178,6 @@ class PreallocatedChunks:
             placed.append(PreallocatedChunk(request_id, allocated, now_s))
 
     def clear(self) -> None:
-        """A pipeline broke: what was placed with it may lead the same way."""
+        """Drop all chunks after a pipeline broke: they may use the same datanodes."""
         with self._lock:
             self._placed.clear()

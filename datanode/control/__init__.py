@@ -1,4 +1,4 @@
-"""The datanode's session with the coordinator: registration, heartbeats, reports, and commands carried out.
+"""The datanode's sessions with the coordinators: registration, heartbeats, reports, and execution of orders.
 
-Begin with `coordinator_session.py`. Moves no client data.
+Begin with `coordinator_session.py`. Client data does not pass here.
 """

@@ -1,4 +1,4 @@
-"""The coordinator's orders to a datanode, as participants: copy, drop, verify, prove."""
+"""The coordinator's orders to a datanode, as participants: copy, delete, verify, prove."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .replicator import Replicator
 
 
 class Orders:
-    """Obeys orders; what comes of them is told by the answer and by the next heartbeat."""
+    """Executes orders. The answer and the next heartbeat report the result."""
 
     def __init__(self, store: ReplicaStore, changes: ChangeSink, replicator: Replicator, prover: Prover) -> None:
         self._store = store
@@ -31,7 +31,7 @@ class Orders:
         self._prover = prover
 
     def obey(self, order: Message) -> fx.Steps[Message]:
-        """The answer to an order; a fault becomes a Failure."""
+        """Execute an order and return the answer. An error becomes a Failure."""
         try:
             match order:
                 case ReplicateChunk():

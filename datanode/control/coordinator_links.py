@@ -1,7 +1,7 @@
-"""The datanode's links to all coordinators of its cluster: one of them leads and is obeyed, the others stand by.
+"""The datanode's connections to all coordinators of its cluster. It obeys the leader; the others are standbys.
 
-Each link registers, reports and sends heartbeats by itself, so that a standby knows what the leader knows. The one
-that leads is told by epochs: it says that it leads in the highest one that was heard, also before a restart.
+Each link registers, reports and sends heartbeats by itself, so that a standby knows as much as the leader. The
+leader is the coordinator that claims to lead in the highest epoch heard so far, including before a restart.
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ from peacefs.runtime.tls import TlsIdentity
 from .coordinator_session import CoordinatorLink, SessionOwner
 from .obedience import Obedience
 
-# A datanode that is stopped tells its coordinators, which lead nobody there any more, and waits for those who were
-# led there before: longer if it has been asked over HTTP lately. Bodies that are under way then have so long to
-# end (Docker kills after ten seconds, Kubernetes after thirty), and others so long to hear that they are refused.
+# Time limit for telling the coordinators that this datanode stops, so that they send no more clients to it.
 stop_notice_timeout_s: Final = 1.0
-# Without a leader a datanode looks this often whether there is one.
+# Interval at which a datanode without a leader looks for one.
 leaderless_retry_s: Final = 0.05
 
 
 log = logging.getLogger("peacefs.datanode")
-#: The answers of a coordinator that does not lead, or not at this moment.
+#: The answers of a coordinator that does not lead, or cannot lead at the moment.
 _NOT_LEADING = ("Standby", "ServiceUnready")
 
 
 class CoordinatorLinks:
-    """Thread-safe."""
+    """The links to all coordinators, and which of them leads. Thread-safe.
+
+    `service.Datanode` starts it; the gateway and the driver call the leader through it. A call goes to one
+    coordinator at a time, and is repeated until it is answered or its deadline passes.
+    """
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class CoordinatorLinks:
         epoch_seen: int,
         tls: TlsIdentity | None = None,
     ) -> None:
-        """`epoch_seen` is the highest epoch that was heard before this start."""
+        """`epoch_seen` is the highest epoch heard before this start."""
         self._state = threading.Condition()
         self._obedience = Obedience(len(addresses), epoch_seen)
         self._stopping = False
@@ -66,7 +68,7 @@ class CoordinatorLinks:
             link.start()
 
     def say_stopping(self) -> bool:
-        """Tell all coordinators to lead nobody here any more; return whether any has heard."""
+        """Ask all coordinators to send no more clients here; return whether any of them has answered."""
         deadline_s, heard = time.monotonic() + stop_notice_timeout_s, False
         for link in self._links:
             with contextlib.suppress(PeerError):
@@ -82,10 +84,7 @@ class CoordinatorLinks:
             link.stop()
 
     def wait_until_registered(self, timeout_s: float) -> bool:
-        """Return whether the coordinator that leads has registered the datanode.
-
-        Raises PeerRefused if all refuse.
-        """
+        """Return whether the leader has registered the datanode. Raises PeerRefused if all coordinators refuse."""
         give_up_s = time.monotonic() + timeout_s
         refusals = [link.refusal for link in self._links]
         if all(refusals) and refusals[0] is not None:
@@ -94,7 +93,7 @@ class CoordinatorLinks:
 
     @property
     def is_registered(self) -> bool:
-        """Return whether the coordinator that leads has registered the datanode, and is connected."""
+        """True if the leader has registered the datanode and is connected."""
         with self._state:
             leading = self._obedience.leader
             return isinstance(leading, CoordinatorLink) and leading.is_registered
@@ -103,7 +102,7 @@ class CoordinatorLinks:
 
     @property
     def epoch(self) -> int:
-        """Return the highest epoch of a leader that was heard."""
+        """The highest epoch of a leader heard so far."""
         return self._obedience.epoch
 
     def heard(self, link: CoordinatorLink, epoch: int, *, leads: bool) -> bool:
@@ -133,9 +132,9 @@ class CoordinatorLinks:
     # -- calls ---------------------------------------------------------------------------------------
 
     def call(self, message: Message, timeout_s: float) -> Message:
-        """Asks the coordinator that leads; repeats over a new connection, or to another one, until the deadline.
+        """Send a request to the leader; repeat it on new connections, or to a new leader, until the deadline.
 
-        Raises PeerTimeout or PeerUnreachable; a Failure is returned, not raised.
+        Raises PeerTimeout or PeerUnreachable. A Failure is returned, not raised.
         """
         deadline_s = time.monotonic() + timeout_s
         while True:
@@ -157,9 +156,9 @@ class CoordinatorLinks:
             self._pause()
 
     def begin_call(self, message: Message) -> Future[Message] | None:
-        """Ask the coordinator that leads, once and without waiting; None where none can be asked now.
+        """Send a request to the leader once, without waiting. Return None if no leader can be asked now.
 
-        When the future fails, `call` is to ask once more. Whoever waits no longer cancels it.
+        If the future fails, the caller should repeat the request with `call`. A caller that gives up cancels it.
         """
         with self._state:
             leading = self._obedience.leader
@@ -191,7 +190,7 @@ class CoordinatorLinks:
 
 
 def _hand_on(led: Future[Message], begun: Future[Message]) -> None:
-    """Hand the answer of a coordinator on, if it leads."""
+    """Pass on a coordinator's answer, or fail the future if that coordinator does not lead."""
     if begun.cancelled() or not led.set_running_or_notify_cancel():
         return
     fault = begun.exception()

@@ -1,9 +1,8 @@
-"""The datanode's connection to its coordinator: registration, reports, heartbeats, orders, and calls.
+"""The datanode's connection to one coordinator: registration, reports, heartbeats, orders and calls.
 
-One thread keeps the connection: it connects, registers, reports all replicas, and then receives. Another sends
-a heartbeat every second. Calls of the gateway go out from their own threads and wait for the reply with their
-tag; when the connection breaks they are repeated on the next one until their deadline, which is safe because
-every control call is idempotent.
+One thread connects, registers, reports all replicas, and then receives. Another thread sends a heartbeat every
+second. Calls are sent from their own threads and wait for the reply with their tag. If the connection breaks,
+`CoordinatorLinks` repeats them until their deadline. This is safe, because every control call is idempotent.
 """
 
 from __future__ import annotations
@@ -66,10 +65,10 @@ from peacefs.runtime.tls import TlsIdentity
 from .awaited_replies import AwaitedReplies
 
 report_chunks_per_frame: Final = 500
-# The coordinator answers every heartbeat; a link that is silent for this long is broken and made anew.
+# The coordinator answers every heartbeat. A link that is silent for this time is treated as broken and reconnects.
 link_silence_timeout_s: Final = 8.0
 reregister_backoff_s: Final = 0.5
-# Calls that nobody waits for on a thread are so few that the connection to the coordinator has room for each.
+# Maximum number of calls under way without a waiting thread. The connection's send buffer has room for each.
 begun_calls_max: Final = 64
 
 
@@ -80,7 +79,7 @@ _ORDERS = ReplicateChunk | DeleteChunks | VerifyChunks | ProveReplicas
 
 
 class SessionOwner(Protocol):
-    """The datanode as its link sees it."""
+    """The methods of a datanode that its links call."""
 
     def registration(self) -> Register: ...
     def replicas(self) -> Sequence[Replica]: ...
@@ -95,35 +94,35 @@ class SessionOwner(Protocol):
     def streams_found(self, question: AskStreams) -> StreamsFound: ...
     def balance_disks(self, wanted: BalanceDisks) -> DiskBalance: ...
     def flush_uploads(self, wanted: FlushUploads, respond: Respond) -> None:
-        """Answers when it is done, on another thread than the caller's."""
+        """Flush uploads, and call `respond` on another thread when done."""
 
     def ordered(self, order: Message, respond: Respond) -> None:
-        """Does what the coordinator orders, on another thread than the caller's."""
+        """Execute an order on another thread."""
 
 
 class Leaders(Protocol):
-    """The datanode's view of who leads, among all coordinators."""
+    """What a link asks and tells about the leader among all coordinators."""
 
     @property
     def epoch(self) -> int:
-        """Return the highest epoch of a leader that was heard."""
+        """The highest epoch of a leader heard so far."""
 
     def heard(self, link: CoordinatorLink, epoch: int, *, leads: bool) -> bool:
-        """A coordinator says what it is. Return whether it is the one to be obeyed."""
+        """Record a coordinator's claim; return whether this coordinator is to be obeyed."""
 
     @property
     def settled_epoch(self) -> int:
-        """Return the highest epoch before which nothing is left to delete."""
+        """The highest epoch such that no deletion ordered in an earlier one is under way."""
 
     def begin(self, message: Message) -> bool:
-        """Return whether a message is to be obeyed; `end` follows where that is to delete."""
+        """Return whether to obey a message. If it orders deletions, `end` must follow."""
 
     def end(self, message: Message) -> None:
-        """Note that orders which were begun have come to their end."""
+        """Record that an order accepted by `begin` has ended."""
 
 
 class CoordinatorLink:
-    """Keeps one connection to a coordinator for as long as the service runs. Made and kept by `CoordinatorLinks`.
+    """Keeps one connection to one coordinator while the service runs. Owned by `CoordinatorLinks`.
 
     Two threads belong to it, one that receives and one that sends heartbeats; calls come from any thread. Nothing
     is asked of a coordinator that has not registered the datanode.
@@ -141,7 +140,7 @@ class CoordinatorLink:
     ) -> None:
         self._address = address
         self._leaders = leaders
-        #: The epoch in which this coordinator has been told which streams begin here.
+        #: The epoch in which this coordinator was told which streams begin here.
         self._streams_told = 0
         self._beats_now = False
         self._tls = tls
@@ -167,7 +166,7 @@ class CoordinatorLink:
             thread.start()
 
     def stop(self) -> None:
-        """Ends both threads and fails what still waits."""
+        """End both threads, and fail all waiting calls."""
         with self._state:
             self._stopping = True
             if self._connection is not None:
@@ -177,7 +176,7 @@ class CoordinatorLink:
             thread.join()
 
     def wait_until_registered(self, timeout_s: float) -> bool:
-        """Return whether the datanode has been registered. Raises PeerRefused if it never was and is refused."""
+        """Return whether the datanode was registered. Raises PeerRefused if it was only ever refused."""
         with self._state:
             self._state.wait_for(
                 lambda: self._was_registered or self._refusal is not None or self._stopping, timeout_s
@@ -188,12 +187,12 @@ class CoordinatorLink:
 
     @property
     def is_registered(self) -> bool:
-        """Return whether this coordinator has registered the datanode on the connection that is there."""
+        """True if this coordinator has registered the datanode on the current connection."""
         return self._registered
 
     @property
     def refusal(self) -> PeerRefused | None:
-        """The reason why this coordinator refuses the datanode, if it does for good."""
+        """The coordinator's refusal, if it is permanent."""
         return self._refusal
 
     @property
@@ -203,10 +202,10 @@ class CoordinatorLink:
     # -- calls -------------------------------------------------------------------------------------
 
     def call(self, message: Message, deadline_s: float) -> Message:
-        """Asks this coordinator, once.
+        """Send a request to this coordinator, once.
 
-        Raises PeerTimeout, and PeerUnreachable when the connection breaks or another coordinator leads; a Failure
-        is returned, not raised.
+        Returns a Failure. Raises PeerTimeout, and PeerUnreachable if the connection breaks or another coordinator
+        leads.
         """
         with self._state:
             connection = self._connection
@@ -222,10 +221,10 @@ class CoordinatorLink:
             self._replies.forget(tag)
 
     def begin_call(self, message: Message) -> Future[Message] | None:
-        """The same without waiting; None where this coordinator cannot be asked now.
+        """Send a request without waiting. Return None if this coordinator cannot be asked now.
 
-        The future fails when the connection breaks or another coordinator leads. Whoever waits no longer cancels
-        it. So few are under way that the kernel takes each at once.
+        The future fails if the connection breaks or another coordinator leads. A caller that gives up cancels it.
+        At most `begun_calls_max` are under way, so that sending never blocks.
         """
         connection = self._connection
         if connection is None or not self._registered or len(self._replies) >= begun_calls_max:
@@ -247,14 +246,14 @@ class CoordinatorLink:
             raise
 
     def say_stopping(self, deadline_s: float) -> None:
-        """Tell this coordinator to lead nobody here any more; return when it has heard. Raises PeerError."""
+        """Ask this coordinator to send no more clients here; return once it has answered. Raises PeerError."""
         samples, disks = list(self._datanode.samples()), list(self._datanode.disks())
         epoch = self._leaders.settled_epoch
         beat = Heartbeat(self._datanode.usage(), samples=samples, disks=disks, epoch=epoch, stopping=True)
         self.call(beat, deadline_s)
 
     def replaced(self) -> None:
-        """Another coordinator leads: what was asked of this one is asked of that one."""
+        """Fail the waiting calls, because another coordinator leads; it will be asked instead."""
         self._replies.fail("another coordinator leads now")
 
     def _send(self, connection: SocketConnection, message: Message, tag: int = 0) -> None:
@@ -262,7 +261,7 @@ class CoordinatorLink:
             connection.send(message, b"", link_silence_timeout_s, tag)
 
     def _forget(self, connection: SocketConnection) -> None:
-        """Nobody starts anything more on a connection that has failed."""
+        """Start nothing more on a connection that has failed."""
         with self._state:
             if self._connection is connection:
                 self._registered = False
@@ -279,8 +278,8 @@ class CoordinatorLink:
                 backoff_s = reregister_backoff_s
             except PeerRefused as refusal:
                 log.error("the coordinator refuses this datanode: %s", refusal.message)
-                # A refusal that passes may be due to this datanode's own earlier link, until the coordinator
-                # misses it.
+                # A temporary refusal may be due to this datanode's previous link, until the coordinator notices
+                # its end.
                 if not refusal.retriable or time.monotonic() - started_s > dead_after_s:
                     with self._state:
                         self._refusal = refusal
@@ -319,7 +318,7 @@ class CoordinatorLink:
             if isinstance(reply, Failure):
                 raise from_wire(reply.code, reply.message)
             raise PeerRefused(f"registration was answered by {reply}")
-        # The registration has named the streams that begin here.
+        # The registration listed the streams that begin here.
         self._streams_told = reply.epoch if reply.leads else 0
         self._hear(reply.epoch, reply.clock_s, reply.trust, leads=reply.leads)
         self._report(connection)
@@ -335,7 +334,7 @@ class CoordinatorLink:
         )
 
     def _hear(self, epoch: int, clock_s: float, trust: Trust | None, *, leads: bool) -> bool:
-        """A coordinator says what it is; only the word of the one that leads counts. Return whether it does."""
+        """Record a coordinator's claim. If it leads, accept its epoch, time and trust, and return True."""
         if not self._leaders.heard(self, epoch, leads=leads):
             return False
         self._datanode.epoch_seen(epoch)
@@ -417,7 +416,7 @@ class CoordinatorLink:
                 self._beats_now = False
                 connection = self._connection if self._registered else None
                 if self._connection is None:
-                    # The report at the next registration says it all.
+                    # The report at the next registration includes all changes.
                     self._changes.forget()
             if connection is None:
                 continue

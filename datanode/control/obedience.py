@@ -1,8 +1,8 @@
-"""Decide which of several coordinators a datanode obeys. Pure: the links ask it.
+"""Decides which of several coordinators a datanode obeys. Pure; the links call it.
 
-A coordinator leads in an epoch. The datanode obeys the one that says that it leads in the highest epoch that was
-ever heard here, also before a restart; what an earlier one still orders is refused. What was to be deleted before
-may be deleted after: the datanode says that it knows an epoch when nothing of an earlier one is left to do.
+A coordinator leads in an epoch. The datanode obeys the one that claims to lead in the highest epoch heard so far,
+including before a restart. It refuses orders of earlier epochs. A deletion ordered earlier may still be under way,
+so heartbeats confirm an epoch only when all deletions of earlier epochs have ended.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from peacefs.protocol.messages import ORDERS, DeleteChunks, Message
 
 
 class Obedience:
-    """One datanode's view of who leads. A coordinator is known by any object that stands for it."""
+    """One datanode's view of who leads. Any object may represent a coordinator."""
 
     def __init__(self, coordinators: int, epoch_seen: int) -> None:
-        """`epoch_seen` is the highest epoch that was heard before this start."""
+        """`epoch_seen` is the highest epoch heard before this start."""
         self._is_alone = coordinators == 1
         self.epoch = epoch_seen
         self.leader: object = None
-        #: The orders to delete that are under way, of each epoch.
+        #: The number of deletion orders under way, by epoch.
         self._deleting: Counter[int] = Counter()
 
     def heard(self, coordinator: object, epoch: int, *, leads: bool) -> bool:
-        """A coordinator says what it is. Return whether it is the one to be obeyed."""
+        """Record a coordinator's claim; return whether this coordinator is to be obeyed."""
         if not leads or (epoch < self.epoch and not self._is_alone):
             if self.leader is coordinator:
                 self.leader = None
@@ -34,12 +34,12 @@ class Obedience:
         return True
 
     def may_order(self, epoch: int) -> bool:
-        """Return whether an order of this epoch is to be obeyed."""
-        # A coordinator of an earlier version, which has no standby, names no epoch.
+        """Return whether to obey an order of this epoch."""
+        # A coordinator of an earlier version sends no epoch, and has no standby.
         return epoch >= self.epoch or (epoch == 0 and self._is_alone)
 
     def begin(self, message: Message) -> bool:
-        """Take a message on; `end` follows where that is to delete. Return False for what is not to be obeyed."""
+        """Accept a message, or return False if it must not be obeyed. After a deletion, `end` must follow."""
         if isinstance(message, ORDERS) and not self.may_order(message.epoch):
             return False
         if isinstance(message, DeleteChunks):
@@ -47,7 +47,7 @@ class Obedience:
         return True
 
     def end(self, message: Message) -> None:
-        """Note that orders which were begun have been carried out, or have failed."""
+        """Record that an accepted order was executed or has failed."""
         if isinstance(message, DeleteChunks):
             self._deleting[message.epoch] -= 1
             if not self._deleting[message.epoch]:
@@ -55,5 +55,5 @@ class Obedience:
 
     @property
     def settled(self) -> int:
-        """Return the epoch to be said in heartbeats: nothing is left to delete that a leader before it ordered."""
+        """The epoch for heartbeats: no deletion that an earlier leader ordered is under way."""
         return min([self.epoch, *self._deleting])

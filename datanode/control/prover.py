@@ -1,4 +1,4 @@
-"""Shows the coordinator that replicas are here: reads them and digests them under its nonce (see decision 29)."""
+"""Proves to the coordinator that replicas are here: reads and digests them with its nonce (decision 29)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _DIGEST_BYTES = 16
 
 
 def digest_of_content(challenge: ReplicaChallenge) -> hashlib.blake2b:
-    """To be fed with all data of the replica; nobody who lacks a byte of it knows the outcome."""
+    """Return a digest to be fed with the replica's data. Nobody who lacks a byte can compute the result."""
     return _digest(b"content", challenge)
 
 
 def digest_of_sums(challenge: ReplicaChallenge) -> hashlib.blake2b:
-    """The same for the packed checksums of its blocks, as they are stored."""
+    """Return a digest to be fed with the packed checksums of the replica's blocks, as stored."""
     return _digest(b"sums", challenge)
 
 
@@ -40,7 +40,7 @@ def _digest(of: bytes, challenge: ReplicaChallenge) -> hashlib.blake2b:
 
 
 class Prover:
-    """Reads at a rate of its own, as long as it takes. What it finds to be corrupt or gone it reports besides."""
+    """Answers challenges, at its own limited rate. Also reports replicas that are corrupt or missing."""
 
     def __init__(self, store: ReplicaStore, changes: ChangeSink, *, budget: CopyBudget | None = None) -> None:
         self._store = store
@@ -48,7 +48,7 @@ class Prover:
         self._budget = budget or CopyBudget(copy_bytes_per_second)
 
     def prove(self, order: ProveReplicas) -> fx.Steps[ReplicasProven]:
-        """Raises nothing that a replica can cause: what cannot be shown is not in the answer."""
+        """Return proofs. An unreadable replica is left out, a corrupt one has an empty digest; neither raises."""
         proofs = []
         for challenge in order.challenges:
             proof = yield from self._prove(challenge)
@@ -90,7 +90,7 @@ class Prover:
             yield from fx.sleep(read_at_s - now_s)
 
     def _digest_all(self, challenge: ReplicaChallenge, plan: ReadPlan) -> fx.Steps[bytes]:
-        """A fault closes the plan, and so does the end."""
+        """Digest all data of a replica. The plan is closed at the end and after an error."""
         content = digest_of_content(challenge)
         while (blocks := (yield from self._store.read_blocks(plan))) is not None:
             content.update(blocks.data)

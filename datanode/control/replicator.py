@@ -1,4 +1,4 @@
-"""Copies a replica of this datanode to others, as the coordinator orders: for repair, for a higher replication."""
+"""Copies a replica of this datanode to others, as the coordinator orders, for repair or a higher replication."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peacefs.runtime import effects as fx
 
 
 class Replicator:
-    """Sends as a writer does, from disk in place of a buffer. A failed copy is planned anew by who ordered it."""
+    """Sends a replica like a writer, but from disk. If a copy fails, the coordinator plans it again."""
 
     def __init__(
         self,
@@ -32,22 +32,23 @@ class Replicator:
         self._store = store
         self._changes = changes
         self._budget = budget or CopyBudget(copy_bytes_per_second)
-        #: For balancing, at the rate that was ordered last; what it sends counts for the other budget as well.
+        #: The budget for balancing, and the rate ordered last. What balancing sends also counts for the other
+        #: budget.
         self._balancing: tuple[float, CopyBudget] | None = None
         self._hop_timeout_s = hop_timeout_s
 
     def replicate(self, order: ReplicateChunk) -> fx.Steps[WrittenChunk]:
-        """Returns once every node of the order's pipeline has the replica on its disk.
+        """Copy a replica to the disks of all nodes of the order's pipeline.
 
         Raises ChunkNotFound, StaleVersion, DiskFault, ChecksumMismatch (of the replica here, which the next
-        heartbeat reports), or the pipeline's fault with its culprit.
+        heartbeat reports), or the pipeline's error with its culprit.
         """
         try:
             plan = yield from self._store.open_read(order.chunk, order.version, 0, chunk_bytes_max)
             return (yield from self._send(order, plan))
         except ChecksumMismatch as fault:
             replica = self._store.find(order.chunk)
-            # With a culprit it is another node that refused what it got.
+            # If there is a culprit, another node refused what it received.
             if replica is not None and fault.culprit is None:
                 self._changes.corrupt(replica)
             raise
@@ -75,13 +76,13 @@ class Replicator:
 
 
 class _StoredPackets:
-    """A replica's verified blocks as a `PacketSource`; the disk is never late, but a budget may be spent."""
+    """A replica's verified blocks as a `PacketSource`. A packet is late only if the budget is used up."""
 
     def __init__(self, store: ReplicaStore, plan: ReadPlan, budgets: Sequence[CopyBudget]) -> None:
         self._store = store
         self._plan = plan
         self._budgets = budgets
-        #: Read, and promised to be sent from a moment on.
+        #: A packet that was read, and the time from which it may be sent.
         self._waiting: tuple[OutgoingPacket, float] | None = None
 
     def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:

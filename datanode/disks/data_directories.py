@@ -1,6 +1,6 @@
-"""The directories of a datanode: one for its identity, others for its chunks if it has several disks.
+"""The directories of a datanode: one for its identity, and others for its chunks if it has several disks.
 
-Plain system calls, at the start; but for `rooms_of`, which looks at the disks when it is asked.
+Uses plain system calls, at the start only. The exception is `rooms_of`, whose functions look at the disks later.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from peacefs.protocol.ids import NodeId
 
 from .identity import StoreDirectory
 
-# In that time no disk takes a tenth of the reserve.
+# Short enough that no disk can write a tenth of the reserve meanwhile.
 room_known_for_s: Final = 0.05
 
 
 class Claimed(NamedTuple):
-    """The directory of a datanode's identity, and why those of `data` that are on failed disks are not held."""
+    """The datanode's identity directory. `broken` maps data directories on failed disks to the reason."""
 
     directory: StoreDirectory
     broken: Mapping[Path, str]
 
 
 def cluster_of(identity: Path) -> str | None:
-    """The cluster that a datanode belongs to, None for one that is new. Raises StartupError."""
+    """Return the cluster of a datanode; None if the datanode is new. Raises StartupError."""
     try:
         return StoreDirectory.cluster_of(identity)
     except DiskFault as fault:
@@ -41,11 +41,10 @@ def cluster_of(identity: Path) -> str | None:
 
 @contextlib.contextmanager
 def claim_directories(identity: Path, data: Sequence[Path], cluster: str, new_node: NodeId) -> Iterator[Claimed]:
-    """Holds them all for one datanode. The one of its identity has chunks only if it is in `data`.
+    """Lock all directories for one datanode. The identity's directory contains chunks only if it is in `data`.
 
-    One of `data` whose disk has failed costs itself alone. Raises StartupError for the identity's on such a disk,
-    for one that cannot be used or is somebody else's, that is named twice, and for chunks in `identity` that
-    nobody would look at.
+    A data directory on a failed disk is left out. Raises StartupError if the identity is on a failed disk, if a
+    directory is unusable, another's or named twice, or if `identity` has chunks but is not in `data`.
     """
     places = [path.resolve() for path in data]
     if twice := [str(path) for path, times in Counter(places).items() if times > 1]:
@@ -75,10 +74,10 @@ def claim_directories(identity: Path, data: Sequence[Path], cluster: str, new_no
 def rooms_of(
     directories: Sequence[Path], clock: Callable[[], float] = time.monotonic
 ) -> list[tuple[Path, Callable[[], int]]]:
-    """For each directory what its file system has left, in bytes; those that share one share what is left.
-    It is looked at again when it has been known for `room_known_for_s`.
+    """Return for each directory a function that returns the free bytes of its file system.
 
-    The directories must exist. A disk that cannot say has no room.
+    Directories on one file system share its free bytes. A result is reused for `room_known_for_s`. The directories
+    must exist. A disk that cannot be queried has no room.
     """
     devices = [path.stat().st_dev for path in directories]
     shares = Counter(devices)

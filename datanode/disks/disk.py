@@ -1,13 +1,13 @@
-"""One disk of a datanode: its store, and what state it is in.
+"""One disk of a datanode: its store and its state.
 
     WORKING --a fault, and the probe fails with EROFS--> READ_ONLY --any other fault of the disk--> FAILED
        ^---------- a later probe succeeds --------------'
     WORKING --a fault, and the probe fails otherwise--> FAILED, until the next start
 
-A read-only disk, such as one that the kernel has mounted anew after a fault of its file system, takes nothing more
-in. What it holds counts and is read: to copy it all elsewhere at once is for the operator to decide, who is told.
+A disk is read-only if, for example, the kernel remounted it after a file system error. It accepts no new chunks.
+Its replicas still count and are read. Only the operator, who is told, can decide to copy them all.
 
-`probe` asks a disk to take a few bytes and to return them from the medium.
+`probe` writes a few bytes to a disk and reads them back from the medium.
 """
 
 from __future__ import annotations
@@ -25,22 +25,20 @@ from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import DiskReport, Usage
 from peacefs.runtime import effects as fx
 
-#: The state shown for a disk that works and has no room.
+#: The state shown for a working disk without room.
 FULL: Final = "full"
 
 
 class DiskState(Enum):
-    """The state of a disk."""
-
     WORKING = "working"
     READ_ONLY = "read-only"
     FAILED = "failed"
 
 
 class Disk:
-    """A directory that is a disk's, and the store in it. `fault` says why it does not work, when it does not.
+    """A directory on its own disk, and the store in it. `fault` says why the disk does not work, if it does not.
 
-    One that is given with a fault has failed already, and is never touched.
+    A disk created with a fault counts as failed and is never accessed.
     """
 
     def __init__(self, directory: str, store: ChunkStore, fault: str | None = None) -> None:
@@ -48,7 +46,7 @@ class Disk:
         self.store = store
         self.state = DiskState.WORKING if fault is None else DiskState.FAILED
         self.fault = fault
-        #: True from when it runs out of room until it has room again for a chunk of the largest size.
+        #: True from when the disk has no room until it has room for a chunk of the maximum size.
         self.is_full = False
         self._probes = itertools.count(1)
 
@@ -57,7 +55,7 @@ class Disk:
         return self.state is not DiskState.FAILED
 
     def examine(self) -> fx.Steps[tuple[DiskState, str | None]]:
-        """Return its state, as far as can be found out now, and why. Changes nothing."""
+        """Return the disk's present state and the reason, without changing anything."""
         try:
             yield from probe(f"{self.directory}/probe.{next(self._probes)}")
         except OSError as error:
@@ -75,14 +73,14 @@ class Disk:
         return DiskState.READ_ONLY, why
 
     def usage(self) -> Usage:
-        """Return the usage of a disk that has not failed. One that cannot be written to has no room."""
+        """Return the usage of a disk that has not failed. A disk that cannot be written to has no room."""
         usage = self.store.usage()
         if self.state is DiskState.WORKING:
             return usage
         return Usage(usage.used_bytes, usage.used_bytes, 0, live_bytes=usage.live_bytes)
 
     def report(self) -> DiskReport:
-        """Return its state for the coordinator."""
+        """Return the state for the coordinator."""
         if not self.is_readable:
             return DiskReport(self.directory, self.state.value, self.fault or "", 0, 0, 0)
         usage, state, fault = self.usage(), self.state.value, self.fault or ""
@@ -91,7 +89,7 @@ class Disk:
         return DiskReport(self.directory, state, fault, usage.capacity_bytes, usage.used_bytes, self.store.count())
 
     def look_for_room(self) -> bool:
-        """Return whether it has become full, or has got room again, since the last call."""
+        """Return whether the disk has become full, or has room again, since the last call."""
         if self.state is not DiskState.WORKING:
             return False
         available_bytes = self.store.usage().available_bytes
@@ -103,7 +101,7 @@ _PATTERN = bytes(range(256)) * 16
 
 
 def probe(path: str) -> fx.Steps[None]:
-    """Makes, reads and removes a file at `path`. Raises OSError."""
+    """Create, read and remove a file at `path`. Raises OSError."""
     file = yield from fx.open_file(path, create=True)
     try:
         yield from fx.append(file, _PATTERN)

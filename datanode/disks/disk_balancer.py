@@ -1,7 +1,7 @@
-"""Evens out how full the disks of one datanode are, while somebody wants it, as `hdfs diskbalancer` does.
+"""Evens out the use of the disks of one datanode as long as a client asks for it, like `hdfs diskbalancer`.
 
-A run belongs to who asked for it and keeps asking; when that ends, so does the run. One at a time; a restart of
-the datanode ends it, too, and what has been moved stays moved.
+A run lasts as long as its client keeps renewing it. One run at a time. A restart of the datanode ends the run;
+replicas already moved stay where they are.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class _BalanceRun:
 
 
 class DiskBalancer:
-    """The disk balancer of one datanode. `asked` may be called on any thread, `advance` on one of its own.
+    """The disk balancer of one datanode. Any thread may call `asked`; one background thread calls `advance`.
 
-    `on_corrupt` hears of a replica that could not be read, `on_fault` of every other fault of a move.
+    `on_corrupt` receives each replica that could not be read, `on_fault` every other error of a move.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class DiskBalancer:
         self._lock = threading.Lock()
         self._run: _BalanceRun | None = None
         self._stopped = False
-        #: Since the start, of all runs.
+        #: Totals of all runs since the start.
         self.moved_total = 0
         self.bytes_moved_total = 0
 
     def asked(self, wanted: BalanceDisks) -> DiskBalance:
-        """Begins a run, unless one is under way; says again that it is wanted, or that it is not."""
+        """Start, renew or cancel a run, unless another is under way; return the state of the current run."""
         now_s = self._clock()
         with self._lock:
             run = self._run
@@ -84,7 +84,7 @@ class DiskBalancer:
         return _BalanceRun(wanted.run, BalancePlan(fills, wanted.threshold), wanted.bytes_per_second, now_s)
 
     def stop(self) -> None:
-        """The datanode stops: what is under way is given up."""
+        """Stop the current run, because the datanode stops."""
         self._stopped = True
 
     def _is_wanted(self) -> bool:
@@ -96,7 +96,7 @@ class DiskBalancer:
         return run.phase is BalancePhase.RUNNING
 
     def advance(self) -> fx.Steps[None]:
-        """Carries the run through to its end, if there is one; to be called now and then."""
+        """Complete the current run, if there is one. Call this periodically."""
         run = self._run
         if run is None or not self._is_wanted():
             return
@@ -112,7 +112,7 @@ class DiskBalancer:
     def _relieve(
         self, run: _BalanceRun, source: Disk, disks: dict[str, Disk], budget: CopyBudget
     ) -> fx.Steps[None]:
-        """Moves what may be moved from one disk, the largest first: so that few are."""
+        """Move replicas from an overfull disk, largest first, so that few moves are needed."""
         for replica in sorted(source.store.replicas(), key=lambda each: each.length, reverse=True):
             if not self._is_wanted() or run.plan.excess_bytes(source.directory) <= 0:
                 return
@@ -129,7 +129,7 @@ class DiskBalancer:
         try:
             moved = yield from self._moves.move(replica, source, target, budget)
         except (ChunkNotFound, StaleVersion):
-            # It was dropped or replaced meanwhile.
+            # The replica was deleted or replaced meanwhile.
             return
         except ChecksumMismatch:
             self._on_corrupt(replica)

@@ -1,8 +1,8 @@
-"""Moves a replica from one disk of a datanode to another: copied, verified and sealed there, then dropped here.
+"""Moves a replica to another disk of its datanode: copies, verifies and seals it, then deletes the original.
 
-At every moment one of the two counts (`disk_set`), and nobody is told: the datanode holds what it held. A process
-that is killed in between leaves both; the next start drops one of two equal ones. What a writer, or the
-coordinator, does to the chunk meanwhile calls the move off.
+Exactly one of the two replicas is visible at any time (`disk_set`), so the coordinator need not be told. If the
+process is killed in between, both exist, and the next start deletes one of them. A write or deletion of the chunk
+meanwhile cancels the move.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .disk_set import DiskSet
 
 
 class DiskMoves:
-    """Moves of one datanode, one replica after the other. `is_wanted` is asked now and then."""
+    """Moves replicas within one datanode, one at a time, for `DiskBalancer`. `is_wanted` is checked regularly."""
 
     def __init__(self, disks: DiskSet, is_wanted: Callable[[], bool]) -> None:
         self._disks = disks
         self._is_wanted = is_wanted
 
     def move(self, replica: Replica, source: Disk, target: Disk, budget: CopyBudget) -> fx.Steps[bool]:
-        """Return whether a replica was moved. Raises ChecksumMismatch, DiskFull or DiskFault of either disk."""
+        """Move a replica; return whether it was moved. Raises ChecksumMismatch, DiskFull, DiskFault."""
         if not self._disks.begin_move(replica, source, target):
             return False
         try:
@@ -45,7 +45,7 @@ class DiskMoves:
             self._disks.end_move(replica.chunk)
 
     def _copy(self, replica: Replica, source: Disk, target: Disk, budget: CopyBudget) -> fx.Steps[bool]:
-        """False when it is not wanted any more; then nothing is left of it."""
+        """Copy the replica; if it is no longer wanted, remove the copy and return False."""
         staged = target.store.stage(replica.chunk, replica.version)
         try:
             if not (yield from self._fill(staged, replica, source, target, budget)):
@@ -80,7 +80,7 @@ class DiskMoves:
         return True
 
     def _wait_for(self, budget: CopyBudget, size: int) -> fx.Steps[bool]:
-        """Until the budget allows it; False when it is not wanted any more."""
+        """Wait until the budget allows `size` bytes. Return False if the move is no longer wanted."""
         now_s = yield from fx.now()
         start_s = budget.reserve(now_s, size)
         while now_s < start_s and self._is_wanted():

@@ -1,13 +1,13 @@
-"""The replicas of one datanode on several disks, one `ChunkStore` each: one may fill up or fail, the others go on.
+"""The replicas of one datanode on several disks, each with a `ChunkStore`. The failure of one spares the others.
 
-A new chunk goes to a disk at random, the likelier the more room it has. A chunk that a disk has, or that is being
-written to it, stays there, so that one store sees all versions of it and fences the older ones; when that disk is
-full, the pipeline takes another datanode. While a replica is moved to another disk (`disk_moves`), one of the two
-counts at every moment, and the other is hidden.
+A new chunk goes to a random disk, with a probability in proportion to its free bytes. All writes of a chunk go to
+the disk that already has it, so that one store sees all its versions and refuses older ones. If that disk is full,
+the pipeline uses another datanode. While a replica is moved to another disk (`disk_moves`), exactly one of the two
+replicas counts at any time, and the other is hidden.
 
-A fault of one replica is that replica's own matter. But a disk that after a fault fails its probe has failed for
-good: what it held counts as lost, at once, and nothing is asked of it until the next start. One that has become
-read-only, and nothing worse, is not written to until it takes something again.
+An error may concern one replica only. But if the disk's probe then fails too, the disk has failed until the next
+start: its replicas count as lost at once, and it is not accessed. A disk that is merely read-only is not written
+to until a later probe succeeds.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ T = TypeVar("T")
 
 
 class DiskSet:
-    """A `ReplicaStore` over disks, of which there is at least one.
+    """A `ReplicaStore` over at least one disk. The gateway, pipeline, scrubber and orders of a datanode use it.
 
-    `on_lost` hears of every replica that a failed disk held, `on_changed` of a disk in another state and how many
-    replicas it holds, or held, on the thread that found out.
+    `on_lost` receives each replica of a failed disk. `on_changed` receives a disk whose state changed, and its
+    number of replicas. Both are called on the thread that found the change.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class DiskSet:
         self._on_lost = on_lost
         self._on_changed = on_changed
         self._lock = threading.Lock()
-        #: The number of writers of a chunk to a disk.
+        #: The number of writers of each chunk on each disk.
         self._writers: defaultdict[tuple[ChunkId, Disk], int] = defaultdict(int)
         self._staged: dict[Staged, Disk] = {}
         self._plans: dict[ReadPlan, Disk] = {}
-        #: For each chunk that is being moved, the disk whose replica of it does not count.
+        #: For each chunk that is being moved, the disk whose replica does not count.
         self._hidden: dict[ChunkId, Disk] = {}
-        #: The number of walks through all replicas; none moves from one disk to another meanwhile.
+        #: The number of listings of all replicas under way. No move is completed meanwhile.
         self._listings = 0
 
     @property
@@ -74,34 +74,33 @@ class DiskSet:
         return [disk for disk in self._disks if disk.state is DiskState.WORKING]
 
     def reports(self) -> list[DiskReport]:
-        """Return the state of each disk."""
         return [disk.report() for disk in self._disks]
 
     def look_for_room(self) -> list[Disk]:
-        """To be called now and then: the disks that have become full since, or have got room again."""
+        """Return the disks that have become full, or have room again, since the last call."""
         return [disk for disk in self._disks if disk.look_for_room()]
 
     # -- start and end -----------------------------------------------------------------------------
 
     def recover(self) -> fx.Steps[StoreRecovery]:
-        """Read what is there; to be run once, before anything else.
+        """Load the replicas on all disks. Run this once, before anything else.
 
-        A disk that fails here is out, and one that takes no change is only read, as at any other time. Raises
-        StartupError if there is none to write to.
+        A disk that fails here is left out; a disk that cannot be written to is only read. Raises StartupError if
+        no disk can be written to.
         """
         whole = yield from recover_disks(self._disks, self._on_changed)
         whole.replicas = len(self.replicas())
         return whole
 
     def close(self) -> fx.Steps[None]:
-        """No method may be used after it."""
+        """Close all disks. No method may be called afterwards."""
         for disk in self.working:
             yield from disk.store.close()
 
     # -- writing -----------------------------------------------------------------------------------
 
     def stage(self, chunk: ChunkId, version: Version) -> Staged:
-        """See `ChunkStore`. Raises DiskFault when no disk works."""
+        """See `ChunkStore`. Raises DiskFault if no disk can be written to."""
         with self._lock:
             disk = self._disk_for(chunk)
             self._writers[chunk, disk] += 1
@@ -169,7 +168,7 @@ class DiskSet:
         try:
             plan = yield from self.watched(disk, disk.store.open_read(chunk, version, offset, length))
         except ChunkNotFound:
-            # It was here a moment ago: it has been moved, or its file has vanished, and perhaps the disk with it.
+            # The replica was here a moment ago. It was moved, or its file vanished, maybe with the disk.
             before, disk = disk, self._holder(chunk)
             if disk is None or disk is before:
                 yield from self._examine(before)
@@ -211,7 +210,7 @@ class DiskSet:
     # -- the rest ----------------------------------------------------------------------------------
 
     def delete(self, chunk: ChunkId, version: Version) -> fx.Steps[bool]:
-        # One that is being moved goes from both disks.
+        # A replica that is being moved is deleted from both disks.
         was_there = False
         for disk in self.working:
             if disk.store.find(chunk) is not None:
@@ -222,13 +221,13 @@ class DiskSet:
         try:
             return (yield from self.watched(disk, disk.store.delete(chunk, version)))
         except DiskFault:
-            # Forgotten it is; what a read-only disk keeps comes back at the next start, which does no harm.
+            # The store has forgotten the replica. On a read-only disk it reappears at the next start: harmless.
             if disk.state is DiskState.READ_ONLY and disk.store.find(chunk) is None:
                 return True
             raise
 
     def compact(self) -> fx.Steps[None]:
-        """One round on every disk; one that fails does not keep the others from theirs. Raises its fault."""
+        """Run one round of compaction on every disk. Raises the last error after all disks were tried."""
         fault: ChunkError | None = None
         for disk in self.working:
             if disk.state is DiskState.READ_ONLY:
@@ -263,12 +262,12 @@ class DiskSet:
                 self._listings -= 1
 
     def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]:
-        """The next chunks above `chunk`, in order, whichever disks they are on."""
+        """Return the next chunks above `chunk`, in order, from all disks."""
         parts = [disk.store.chunks_after(chunk, limit) for disk in self.working]
         return sorted(set(itertools.chain.from_iterable(parts)))[:limit]
 
     def usage(self) -> Usage:
-        """Return the usage of all disks that have not failed; only those that can be written to have room."""
+        """Return the usage of all disks that have not failed. Only writable disks have room."""
         usages = [disk.usage() for disk in self.working]
         return Usage(
             sum(usage.capacity_bytes for usage in usages),
@@ -282,13 +281,13 @@ class DiskSet:
             return next((disk for disk in self.working if self._counts(chunk, disk)), None)
 
     def _counts(self, chunk: ChunkId, disk: Disk) -> bool:
-        """Return whether a disk has the replica of a chunk that counts."""
+        """Return whether this disk has the visible replica of a chunk."""
         return self._hidden.get(chunk) is not disk and disk.store.find(chunk) is not None
 
     # -- moves from one disk to another --------------------------------------------------------------
 
     def begin_move(self, replica: Replica, source: Disk, target: Disk) -> bool:
-        """Hides what is about to be written to `target`; False if the replica cannot be moved now."""
+        """Hide what will be written to `target`. Return False if the replica cannot be moved now."""
         with self._lock:
             if not self._lies_still(replica, source, target) or target.store.find(replica.chunk) is not None:
                 return False
@@ -296,9 +295,9 @@ class DiskSet:
             return True
 
     def change_over(self, replica: Replica, source: Disk, target: Disk) -> bool | None:
-        """From here on the copy counts, and the original is hidden.
+        """Make the copy visible and hide the original.
 
-        False, and it is as before, if the original has changed or is about to; None if it cannot be just now.
+        Return False, without a change, if the original has changed or is being written; None to try again later.
         """
         with self._lock:
             if self._listings:
@@ -309,7 +308,7 @@ class DiskSet:
             return True
 
     def end_move(self, chunk: ChunkId) -> None:
-        """Whatever is there counts."""
+        """Make whatever exists visible."""
         with self._lock:
             del self._hidden[chunk]
 
@@ -324,7 +323,7 @@ class DiskSet:
     # -- disks that fail ---------------------------------------------------------------------------
 
     def watched(self, disk: Disk, steps: fx.Steps[T]) -> fx.Steps[T]:
-        """Runs `steps` on a disk, which is examined when they meet a fault of it."""
+        """Run `steps` on a disk. If they raise DiskFault, examine the disk."""
         self._refuse_failed(disk)
         try:
             return (yield from steps)

@@ -1,6 +1,6 @@
-"""The owner of a store directory: claimed once by one datanode of one cluster, and by one process at a time.
+"""The owner of a store directory: it belongs to one datanode of one cluster, and one process at a time may use it.
 
-Plain system calls: it is done before anything else runs, and again only when the epoch changes.
+Plain system calls: they run before anything else, and again only when the epoch or the commit changes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,11 @@ _CREDENTIAL = "credential.key"
 _LOCK = "lock"
 _COMMIT = "commit.seen"
 _COMMIT_RECORD = struct.Struct(">QI")
-# The entries that a directory may hold that nobody has used yet: also the traces of a claim that was cut short.
+# Entries of a directory that counts as unused, including the remains of an interrupted claim.
 _HARMLESS = {_IDENTITY_IN_THE_MAKING, _LOCK, "lost+found"}
 
 
 class _Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The contents of identity.json."""
-
     layout_version: int
     cluster: str
     node: NodeId
@@ -47,13 +45,16 @@ class _Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _LayoutVersion(msgspec.Struct, frozen=True):
-    """The one field that every version of identity.json has."""
+    """The only field that every version of identity.json has."""
 
     layout_version: int
 
 
 class StoreDirectory:
-    """A directory that is ours while it is claimed."""
+    """A datanode's identity in a directory that this process has locked. `claim` creates it.
+
+    It also keeps the credential, and the highest epoch and commit that a coordinator has announced.
+    """
 
     def __init__(self, path: Path, identity: _Identity) -> None:
         self._path = path
@@ -74,13 +75,13 @@ class StoreDirectory:
         return self._identity.epoch_seen
 
     def remember_epoch(self, epoch: int) -> None:
-        """Durable when this returns. A lower epoch than the one seen changes nothing."""
+        """Store an epoch durably, unless a higher one is known."""
         if epoch > self.epoch_seen:
             self._identity = msgspec.structs.replace(self._identity, epoch_seen=epoch)
             _write_identity(self._path, self._identity)
 
     def credential(self) -> Credential:
-        """The datanode's own, made when there is none yet. Raises StartupError, DiskFault."""
+        """Return the datanode's own credential; create it if missing. Raises StartupError, DiskFault."""
         file = self._path / _CREDENTIAL
         try:
             if not file.exists():
@@ -96,14 +97,14 @@ class StoreDirectory:
 
     @property
     def commit_seen(self) -> int:
-        """The highest number of a commit that a coordinator has said is durable."""
+        """The highest number of a commit that a coordinator has reported as durable."""
         return self._commit_seen
 
     def remember_commit(self, commit: int) -> None:
-        """Remember a commit that the coordinator has told of, unless a later one is known.
+        """Store a commit's number, unless a higher one is known.
 
-        Written once a second at most and never synced: it survives the end of the process, and after a power cut
-        it may be older, which costs no more than a sign of what the coordinator has lost.
+        It is written at most once per second and never synced. It survives the end of the process. After a power
+        cut it may be older; then this datanode may fail to prove that the coordinator has lost commits.
         """
         if commit > self._commit_seen:
             self._commit_seen = commit
@@ -114,9 +115,9 @@ class StoreDirectory:
 
     @staticmethod
     def cluster_of(path: Path) -> str | None:
-        """The cluster that a directory belongs to, None for one that is still empty.
+        """Return the cluster that a directory belongs to; None if it is still empty.
 
-        Raises StartupError, and DiskFault when the disk itself has failed.
+        Raises StartupError, and DiskFault if the disk itself has failed.
         """
         identity = _read_identity(path)
         return None if identity is None else identity.cluster
@@ -126,13 +127,13 @@ class StoreDirectory:
     def claim(
         path: Path, cluster: str, new_node: NodeId, *, may_be_read_only: bool = False
     ) -> Iterator[StoreDirectory]:
-        """Holds the directory; one that is empty or not there becomes that of `new_node`.
+        """Lock the directory. If it is empty or missing, it becomes `new_node`'s.
 
-        Raises StartupError for a directory that is somebody else's, in use, damaged, or of a newer layout; or that
-        cannot be written to, unless it `may_be_read_only` and is somebody's already. Raises DiskFault when the
-        disk itself has failed.
+        Raises StartupError if the directory belongs to another cluster, is in use, is damaged, or has a newer
+        layout. Also raises it if the directory cannot be written to, unless `may_be_read_only` is set and it has
+        an identity. Raises DiskFault if the disk itself has failed.
         """
-        _read_identity(path)  # A directory that is somebody else's gets not even a lock file.
+        _read_identity(path)  # Checked first, so that a foreign directory does not even get a lock file.
         try:
             _make_durably(path)
             lock = _open_lock(path / _LOCK, may_be_read_only=may_be_read_only)
@@ -155,7 +156,7 @@ def _make_durably(path: Path) -> None:
 
 
 def _close_to_others(path: Path) -> None:
-    """Close a directory to other users; without access to it, everything deeper is out of their reach."""
+    """Forbid other users to enter the directory, which also protects everything in it."""
     try:
         private_files.mend(path, lambda entry: entry.name != "lost+found")
     except OSError as error:
@@ -197,7 +198,7 @@ def _load_or_create(path: Path, cluster: str, new_node: NodeId) -> _Identity:
 
 
 def _read_identity(path: Path) -> _Identity | None:
-    """None for a directory that is empty or not there."""
+    """Read the identity; None if the directory is empty or missing."""
     try:
         raw = (path / _IDENTITY).read_bytes()
     except FileNotFoundError:
@@ -235,7 +236,7 @@ def _refusal(what: str, error: OSError) -> PeacefsError:
 
 
 def _write_identity(path: Path, identity: _Identity) -> None:
-    """Replaces identity.json, durably and whole."""
+    """Replace identity.json atomically and durably."""
     temporary = path / _IDENTITY_IN_THE_MAKING
     with open(temporary, "wb", opener=private_files.opener) as file:
         file.write(msgspec.json.format(msgspec.json.encode(identity)))
@@ -246,7 +247,7 @@ def _write_identity(path: Path, identity: _Identity) -> None:
 
 
 def _write_privately(file: Path, content: bytes) -> None:
-    """Durably and whole, and for nobody else to read."""
+    """Write a file atomically and durably, readable only by this user."""
     temporary = file.with_name(file.name + ".new")
     temporary.unlink(missing_ok=True)
     with open(temporary, "xb", opener=private_files.opener) as staged:
@@ -258,7 +259,7 @@ def _write_privately(file: Path, content: bytes) -> None:
 
 
 def _read_commit(path: Path) -> int:
-    """0 where nothing can be read of it: then this datanode is no witness."""
+    """Read the last commit; 0 if it is unreadable. Then this datanode cannot witness a loss."""
     try:
         commit, check = _COMMIT_RECORD.unpack((path / _COMMIT).read_bytes())
     except (OSError, struct.error):

@@ -17,7 +17,7 @@ from .scrubber import ScrubProgress
 
 
 class StoreMetrics(Collector):
-    """Looks at the store whenever it is asked. Once a process."""
+    """Reads the store at each scrape. One instance per process."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class StoreMetrics(Collector):
         registry.register(self)
 
     def describe(self) -> list[Metric]:
-        """Nothing: to be asked for its values before they are there would be too early."""
+        """Return nothing: at registration, the values are not available yet."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -91,5 +91,5 @@ def _gauge(name: str, meaning: str, value: float) -> GaugeMetricFamily:
 
 
 def _counter(name: str, meaning: str, value: float) -> CounterMetricFamily:
-    """Shown as `name`_total."""
+    """Return a counter, which is shown as `name`_total."""
     return CounterMetricFamily(name, meaning, value=value)

@@ -1,8 +1,8 @@
-"""Reads every replica now and then, so that one that rots is found while there are others to replace it.
+"""Reads every replica regularly, so that a corrupt one is found while other replicas can replace it.
 
-Replicas are read in the order of their chunks' numbers, round after round: the next one is always the one that was
-verified longest ago, and a single number says how far a round has come. It is kept on the disk, so that a restart
-goes on where it was. What is corrupt is reported; the coordinator has it replaced and then deleted here.
+Replicas are read in the order of chunk ids, round after round. So the next replica is always the one verified
+longest ago, and a single id records the progress of a round. It is stored on disk, so that a restart continues
+there. Corrupt replicas are reported; the coordinator has them replaced and then deleted here.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ from peacefs.protocol.messages import Replica
 from peacefs.runtime import effects as fx
 
 scrub_batch_chunks: Final = 4096
-# After a crash, at most so much scrubbing is repeated.
+# Maximum amount of scrubbing that is repeated after a crash.
 scrub_save_interval_s: Final = 60.0
-# A corrupt replica that is still here after this time is read, and reported, again.
+# A corrupt replica that still exists after this time is read and reported again.
 scrub_recheck_s: Final = 600.0
 scrub_corrupt_remembered_max: Final = 4096
 
 
-# A chunk's number takes 20 characters at most.
+# A chunk id has at most 20 characters.
 _STATE_BYTES_MAX = 1024 + 24 * scrub_corrupt_remembered_max
 
 
 class ScrubProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The scrubber's trace on the disk. Times are seconds since 1970."""
+    """The scrubber's state on disk. Times are seconds since 1970."""
 
-    #: When the round under way began, or the next one is to begin.
+    #: When the current round began, or when the next one begins.
     begins_s: float
-    #: The last chunk that was verified in it.
+    #: The last chunk verified in the current round.
     after: ChunkId = 0
-    #: Chunks of which a corrupt replica was here when it was last looked at.
+    #: Chunks whose replica here was corrupt when it was last read.
     corrupt: tuple[ChunkId, ...] = ()
     rounds_done: int = 0
 
 
 class _Look(NamedTuple):
-    """A chunk to be verified: in its turn of the round, or once more because it was corrupt."""
+    """A chunk to verify: in its turn in the round, or again because it was corrupt."""
 
     chunk: ChunkId
     is_in_turn: bool
 
 
 class Scrubber:
-    """One scrubber of one store; to be driven by one thread, which calls `advance` and rests as it says.
+    """The scrubber of one store. One thread calls `advance` and rests for the time it returns.
 
-    A round begins `period_s` after the one before began, or when that is done if it takes longer: nothing makes it
-    read more than `bytes_per_second`. `on_corrupt` hears of a replica that is corrupt, or that the disk failed to
-    read twice; a replica whose file has vanished the store itself reports.
+    A round begins `period_s` after the previous one, or when that one ends if it takes longer: at most
+    `bytes_per_second` are read. `on_corrupt` receives a replica that is corrupt, or that the disk twice failed to
+    read. If a replica's file has vanished, the store itself reports it.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Scrubber:
         self._period_s = period_s
         self._bytes_per_second = bytes_per_second
         self._progress: ScrubProgress | None = None
-        #: The next is the last.
+        #: The next chunk to verify is the last item.
         self._pending: list[_Look] = []
         self._look = _Look(0, is_in_turn=True)
         self._plan: ReadPlan | None = None
@@ -89,13 +89,13 @@ class Scrubber:
 
     @property
     def progress(self) -> ScrubProgress | None:
-        """Return its progress; None before the first `advance`."""
+        """The state; None before the first `advance`."""
         return self._progress
 
     def advance(self) -> fx.Steps[float]:
-        """Reads a packet at most. For how many seconds to rest before the next call.
+        """Read at most one packet. Return the seconds to rest before the next call.
 
-        Raises OSError when its progress cannot be saved; then it goes on all the same.
+        Raises OSError if the state cannot be saved. The scrubber can continue nevertheless.
         """
         now_s = yield from fx.wall_clock()
         if self._progress is None:
@@ -109,7 +109,7 @@ class Scrubber:
         return rest_s
 
     def stop(self) -> fx.Steps[None]:
-        """Lets go of what it reads and saves how far it has come. Raises OSError."""
+        """Close the replica being read, and save the state. Raises OSError."""
         plan, self._plan = self._plan, None
         if plan is not None:
             yield from self._store.close_read(plan)
@@ -137,7 +137,7 @@ class Scrubber:
     # -- one replica -------------------------------------------------------------------------------
 
     def _verify(self) -> fx.Steps[float]:
-        """Opens the next replica or reads on in the one that is open."""
+        """Open the next replica, or continue with the open one."""
         plan = self._plan
         if plan is None:
             self._look = self._pending.pop()
@@ -146,7 +146,7 @@ class Scrubber:
                 return (yield from self._open(self._look.chunk))
             return (yield from self._read_on(plan))
         except ChunkNotFound:
-            # Deleted meanwhile; or its file has vanished, which the store has said.
+            # It was deleted meanwhile, or its file vanished, which the store has reported.
             self._looked(is_corrupt=False)
         except ChecksumMismatch:
             self._looked(is_corrupt=True)
@@ -168,7 +168,7 @@ class Scrubber:
         return 0.0
 
     def _read_on(self, plan: ReadPlan) -> fx.Steps[float]:
-        # Whatever is raised, the store has closed it.
+        # If this raises, the store has closed the plan.
         self._plan = None
         blocks = yield from self._store.read_blocks(plan)
         metrics.scrub_read_bytes.inc(len(blocks.data) if blocks else 0)
@@ -180,7 +180,7 @@ class Scrubber:
         return self._rest_s(len(blocks.data))
 
     def _doubt(self) -> float:
-        """The disk failed, perhaps for another reason than the replica's sectors: looks once more."""
+        """Try a replica once more: the disk may have failed for a reason other than the replica's sectors."""
         if self._doubted == self._look:
             self._looked(is_corrupt=True)
             return self._rest_s(0)
@@ -189,7 +189,7 @@ class Scrubber:
         return scrub_rest_s
 
     def _looked(self, *, is_corrupt: bool) -> None:
-        """It is known how the replica that was looked at fares."""
+        """Record the result for the replica that was read."""
         self._doubted = None
         assert self._progress is not None, "it is known how far the round had come"
         chunk, is_in_turn = self._look
@@ -212,14 +212,14 @@ class Scrubber:
         self._progress = msgspec.structs.replace(self._progress, **fields)
 
     def _load(self, now_s: float) -> fx.Steps[ScrubProgress]:
-        """Load the scrubber's position. Without a record, or with an unreadable one, a round begins now."""
+        """Load the state. If it is missing or unreadable, begin a round now."""
         try:
             file = yield from fx.open_file(self._paths.scrubbing)
             raw = yield from closing(file, fx.read_at(file, 0, _STATE_BYTES_MAX))
             kept = msgspec.json.decode(raw, type=ScrubProgress)
         except (OSError, *UNREADABLE):
             return ScrubProgress(begins_s=now_s)
-        # A clock that was set back must not keep it waiting for longer than a period.
+        # If the clock was set back, wait at most one period.
         return msgspec.structs.replace(kept, begins_s=min(kept.begins_s, now_s + self._period_s))
 
     def _save(self, now_s: float) -> fx.Steps[None]:

@@ -1,4 +1,4 @@
-"""WebHDFS's data side: a client that lives in a datanode, with bodies in and files out.
+"""The data side of WebHDFS: a client inside a datanode that receives request bodies and sends files.
 
-Begin with `app.py`. Writes and reads through `client.transfer`, or from its own disks where a replica is there.
+Begin with `app.py`. Writes go through `client.transfer`. Reads do too, unless a replica is on this datanode.
 """

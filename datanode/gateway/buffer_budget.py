@@ -1,11 +1,11 @@
-"""Limit the memory that all uploads through a datanode hold together.
+"""Limits the memory that all uploads through a datanode use together.
 
-A writer holds its chunk until the pipeline has acknowledged it, so uploads that grow side by side could use up
-the budget with none of them able to finish. Hence one upload at a time may overdraw, until it has given
-something back: it finishes its chunk, the others follow. The overdraft is at most one chunk.
+A writer keeps its chunk until the pipeline has acknowledged it. If several uploads grew together, they could use
+up the budget before any of them can finish. So one upload at a time may exceed the budget until it returns some
+bytes: it finishes its chunk, and the others follow. The excess is at most one chunk.
 
-The uploads of one client may hold less than all, so that others find room. There, too, one may overdraw: as long
-as there is room in the whole.
+The uploads of one client may use only a part of the budget, so that others find room. Again, one of them may
+exceed this part, as long as the whole budget has room.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from peacefs.protocol.errors import Overloaded
 
 
 class BufferBudget:
-    """Belongs to one event loop."""
+    """The memory of all uploads of one gateway. Belongs to one event loop."""
 
     def __init__(self, bytes_max: int, queue_timeout_s: float, *, per_client_max: int | None = None) -> None:
         self._free_bytes = bytes_max
@@ -29,7 +29,7 @@ class BufferBudget:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def take(self, share: BufferShare, count: int) -> None:
-        """Waits until `count` bytes are free. Raises Overloaded when that takes too long."""
+        """Wait until `count` bytes are free. Raises Overloaded if that takes too long."""
         try:
             async with asyncio.timeout(self._queue_timeout_s):
                 while not self._grant(share, count):
@@ -42,7 +42,8 @@ class BufferBudget:
     def _grant(self, share: BufferShare, count: int) -> bool:
         client = share.client
         taken = self._of_client.get(client, 0) + count
-        # The upload that overdraws the whole budget goes on: it would otherwise wait for one that waits for it.
+        # The upload that exceeds the whole budget may continue. Otherwise it could wait for an upload that waits
+        # for it.
         overdraws_share = taken > self._per_client_max and self._overdrawing is not share
         if overdraws_share and self._overdrawing_share.get(client, share) is not share:
             return False
@@ -66,7 +67,7 @@ class BufferBudget:
             self._of_client[share.client] = left
         else:
             self._of_client.pop(share.client, None)
-        # All look again, in the order in which they came.
+        # All waiting uploads check again, in the order in which they came.
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -74,8 +75,6 @@ class BufferBudget:
 
 
 class BufferShare:
-    """One upload's part of the budget."""
-
     def __init__(self, budget: BufferBudget, client: str = "") -> None:
         self._budget = budget
         self._held_bytes = 0
@@ -90,5 +89,5 @@ class BufferShare:
         self._budget.give_back(self, count)
 
     def close(self) -> None:
-        """Gives back the rest."""
+        """Return the remaining bytes."""
         self.give_back(self._held_bytes)

@@ -1,7 +1,7 @@
-"""Authenticate a gateway's callers: the bearer of a token must be the user whom the signed URL names.
+"""Authenticates a gateway's callers: the caller must be the user whom the token in the signed URL names.
 
-A URL alone is then of no use to whoever has seen it in a log. Credentials are verified with public keys that the
-coordinator has told over its authenticated connection; nothing is asked of anybody.
+So a URL alone, seen in a log for example, is useless. Credentials are verified with public keys that the
+coordinator sent over its authenticated connection; no further request is needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from peacefs.protocol.webhdfs.query import RequestQuery
 
 
 class CallerCheck:
-    """Used from the event loop of the gateway; `verifier` is told of keys from elsewhere."""
+    """Checks callers on the gateway's event loop. `verifier` receives new keys from the coordinator's link."""
 
     def __init__(self, verifier: Verifier, signer: Signer, wall_clock: Callable[[], float]) -> None:
         self._verifier = verifier
@@ -26,11 +26,11 @@ class CallerCheck:
         self._wall_clock = wall_clock
 
     def check_bearer(self, scope: Scope, token_user: str, token: str) -> None:
-        """Raises Unauthenticated, and AccessDenied for a token that was given to another than the caller.
+        """Check that the caller is the token's user, or an administrator.
 
-        A proxy user that was given one in the name of another shows the pass for it that the coordinator signed.
-
-        Raises ServiceUnready while the coordinator has not been heard. Where names are believed it checks nothing.
+        A proxy user acting for another user must present the pass that the coordinator signed for this token.
+        Raises Unauthenticated, AccessDenied, and ServiceUnready before the first message from the coordinator.
+        Checks nothing with simple authentication.
         """
         if not self._verifier.is_required:
             return
@@ -41,7 +41,7 @@ class CallerCheck:
             raise AccessDenied(f"this URL was given to {token_user}, not to {caller.user}: ask the coordinator")
 
     def _has_pass(self, scope: Scope, caller: Caller, token: str) -> bool:
-        """Raises AccessDenied for a pass that is none of this cluster's, or is over."""
+        """Return whether the request has a pass for this token. Raises AccessDenied if it is forged or expired."""
         shown = RequestQuery(scope["query_string"]).text("proxypass")
         if shown is None or caller.via is Via.DELEGATION:
             return False

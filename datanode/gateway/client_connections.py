@@ -1,7 +1,7 @@
-"""Connections of HTTP clients to a datanode: which end with their answer, and how all end when it is stopped.
+"""Connections of HTTP clients to a datanode: which ones close after their answer, and how all close at a stop.
 
-HDFS's datanodes close each one after its answer. Here they are kept, but not those of Java: its HttpURLConnection
-sends a body over an idle connection without a look whether that was closed, and tries no second time.
+HDFS's datanodes close each connection after its answer. Here connections are kept open, except those of Java:
+HttpURLConnection sends a body over an idle connection without checking that it is still open, and never retries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOK_S = 0.1
 
 
 class ClientConnections:
-    """An application that passes all to `inner`, and knows when it is to end."""
+    """An ASGI application around `inner` that decides when connections close."""
 
     def __init__(self, inner: App, clock: Callable[[], float] = time.monotonic) -> None:
         self._inner = inner
@@ -45,11 +45,11 @@ class ClientConnections:
         await self._inner(scope, receive, send_last if is_last else send)
 
     def stopping(self) -> None:
-        """Let each connection end with its answer from now on."""
+        """From now on, close each connection after its answer."""
         self._is_stopping = True
 
     async def all_came(self, serving: asyncio.Task[None], is_led: Callable[[], bool]) -> None:
-        """Return when those have come who were led here before; nobody comes when no coordinator leads."""
+        """Wait for the clients that were redirected here before; stop early if no coordinator leads."""
         now_s = self._clock()
         in_use = self._asked_s is not None and now_s - self._asked_s < gateway_in_use_s
         until_s = now_s + (stop_redirects_in_use_s if in_use else stop_redirects_s)
@@ -57,9 +57,9 @@ class ClientConnections:
             await asyncio.wait({serving}, timeout=_LOOK_S)
 
     async def all_ended(self, serving: asyncio.Task[None], is_led: Callable[[], bool]) -> None:
-        """Return when `serving` has ended, as it does with its last connection, or bodies have had their time.
+        """Wait until `serving` has ended, which it does with its last connection, or the time for bodies is over.
 
-        When no coordinator leads, there is none to publish them.
+        Stop early if no coordinator leads, because none could publish the files.
         """
         now_s = led_s = self._clock()
         until_s = now_s + gateway_drain_s

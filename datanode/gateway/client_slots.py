@@ -1,4 +1,4 @@
-"""Slots for what a gateway does at once: so many over all clients, fewer for each, and a bound on waiting."""
+"""Limits concurrent work of a gateway: a maximum for all clients, a lower one per client, and a wait limit."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from peacefs.protocol.errors import Overloaded
 
 
 class ClientSlots:
-    """Belongs to one event loop. One client that takes all it gets leaves slots to others."""
+    """Slots for one kind of work. No client can use all of them. Belongs to one event loop."""
 
     def __init__(self, all_max: int, each_max: int, queue_timeout_s: float) -> None:
         self._all = asyncio.Semaphore(all_max)
         self._each_max = each_max
         self._queue_timeout_s = queue_timeout_s
-        #: Each client's own slots, as long as it has a request, and how many requests that is.
+        #: For each client with requests: its own slots, and its number of requests.
         self._of_client: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
     @contextlib.asynccontextmanager
     async def slot(self, client: str, trouble: str) -> AsyncIterator[None]:
-        """Hold a slot. Raises Overloaded with `trouble` when the client, or everybody, lacks one for too long."""
+        """Hold a slot during the block. Raises Overloaded with `trouble` if none becomes free in time."""
         own, requests = self._of_client.get(client) or (asyncio.Semaphore(self._each_max), 0)
         self._of_client[client] = own, requests + 1
         try:
@@ -43,7 +43,7 @@ class ClientSlots:
 
     async def _acquire(self, slots: asyncio.Semaphore, trouble: str) -> None:
         if not slots.locked():
-            # There is one: no timer need be set.
+            # A slot is free, so no timer is necessary.
             await slots.acquire()
             return
         try:

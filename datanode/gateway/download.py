@@ -1,9 +1,9 @@
-"""One file, or a range of it, on its way to an HTTP client: fetched on threads, sent by them or by the event loop.
+"""Sends one file, or a range of it, to an HTTP client: threads fetch it; they or the event loop send it.
 
-What its first piece holds whole is sent at once. Of what is longer, a thread sends what it fetches for as long as
-the client takes it, and leaves the rest of a piece to the loop, which waits. Over TLS the loop sends all: one
-piece waits for the client while the next is fetched; no more is held. What cannot be fetched ends the connection
-before its announced length: a short body never looks whole.
+A file that fits in its first piece is sent at once. For a longer file, a thread sends what it fetches while the
+client accepts it, and leaves the rest of a piece to the event loop, which can wait. Over TLS the loop sends
+everything: one piece waits for the client while the next is fetched, and no more is held. If a piece cannot be
+fetched, the connection ends before the announced length, so that a short body never looks complete.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Piece = bytes | memoryview
 
 
 class Pieces:
-    """A range of a file: read from this datanode's disks as far as they give it, the rest as any client reads it.
+    """A range of a file, read from this datanode's disks as far as possible, and otherwise like any client.
 
-    Belongs to the event loop; whoever is done with it calls `close`.
+    `begin` makes it, one per answer. Belongs to the event loop; its user must call `close`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Pieces:
         run: Run,
         renewal: ReadTokenRenewal | None,
     ) -> None:
-        """`renewal` is that of the token, of a file that is not empty."""
+        """`renewal` renews `token`; None for an empty file."""
         self._token = token
         self._renewal = renewal
         self._layout = layout
@@ -61,11 +61,11 @@ class Pieces:
 
     @property
     def unread(self) -> int:
-        """Return how many bytes have not been given out."""
+        """The number of bytes that have not been returned."""
         return self._end - self._at
 
     async def next(self) -> Piece | None:
-        """Some bytes, verified; None after the last. Raises what keeps them from being read."""
+        """Return the next verified bytes; None after the last. Raises the error of the read."""
         if not self.unread:
             return None
         if self._renewal is not None:
@@ -81,9 +81,9 @@ class Pieces:
         return piece
 
     async def send(self, turn: Turn) -> None:
-        """Have a thread send bytes that are verified; `turn` says how many, and what the client did not take yet.
+        """Have a thread send verified bytes. `turn` records how many, and the unsent rest.
 
-        Raises what keeps them from being read.
+        Raises the error of the read.
         """
         if self._renewal is not None:
             self._renewal.check()
@@ -111,7 +111,7 @@ class Pieces:
         self._reader = FileReader(self._token, self._layout, self._at, self.unread)
 
     def _local_chunk_at(self) -> LocalChunk | None:
-        """Return the range wanted of the reader's current chunk, if it is here."""
+        """Return the requested part of the current chunk, if a replica is here."""
         begin = 0
         for chunk in self._layout.chunks:
             if begin + chunk.length > self._at:
@@ -124,7 +124,7 @@ class Pieces:
         if self._local_chunk is not None:
             self._local_chunk.close()
         if self._fetching is not None:
-            await asyncio.wait([self._fetching])  # it is used by one thread at a time
+            await asyncio.wait([self._fetching])  # The reader may be used by one thread at a time.
         if self._reader is not None:
             await self._run(_close(self._reader, read_to_end=not self.unread))
 
@@ -136,7 +136,7 @@ async def begin(
     run: Run,
     tokens: UrlTokens,
 ) -> Pieces:
-    """Finds the file, unless where it is is `known`. Raises what keeps it from being found, or read."""
+    """Locate the file, unless its layout is `known`, and start reading. Raises the coordinator's error."""
     layout = known or await run(fx.call(GetLayout(wanted.token), Layout))
     if wanted.offset > layout.length:
         raise PathError(f"Offset={wanted.offset} out of the range [0, {layout.length}]; OPEN, path={wanted.path}")
@@ -148,7 +148,7 @@ async def begin(
 
 
 async def send_whole(send: Send, data: Piece) -> None:
-    """An answer that is all there."""
+    """Send an answer whose data is complete."""
     await send({"type": "http.response.start", "status": 200, "headers": octet_headers(len(data))})
     await send({"type": "http.response.body", "body": data})
 
@@ -156,15 +156,15 @@ async def send_whole(send: Send, data: Piece) -> None:
 async def send_pieces(
     wanted: ReadFile, pieces: Pieces, run: Run, receive: Receive, send: Send, client: BodySocket | None
 ) -> None:
-    """The whole answer; threads send it where there is a socket to the `client`.
+    """Send the whole answer. Threads send it if there is a socket to the `client`.
 
-    Raises what keeps its first piece from being read; later it is too late to say so.
+    Raises an error before the first piece only; later errors are logged and end the answer early.
     """
     length = pieces.unread
     try:
         first = await pieces.next()
     except ChunkUnavailable:
-        # A file that was deleted meanwhile is told from one whose replicas are lost.
+        # Distinguish a file deleted meanwhile from one whose replicas are lost.
         await run(fx.call(GetLayout(wanted.token), Layout))
         raise
     if first is None or len(first) == length:
@@ -219,7 +219,7 @@ async def _send_from_threads(
 
 
 def _send_next(reader: FileReader, turn: Turn) -> fx.Steps[None]:
-    """Keeps a copy of what the client does not take: the reader uses its buffer again."""
+    """Send pieces until the client accepts no more. The rest is copied, because the reader reuses its buffer."""
     while (piece := (yield from reader.next_piece())) is not None and turn.send(piece):
         pass
     if turn.rest is not None:
@@ -227,12 +227,12 @@ def _send_next(reader: FileReader, turn: Turn) -> fx.Steps[None]:
 
 
 def _next_piece(reader: FileReader) -> fx.Steps[bytes | None]:
-    """A copy: the reader uses its buffer again while the piece waits to be sent."""
+    """Return a copy of the next piece, because the reader reuses its buffer while the piece waits to be sent."""
     piece = yield from reader.next_piece()
     return None if piece is None else bytes(piece)
 
 
 def _close(reader: FileReader, *, read_to_end: bool) -> fx.Steps[None]:
     if read_to_end:
-        yield from reader.next_piece()  # there is none, upon which the connection is kept for others
+        yield from reader.next_piece()  # Returns None, after which the connection is kept for others.
     yield from reader.close()

@@ -1,7 +1,7 @@
-"""The times at which a file is shown while its body comes, what has come is flushed, and its lease renewed. Pure.
+"""Decides when a file is shown during its upload, when its bytes are flushed, and when its lease is renewed. Pure.
 
-A body that ends within the first moment has its file published whole, in one commit. One that takes longer has its
-name shown, empty; from then on it is flushed when it pauses, and when its oldest byte has waited for long.
+If the body ends quickly, the file is published whole, in one commit. Otherwise its name is shown, empty. From then
+on bytes are flushed when the body pauses, and when the oldest byte has waited long.
 """
 
 from __future__ import annotations
@@ -14,27 +14,25 @@ from peacefs.datanode.limits import upload_pause_s
 from peacefs.protocol.limits import lease_renewal_s
 
 upload_age_s_max: Final = 5.0
-# An upload that is idle has its token renewed this often.
+# Interval at which the token of an idle upload is renewed.
 upload_token_renewal_s: Final = 3600.0
 
 
 class FlushStep(Enum):
-    """A step that is due."""
-
     SHOW = "have the name appear"
     FLUSH = "make what has come part of the file"
     RENEW = "say that the writer is there"
 
 
 class FlushTimes:
-    """Decide when an upload is shown and flushed. `now_s` comes in."""
+    """Decides when an upload is shown, flushed and renewed. `BodyWriter` passes in the time and reports events."""
 
     def __init__(
         self, now_s: float, *, may_appear: bool, has_lease: bool, pause_s: float = upload_pause_s
     ) -> None:
         self._pause_s = pause_s
         self._began_s = now_s
-        #: True if the name may be seen before the file is whole.
+        #: True if the name may be visible before the file is complete.
         self.may_appear = may_appear
         self._has_lease = has_lease
         self._last_s = now_s
@@ -43,51 +41,51 @@ class FlushTimes:
         self._not_before_s = now_s
 
     def age_s(self, now_s: float) -> float:
-        """Return for how long the body has been coming."""
+        """Return for how long the body has been arriving."""
         return now_s - self._began_s
 
     def received(self, now_s: float) -> None:
-        """Bytes have come."""
+        """Record that bytes have arrived."""
         self._last_s = now_s
         if self._oldest_s is None:
             self._oldest_s = now_s
 
     def taken(self) -> None:
-        """All that has come is being flushed."""
+        """Record that everything received is being flushed."""
         self._oldest_s = None
 
     def shown(self, now_s: float) -> None:
-        """The name has appeared, and the writer has a lease."""
+        """Record that the name is visible and the writer has a lease."""
         self._has_lease = True
         self._flushed_s = self._renewed_s = now_s
 
     def flushed(self, now_s: float) -> None:
-        """A flush was answered, which renews the lease and its token."""
+        """Record that a flush succeeded, which renews the lease and its token."""
         self._flushed_s = self._renewed_s = now_s
 
     def renewed(self, now_s: float) -> None:
-        """The lease was renewed."""
+        """Record that the lease was renewed."""
         self._renewed_s = now_s
 
     def hidden(self) -> None:
-        """The file is to appear whole after all."""
+        """Show the file only when it is complete."""
         self.may_appear = False
 
     def failed(self, now_s: float) -> None:
-        """A step failed in a way that may pass: it is tried again, not at once."""
+        """Record a temporary error: the step is retried after a pause."""
         self._not_before_s = now_s + self._pause_s
 
     def is_old(self, now_s: float) -> bool:
-        """Return whether a long part that comes without a pause is to be flushed at the end of its chunk."""
+        """Return whether to flush a long part at the end of its chunk, because it arrives without pauses."""
         return self._has_lease and now_s - self._flushed_s >= upload_age_s_max
 
     def due(self, now_s: float, *, is_long: bool) -> FlushStep | None:
-        """Return the step to take now. A long part is written while it comes, and flushed only in a pause."""
+        """Return the step to take now. A long part is written while it arrives, and flushed only in a pause."""
         steps = self._times(is_long=is_long)
         return next((step for step, at_s in steps if now_s >= max(at_s, self._not_before_s)), None)
 
     def next_s(self, *, is_long: bool) -> float:
-        """Return when a step is due at the earliest, as things stand."""
+        """Return the earliest time at which a step is due, if nothing else happens."""
         return max(min(at_s for _, at_s in self._times(is_long=is_long)), self._not_before_s)
 
     def _times(self, *, is_long: bool) -> list[tuple[FlushStep, float]]:

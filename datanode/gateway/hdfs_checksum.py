@@ -1,7 +1,7 @@
-"""The checksum of a file as HDFS tells it: an MD5 of each block's MD5 of the CRC32Cs of 512 bytes each. Pure.
+"""The checksum of a file as HDFS computes it: an MD5 of the blocks' MD5s of the CRC32Cs of 512 bytes each. Pure.
 
-It is of what a file holds and of its block size, not of how it lies in chunks; so a copy can be compared with its
-source, here or in HDFS. With HDFS's defaults a file of one block, which is 64 MiB here, has the same in both.
+It depends on the contents and the block size, not on the chunks. So a copy can be compared with its source, here
+or in HDFS. With HDFS's defaults, a file of one block (up to 64 MiB here) has the same checksum in both systems.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from crc32c import crc32c
 from peacefs.protocol.checksums import Bytes
 
 _SUMMED_BYTES = 512
-#: HDFS hashes the buffer that the MD5s are in, the unused part too: it begins so large, and doubles.
+#: HDFS also hashes the unused part of the buffer that contains the MD5s. Its size is 32 bytes, doubled as needed.
 _BUFFER_BYTES = 32
 
 
 class FileChecksum:
-    """Takes a file in from its beginning. `block_bytes` is a multiple of 512."""
+    """Computes the checksum of a file that is fed from its start. `block_bytes` is a multiple of 512."""
 
     def __init__(self, block_bytes: int) -> None:
         self._block_bytes = block_bytes
         self._blocks = bytearray()
         self._in_block = 0
         self._sums = hashlib.md5(usedforsecurity=False)
-        #: The beginning of 512 bytes of which the rest is to come.
+        #: The first bytes of an incomplete unit of 512 bytes.
         self._rest = b""
 
     def take_in(self, piece: Bytes) -> None:
@@ -41,7 +41,7 @@ class FileChecksum:
                     self._end_block()
 
     def told(self) -> tuple[str, bytes]:
-        """The algorithm by HDFS's name, and the checksum; nothing can be taken in after that."""
+        """Return HDFS's name of the algorithm, and the checksum. No data may follow."""
         if self._in_block:
             self._end_block()
         count = len(self._blocks) // 16

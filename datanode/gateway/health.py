@@ -1,6 +1,6 @@
 """`GET /health/live` and `/health/ready` of a datanode: 200 or 503, with reasons in words.
 
-They are open to whoever reaches the port, and bear no name and no path. That it answers at all is what lives.
+Anyone who reaches the port may ask. The answers contain no names and no paths. A datanode that answers is live.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ _NOT_TO_BE_KEPT = ((b"cache-control", b"no-store"),)
 
 
 class DatanodeHealth(msgspec.Struct, frozen=True):
-    """The answer to both."""
-
     ok: bool
     role: str
     problems: list[str]
 
 
 def ready(*, is_registered: bool, disks: Sequence[DiskReport]) -> DatanodeHealth:
-    """Judge whether this datanode serves, so that another may be stopped: it is registered, and a disk works."""
+    """Return whether this datanode serves: it is registered and a disk works. Only then may another be stopped."""
     problems = []
     if not is_registered:
         problems.append("no coordinator that leads has registered this datanode")
@@ -38,10 +36,10 @@ def ready(*, is_registered: bool, disks: Sequence[DiskReport]) -> DatanodeHealth
 
 
 class HealthAnswers:
-    """An application that answers those two, and passes everything else on."""
+    """An ASGI application that answers these two requests and passes others on to `inner`."""
 
     def __init__(self, inner: App, condition: Callable[[], DatanodeHealth]) -> None:
-        """`condition` judges whether it is ready, as of now."""
+        """`condition` returns the present readiness."""
         self._inner = inner
         self._condition = condition
 

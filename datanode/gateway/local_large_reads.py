@@ -1,8 +1,7 @@
-"""Large chunks that lie on this datanode's own disks, for its gateway: read there, not through the data server.
+"""Reads large chunks on this datanode's own disks for its gateway, without the data server.
 
-The coordinator sends each reader to a datanode that has what it wants. This is a short cut and no other way to
-read: what it does not give in time, from the first such byte on, the gateway reads as any client does, from
-whichever replica can give it.
+The coordinator sends each reader to a datanode that holds the data. This is only a shortcut: from the first byte
+that it does not provide in time, the gateway reads like any client, from any replica.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from peacefs.runtime import effects as fx
 from peacefs.runtime.thread_driver import ThreadDriver
 from peacefs.service.body_socket import Turn
 
-# And for pieces of large chunks that lie there. Of a file one piece is being sent, one waits, one is read: so
-# little that all are still in a cache.
+# Maximum number of pieces of local large chunks that are read at once, and their size. Per file, one piece is
+# sent, one waits and one is read: small enough that all stay in a CPU cache.
 gateway_local_pieces_max: Final = 8
 gateway_local_piece_bytes: Final = 512 * KIB
 
 
 class LocalLargeReads:
-    """Belongs to the event loop; `close` it after that has ended.
+    """Local reads of large chunks, for one gateway. Belongs to the event loop; close it after that.
 
-    Its threads are few and its own: a disk that hangs takes these, and no other of the gateway's.
+    It has a few threads of its own. A disk that hangs can block only these.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class LocalLargeReads:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def open(self, chunk: ChunkLayout, offset: int, length: int) -> LocalChunk | None:
-        """A range of a chunk, piece by piece; None where no replica is here, or too many wait for theirs."""
+        """Open a range of a chunk; None if no replica is here or too many pieces are waiting."""
         if not self._server.has(chunk.chunk) or self._under_way >= gateway_downloads_max:
             return None
         request = ReadChunk(chunk.token, chunk.chunk, chunk.version, offset, length)
@@ -64,13 +63,13 @@ class LocalLargeReads:
     def _ended(self, running: asyncio.Future[Any]) -> None:
         self._under_way -= 1
         if not running.cancelled():
-            running.exception()  # Known already, unless nobody waits any more.
+            running.exception()  # Ignore the error: a reader that still waits gets it anyway.
 
 
 class LocalChunk:
-    """A range of one chunk, read from this datanode's disk. Belongs to the event loop.
+    """A range of one chunk, read from this datanode's disk. `Pieces` uses it, on the event loop.
 
-    One call at a time; after a piece that is None, or a turn that it gave up, it is only good for `close`.
+    One call at a time. If `next_piece` returns None, or `send` returns False, only `close` may follow.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class LocalChunk:
         self._is_over = False
 
     async def next_piece(self) -> memoryview | None:
-        """The next bytes, verified; None where they are not to be had here, or not in time."""
+        """Return the next verified bytes; None if they cannot be read here, or not in time."""
         self._reading = reading = self._run(self._read)
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -101,9 +100,9 @@ class LocalChunk:
             return None
 
     async def send(self, turn: Turn) -> bool:
-        """Have a thread send pieces, verified, until the turn or the range is over.
+        """Have a thread send verified pieces until the turn or the range ends.
 
-        Returns False where the next bytes are not to be had here, or not in time; the turn has then ended.
+        Return False if the next bytes cannot be read here, or not in time; the turn has then ended.
         """
         self._reading = sending = self._run(partial(self._send, turn))
         before = -1
@@ -137,7 +136,7 @@ class LocalChunk:
         return (yield from self._server.read_piece(self._plan, self._request, gateway_local_piece_bytes))
 
     def close(self) -> None:
-        """Close the files; one that is still being read is released when that read has ended, however late."""
+        """Close the file. If it is still being read, it is closed when that read ends."""
         self._is_over = True
         if self._reading is not None:
             self._reading.add_done_callback(self._let_go)

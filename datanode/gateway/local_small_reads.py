@@ -1,11 +1,10 @@
-"""Small files that lie on this datanode's own disk, for its gateway: read there, not through the data server.
+"""Reads small files on this datanode's own disk for its gateway, without the data server.
 
-A query that starts again opens hundreds of them one after another, and the coordinator sends each reader to a
-datanode that has what it wants. Most are in the kernel's memory, from where the event loop takes them itself: a
-thread to do it costs more than all the rest. Only where it would wait, a thread reads (decision 21).
+A restarting query opens hundreds of small files in a row, and the coordinator sends each reader to a datanode that
+holds the data. Most are in the page cache, and the event loop reads those itself, because a thread would cost more
+than everything else. A thread reads only if the loop would have to wait (decision 21).
 
-This is a short cut and no other way to read: whatever keeps it from giving the bytes at once, the gateway reads as
-any client does, from whichever replica can give them.
+This is only a shortcut: if it does not provide the bytes at once, the gateway reads any replica.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ from peacefs.runtime import effects as fx
 from peacefs.runtime.page_cache_driver import PageCacheDriver, WouldWait
 from peacefs.runtime.thread_driver import ThreadDriver
 
-# And for small files that lie on the datanode's own disk and are not in memory, which they read there. A disk that
-# does not answer in time may keep all of them: such files are then read from other replicas, as those are that lie
-# elsewhere.
+# Maximum number of local small files that threads read at once. If a disk hangs, it may block all of these
+# threads; such files are then read from other replicas.
 gateway_local_reads_max: Final = 4
 
 
@@ -37,9 +35,9 @@ _read_by_loop, _read_by_thread = (metrics.local_small_reads.labels(by) for by in
 
 
 class LocalSmallReads:
-    """Belongs to the event loop; `close` it after that has ended.
+    """Local reads of small files, for one gateway. Belongs to the event loop; close it after that.
 
-    Its threads are few and its own: a disk that hangs takes these, and no other of the gateway's.
+    It has a few threads of its own. A disk that hangs can block only these.
     """
 
     def __init__(
@@ -60,9 +58,9 @@ class LocalSmallReads:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def read(self, wanted: ReadFile, chunks: Sequence[ChunkLayout]) -> bytes | None:
-        """The whole answer, verified; None where it is not to be had here, or not at once.
+        """Return the whole answer, verified; None if it cannot be read here, or not in time.
 
-        `chunks` are those of the file, as far as its token names them.
+        `chunks` are the file's chunks, as far as the token lists them.
         """
         request = _request(wanted, chunks)
         if request is None:
@@ -75,7 +73,7 @@ class LocalSmallReads:
         return data
 
     async def _read_by_thread(self, request: ReadChunk) -> bytes | None:
-        """Its driver keeps the file that it opens."""
+        """Read on a thread, whose driver keeps the opened file for later reads."""
         if self._under_way >= gateway_local_reads_max:
             return None
         loop = asyncio.get_running_loop()
@@ -92,7 +90,7 @@ class LocalSmallReads:
     def _ended(self, reading: asyncio.Future[bytes | None]) -> None:
         self._under_way -= 1
         if not reading.cancelled():
-            reading.exception()  # Known already, unless nobody waits any more.
+            reading.exception()  # Ignore the error: a reader that still waits gets it anyway.
 
     def _read(self, request: ReadChunk) -> fx.Steps[bytes | None]:
         try:
@@ -103,7 +101,7 @@ class LocalSmallReads:
 
 
 def _request(wanted: ReadFile, chunks: Sequence[ChunkLayout]) -> ReadChunk | None:
-    """Return the range wanted of the only chunk of a small file; None for others, and for empty ranges."""
+    """Return the requested range of a small file with one chunk; None for other files and empty ranges."""
     if len(chunks) != 1 or chunks[0].length > small_chunk_bytes_max:
         return None
     (chunk,) = chunks

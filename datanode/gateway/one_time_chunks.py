@@ -1,9 +1,9 @@
-"""The chunks that come in the URLs of CREATEs: each is written by one body at most, and only through this gateway.
+"""The chunks that come in the URLs of CREATEs. At most one body is written to each, and only through this gateway.
 
-Whoever has a URL may send to it again: a client that heard no answer, a proxy, the curious. What is written for a
-body that fails goes at once by its writer's word, so no two bodies may be written to one chunk. The coordinator
-therefore gives such a chunk to one process of the datanode that the URL leads to, which signs the token to write
-it for the first body that comes; any other is written to a chunk that is asked for. Thread-safe.
+Anyone with the URL may send to it again: a client that got no answer, a proxy, an attacker. If a body fails, its
+writer has the chunk deleted at once, so two bodies must never share a chunk. The coordinator therefore assigns
+such a chunk to one process of one datanode. That process signs the token to write it for the first body; for any
+other body, a new chunk is requested. Thread-safe.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.messages import Allocated
 from peacefs.protocol.tokens import ChunkWrite, OneTimeChunk, Signer
 
-# A gateway remembers so many chunks of redirect URLs as used; older ones count as used.
+# Number of used chunks that a gateway remembers. Chunks older than those count as used.
 one_time_chunks_remembered_max: Final = 50_000
 
 
 class OneTimeChunks:
-    """Track the one-time chunks of one process of a datanode, by the name that it registers with."""
+    """The one-time chunks of one process of a datanode, identified by the name that it registers with."""
 
     def __init__(
         self, signer: Signer, process: str, *, remembered_max: int = one_time_chunks_remembered_max
@@ -30,13 +30,13 @@ class OneTimeChunks:
         self._remembered_max = remembered_max
         self._lock = threading.Lock()
         self._taken: dict[ChunkId, None] = {}
-        #: As good as taken are all up to this one: it was forgotten.
+        #: All chunks up to this one count as used, because they may have been forgotten.
         self._forgotten: ChunkId = 0
 
     def take(self, first: str) -> Allocated | None:
-        """Return the chunk with a token to write it; None if this process may not write it, or no longer.
+        """Return the chunk with a token to write it; None if it was used, or belongs to another process.
 
-        Raises AccessDenied for what the coordinator has not signed.
+        Raises AccessDenied if the coordinator did not sign it.
         """
         given = self._signer.verify_even_late(first, OneTimeChunk)
         if given.process != self._process or not self._is_fresh(given.chunk):
@@ -45,7 +45,7 @@ class OneTimeChunks:
         return Allocated(given.chunk, given.version, given.pipeline, self._signer.sign(write_token))
 
     def _is_fresh(self, chunk: ChunkId) -> bool:
-        """Once true; then never again."""
+        """Return True at the first call for a chunk, and False afterwards."""
         with self._lock:
             if chunk <= self._forgotten or chunk in self._taken:
                 return False

@@ -1,4 +1,4 @@
-"""The uploads through a gateway, by the coordinator's names for them. It may ask before a body comes."""
+"""The uploads through a gateway, by the coordinator's names. It may ask for one before the body arrives."""
 
 from __future__ import annotations
 
@@ -13,25 +13,23 @@ ended_uploads_remembered_max: Final = 10_000
 
 
 class OpenUpload(Protocol):
-    """A body that is on its way."""
-
     async def show(self) -> bool:
-        """Make what has come of it part of the file. Return whether the file can be seen."""
+        """Publish what has arrived. Return whether the file is visible."""
 
 
 class OpenUploads:
-    """Belongs to one event loop."""
+    """Finds uploads by name, to flush them for the coordinator. Belongs to one event loop."""
 
     def __init__(self, *, remembered_max: int = ended_uploads_remembered_max) -> None:
         self._remembered_max = remembered_max
         self._open: dict[str, list[OpenUpload]] = {}
         self._awaited: dict[str, list[asyncio.Future[None]]] = {}
-        #: Nobody need wait for these; longest ago first.
+        #: Names of ended uploads, oldest first. A question about them need not wait.
         self._ended: dict[str, None] = {}
 
     @contextlib.contextmanager
     def entered(self, upload: OpenUpload, *names: str) -> Iterator[None]:
-        """Have an upload found by its names."""
+        """Make an upload available under its names during the block."""
         for name in names:
             self._open.setdefault(name, []).append(upload)
             for waiting in self._awaited.pop(name, ()):
@@ -54,7 +52,7 @@ class OpenUploads:
             del self._ended[next(iter(self._ended))]
 
     async def flush(self, wanted: FlushUploads) -> UploadsFlushed:
-        """Show them, all at once."""
+        """Publish these uploads concurrently; return those that are not visible."""
         shown = await asyncio.gather(*(self._show(name, wanted.wait_s) for name in wanted.uploads))
         return UploadsFlushed([name for name, is_shown in zip(wanted.uploads, shown, strict=True) if not is_shown])
 

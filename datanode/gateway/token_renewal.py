@@ -1,7 +1,6 @@
-"""Renewal of a read token while a long answer is sent, so that it ends when the reader's rights are taken away.
+"""Renews a read token while a long answer is sent, so that the answer ends if the reader loses its rights.
 
-The coordinator is asked beside the sending, which does not wait for the answer. One that is away takes no rights
-away: what is being sent goes on, and it is asked again.
+Sending continues while the coordinator is asked. If it cannot be reached, it is asked again later.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from peacefs.protocol.messages import GetLayout, Layout
 from peacefs.protocol.tokens import FileRead, Signer
 from peacefs.runtime import effects as fx
 
-# When a file is being sent and the coordinator does not say whether it still may be, it is asked again so soon.
+# Pause before asking again if the coordinator did not say whether the file may still be read.
 read_renewal_retry_s: Final = 5.0
 
 
-#: Runs a participant on a thread that is not the event loop's.
+#: Runs a participant on another thread than the event loop's.
 Run = Callable[[fx.Steps[Any]], asyncio.Future[Any]]
 
 
 class ReadTokenRenewal:
-    """Renew the token of one answer; belongs to the event loop."""
+    """Renews the token of one answer. Belongs to the event loop."""
 
     def __init__(self, signer: Signer, wall_clock: Callable[[], float], run: Run, token: str, held: str) -> None:
-        """`held` is the token of one of the file's chunks: so little is asked about."""
+        """`held` is the token of one chunk of the file; naming one chunk keeps the question small."""
         self._signer = signer
         self._wall_clock = wall_clock
         self._run = run
@@ -37,7 +36,7 @@ class ReadTokenRenewal:
         self._renewing: asyncio.Future[Layout] | None = None
 
     def check(self) -> None:
-        """To be called before each piece is fetched. Raises AccessDenied once the coordinator has refused."""
+        """Renew the token if it is due. Call before each piece. Raises AccessDenied after a refusal."""
         if self._renewing is None:
             if self._wall_clock() >= self._due_s:
                 self._renewing = self._run(fx.call(GetLayout(self._token, self._held), Layout))
@@ -49,13 +48,13 @@ class ReadTokenRenewal:
             except AccessDenied:
                 raise
             except PeacefsError:
-                # The coordinator is away, or the file was deleted: who has it open reads on.
+                # The coordinator is away, or the file was deleted: a reader that has it open may continue.
                 self._due_s = self._wall_clock() + read_renewal_retry_s
             else:
                 self._due_s = self._signer.verify_even_late(self._token, FileRead).expires_s
 
 
 def _heard(renewing: asyncio.Future[Layout]) -> None:
-    """Nobody may be left to hear how it ended."""
+    """Mark the error as seen, because the answer may have ended already."""
     if not renewing.cancelled():
         renewing.exception()

@@ -1,8 +1,7 @@
-"""One request body on its way into the cluster: from the event loop that receives it to the thread that writes.
+"""One request body, passed from the event loop that receives it to the thread that writes it.
 
-Only as much is received as there is room for, in the stream and in the budget of all uploads; more waits in the
-client's and the kernel's buffers. A body may be cut into parts, each a stream of its own, which are written one
-after the other.
+A piece is received only when the stream and the budget of all uploads have room. Until then, the rest waits in the
+buffers of the client and the kernel. A body may be cut into parts, each with its own stream, written in order.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ gateway_first_buffer_bytes: Final = 1 * MIB
 
 
 async def body_pieces(receive: Receive, idle_timeout_s: Callable[[], float]) -> AsyncIterator[bytes]:
-    """The body as it comes. Raises PeerTimeout when the client falls silent, PeerUnreachable when it goes."""
+    """Yield the body as it arrives. Raises PeerTimeout if the client is silent, PeerUnreachable if it hangs up."""
     more = True
     while more:
         event = await _next_event(receive, idle_timeout_s)
@@ -37,7 +36,7 @@ async def body_pieces(receive: Receive, idle_timeout_s: Callable[[], float]) -> 
 
 
 async def _next_event(receive: Receive, idle_timeout_s: Callable[[], float]) -> Message:
-    """Wait for the next event; the time for which a client may be silent can change meanwhile."""
+    """Wait for the next event. The allowed silence may change during the wait."""
     began_s = asyncio.get_running_loop().time()
     patience_s = idle_timeout_s()
     while True:
@@ -51,7 +50,7 @@ async def _next_event(receive: Receive, idle_timeout_s: Callable[[], float]) -> 
 
 
 class Upload:
-    """Belongs to the event loop; `stream` is what the writing thread reads from."""
+    """A body being received. Belongs to the event loop; the writing thread reads from `stream`."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class Upload:
         self.stream = BodyPart(chunk_bytes, self)
 
     async def take_in(self, piece: bytes) -> fx.Ticket | None:
-        """Take a piece in; one that gets a ticket waits for it. Raises the writer's error, Overloaded."""
+        """Add a piece. If a ticket is returned, wait for it first. Raises the writer's error, Overloaded."""
         await self._share.take(len(piece))
         return self.stream.feed(piece)
 
@@ -82,28 +81,28 @@ class Upload:
         return self.stream.waiting_bytes >= self._first_buffer_bytes
 
     def next_part(self) -> BodyPart:
-        """Return the part as it is, which is at its end now; what comes from now on is another."""
+        """End the current part and return it. Later pieces go to a new part."""
         part, self.stream = self.stream, BodyPart(self._chunk_bytes, self)
         part.finish()
         return part
 
     async def until_fired(self, ticket: fx.Ticket) -> None:
-        """Wait until a writer has made room."""
+        """Wait until the writer has made room."""
         fired = asyncio.Event()
         ticket.when_fired(lambda: self._on_loop(fired.set))
         await fired.wait()
 
     def settle(self, count: int) -> None:
-        """The writer needs `count` bytes no more. From any thread."""
+        """Return `count` bytes that the writer no longer needs to the budget. May be called on any thread."""
         self._on_loop(lambda: self.give_back(count))
 
     def give_back(self, count: int) -> None:
-        """The same, on the event loop."""
+        """Return `count` bytes to the budget, on the event loop."""
         if not self._is_closed:
             self._share.give_back(count)
 
     def close(self) -> None:
-        """Nobody writes any more: gives back what is left."""
+        """Return all remaining bytes to the budget; nothing is written any more."""
         self._is_closed = True
         self._share.close()
 
@@ -116,7 +115,7 @@ class Upload:
 
 
 class BodyPart(ByteStream):
-    """Notices when a chunk is done: the writer takes the next one's first byte only then."""
+    """A part of a body. It returns a chunk's bytes to the budget when the writer begins the next chunk."""
 
     def __init__(self, chunk_bytes: int, upload: Upload) -> None:
         super().__init__()
@@ -128,7 +127,7 @@ class BodyPart(ByteStream):
 
     @property
     def room_in_chunk(self) -> int:
-        """Return how many more bytes fill the chunk that is being fed."""
+        """The number of bytes missing to complete the current chunk."""
         return self._chunk_bytes - self._fed_bytes % self._chunk_bytes
 
     def feed(self, data: Bytes) -> fx.Ticket | None:
@@ -146,10 +145,10 @@ class BodyPart(ByteStream):
         return piece
 
     def take_all(self) -> bytes:
-        """Take the whole of a part that nobody else reads."""
+        """Take all bytes of a part that has no other reader."""
         return b"".join(iter(lambda: super(BodyPart, self).take(self._fed_bytes), b""))
 
     def settle_rest(self) -> None:
-        """Nobody reads it any more."""
+        """Return the remaining bytes to the budget, once the part is no longer read."""
         self._upload.give_back(self._fed_bytes - self._settled_bytes)
         self._settled_bytes = self._fed_bytes

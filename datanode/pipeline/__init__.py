@@ -1,4 +1,4 @@
-"""The data server: one hop of a write pipeline, and replicas sent to readers.
+"""The data server: receives chunks as a hop of a write pipeline, and sends replicas to readers.
 
-Begin with `hop.py` and `server.py`. Participants yield effects; threads or a reactor drive them.
+Begin with `hop.py` and `server.py`. Participants yield effects; threads or a reactor perform them.
 """

@@ -1,4 +1,4 @@
-"""Track which granted chunks are being received here. Every pipeline thread writes to it."""
+"""Tracks which granted chunks are being received here. Every pipeline thread updates it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peacefs.protocol.tokens import ChunkWrite
 
 
 class ActiveStream:
-    """One that its pipeline thread keeps up to date. Times in seconds, by any one clock."""
+    """One chunk that is being received; its pipeline thread updates it. Times are seconds of any one clock."""
 
     def __init__(self, token: ChunkWrite, begun_s: float) -> None:
         self.token = token
@@ -22,16 +22,15 @@ class ActiveStream:
         self._waits_since_s: float | None = None
 
     def waits(self, now_s: float) -> None:
-        """For its writer."""
+        """Record that the stream waits for its writer."""
         self._waits_since_s = now_s
 
     def receives(self, now_s: float, received: int) -> None:
-        """So much has come in all, which may be no more than before."""
+        """Record the total number of bytes received, which may be unchanged."""
         self._waited_s, self._waits_since_s = self._waited(now_s), None
         self.received = received
 
     def progress(self, now_s: float) -> StreamProgress:
-        """Return the stream's progress."""
         return StreamProgress(self.token.chunk, self.received, self._waited(now_s), self._begun_s, now_s)
 
     def _waited(self, now_s: float) -> float:
@@ -40,7 +39,7 @@ class ActiveStream:
 
 
 class StreamsUnderWay:
-    """Chunks from the moment that their token was found good to the end, whichever that is. Thread-safe."""
+    """The chunks being received, from the check of their token until they succeed or fail. Thread-safe."""
 
     def __init__(self, node: NodeId) -> None:
         self.node = node
@@ -49,15 +48,15 @@ class StreamsUnderWay:
         self._epoch = 0
 
     def registered(self, epoch: int) -> None:
-        """The coordinator that knows which streams begin here is that of this epoch."""
+        """Record the epoch of the coordinator that has been told which streams begin here."""
         with self._lock:
             self._epoch = epoch
 
     def begin(self, token: ChunkWrite, now_s: float) -> ActiveStream:
-        """A chunk may come twice at once, when its writer has timed out on the first.
+        """Record that a chunk is being received. A retry is recorded besides an attempt that has not ended.
 
-        Raises GrantLapsed, at the head, for what an earlier coordinator granted: this one has not been told of it,
-        and may have given the room away.
+        At the head, raises GrantLapsed for a grant of an earlier epoch. The new coordinator was not told of that
+        stream, and may have granted its place to others.
         """
         with self._lock:
             if token.nodes[0] == self.node and epoch_of(token.chunk) < self._epoch:
@@ -74,7 +73,7 @@ class StreamsUnderWay:
                 del self._streams[chunk]
 
     def headed_here(self) -> Sequence[StreamUnderWay]:
-        """Those whose pipelines begin here."""
+        """Return the streams whose pipelines begin here."""
         with self._lock:
             tokens = [streams[-1].token for streams in self._streams.values()]
         return [

@@ -1,5 +1,5 @@
-"""Answers reads: the blocks of one replica as packets, with the stored checksums for the reader to verify; or the
-open file itself and the checksums, for a reader on this host.
+"""Answers reads of one replica: sends its blocks as packets with the stored checksums, which the reader verifies.
+A reader on this host may get the open file and the checksums instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from peacefs.runtime import effects as fx
 
 
 class ChunkServer:
-    """Sends chunks; one instance serves all connections of a datanode."""
+    """Sends chunks to readers, and reads them for the gateway. One instance serves all connections of a datanode.
+
+    A token is checked, if the reader is remote, before anything is read. A corrupt replica found here is reported.
+    """
 
     def __init__(
         self,
@@ -32,9 +35,9 @@ class ChunkServer:
         wall_clock: Callable[[], float],
         reader_timeout_s: float = idle_connection_timeout_s,
     ) -> None:
-        """`wall_clock` gives seconds since 1970, which tokens expire by; it is called, as those of the hop are.
+        """`wall_clock` returns seconds since 1970, for the expiry of tokens.
 
-        A reader that takes nothing for `reader_timeout_s` is hung up on: it may come again where it was.
+        A reader that accepts nothing for `reader_timeout_s` is disconnected; it can reconnect and continue.
         """
         self._wall_clock = wall_clock
         self._signer = signer
@@ -43,10 +46,10 @@ class ChunkServer:
         self._reader_timeout_s = reader_timeout_s
 
     def send_chunk(self, reader: fx.Connection, request: ReadChunk) -> fx.Steps[None]:
-        """Answers one request; an error ends the answer, before the first packet or after any other.
+        """Answer one request. An error ends the answer, possibly between packets.
 
-        Raises AccessDenied, BadRequest, ChunkNotFound, StaleVersion, DiskFault, or ChecksumMismatch, upon which
-        the next heartbeat tells the coordinator.
+        Raises AccessDenied, BadRequest, ChunkNotFound, StaleVersion, DiskFault, or ChecksumMismatch, which the
+        next heartbeat reports to the coordinator.
         """
         self._check(request.token, request.chunk)
         try:
@@ -57,10 +60,10 @@ class ChunkServer:
             raise
 
     def share_chunk(self, reader: fx.Connection, request: RequestDescriptor) -> fx.Steps[None]:
-        """Answers one request with the open file of a large replica. What becomes of it here makes no difference
-        to who has it: a file that has its name is never changed.
+        """Answer one request with the open file of a large replica.
 
-        Raises what `send_chunk` does, and BadRequest for a small one, whose file has other chunks in it.
+        A later deletion does not affect the reader: a sealed file is never changed. Raises the errors of
+        `send_chunk`, and BadRequest for a small replica, whose file contains other chunks.
         """
         self._check(request.token, request.chunk)
         plan = yield from self.open(ReadChunk(request.token, request.chunk, request.version, 0, 1))
@@ -82,8 +85,9 @@ class ChunkServer:
             raise named_fault(error, f"cannot share {describe(plan.chunk, plan.version)}") from None
 
     def read_small(self, request: ReadChunk) -> fx.Steps[bytes]:
-        """The same for a reader in this process that has a token: what is left of the range in one packet at most,
-        verified. Raises what `send_chunk` does.
+        """Read up to one packet of the range for a reader in this process, whose token was checked already.
+
+        The bytes are verified. Raises the errors of `send_chunk`.
         """
         plan = yield from self.open(request)
         piece = yield from self.read_piece(plan, request, packet_bytes)
@@ -91,13 +95,13 @@ class ChunkServer:
         return bytes(piece)
 
     def has(self, chunk: ChunkId) -> bool:
-        """Return whether a replica is here, of whichever version."""
+        """Return whether any version of a replica is here."""
         return self._store.find(chunk) is not None
 
     def open(self, request: ReadChunk) -> fx.Steps[ReadPlan]:
-        """A replica for a reader in this process that has a token, for `read_piece` and `close`.
+        """Open a replica for a reader in this process, whose token was checked, for `read_piece` and `close`.
 
-        Raises what `send_chunk` does.
+        Raises the errors of `send_chunk`.
         """
         try:
             plan = yield from self._opened(request)
@@ -108,9 +112,9 @@ class ChunkServer:
         return plan
 
     def read_piece(self, plan: ReadPlan, request: ReadChunk, bytes_max: int) -> fx.Steps[memoryview]:
-        """The next bytes that were asked for, out of `bytes_max` of the chunk, verified: one at least.
+        """Return the next requested bytes, at least one, from up to `bytes_max` verified bytes of the chunk.
 
-        Raises what `send_chunk` does; after that, and with the last bytes, the plan is closed.
+        Raises the errors of `send_chunk`. The plan is closed after an error and after the last bytes.
         """
         try:
             blocks = yield from self._store.read_blocks(plan, bytes_max)
@@ -124,7 +128,7 @@ class ChunkServer:
         return memoryview(blocks.data)[start : request.offset + request.length - blocks.offset]
 
     def close(self, plan: ReadPlan) -> fx.Steps[None]:
-        """For who wants no more of it; harmless when it is closed."""
+        """Close a plan early. Does nothing if it is closed already."""
         return self._store.close_read(plan)
 
     def _check(self, text: str, chunk: ChunkId) -> None:
@@ -136,7 +140,7 @@ class ChunkServer:
         return (yield from self._store.open_read(request.chunk, request.version, request.offset, request.length))
 
     def _report(self, chunk: ChunkId) -> None:
-        """A replica is corrupt."""
+        """Report a corrupt replica."""
         replica = self._store.find(chunk)
         if replica is not None:
             self._changes.corrupt(replica)

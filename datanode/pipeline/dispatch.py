@@ -1,7 +1,7 @@
-"""Dispatch requests on a data connection: the permitted ones, and the loop that answers them.
+"""Dispatches the requests on a data connection.
 
-Every request carries a token, so it makes no difference who asks. An answer is the request's own, or Failure;
-after one that leaves the two sides out of step the connection is closed.
+Every request carries a token, so the identity of the sender does not matter. The answer is the request's own, or a
+Failure. If an error leaves the two sides out of step, the connection is closed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .hop import PipelineHop
 
 
 class DataRequests:
-    """Answers requests of all connections of a datanode; knows neither sockets nor threads."""
+    """Answers the requests of all connections of a datanode. Knows neither sockets nor threads."""
 
     def __init__(self, hop: PipelineHop, server: ChunkServer) -> None:
         self._hop = hop
@@ -29,17 +29,17 @@ class DataRequests:
 
     @property
     def streams(self) -> int:
-        """Return how many chunks are being received or sent: the load that heartbeats report."""
+        """The number of chunks being received or sent, which heartbeats report as the load."""
         return self._streams
 
     def serve_connection(self, connection: fx.Connection) -> fx.Steps[None]:
-        """Until the peer hangs up, falls silent or breaks the protocol. Raises nothing that a peer can cause."""
+        """Serve requests until the peer hangs up, is silent or breaks the protocol. Raises no error of a peer."""
         while (yield from self._serve_request(connection)):
             pass
         yield from fx.close(connection)
 
     def _serve_request(self, connection: fx.Connection) -> fx.Steps[bool]:
-        """Serve a request and return whether another may follow."""
+        """Serve one request; return whether another may follow."""
         try:
             request, data, *_ = yield from fx.next_request(connection, timeout_s=idle_connection_timeout_s)
         except ProtocolViolation as fault:
@@ -55,7 +55,7 @@ class DataRequests:
                 yield from self._refuse(connection, fault)
                 return False
             if isinstance(fault, PeerError) and fault.culprit is None:
-                # The answer itself broke off, perhaps in the middle of a frame.
+                # The answer was cut off, maybe in the middle of a frame.
                 return False
             return (yield from self._refuse(connection, fault))
         finally:
@@ -74,7 +74,7 @@ class DataRequests:
                 raise ProtocolViolation(f"{type(request).__name__} is nothing to ask a data server")
 
     def _refuse(self, connection: fx.Connection, fault: PeacefsError) -> fx.Steps[bool]:
-        """Sends the Failure; False if it cannot be told."""
+        """Send a Failure; return False if it cannot be sent."""
         try:
             failure = Failure(fault.code, fault.message, fault.culprit)
             yield from fx.send(connection, failure, timeout_s=last_word_timeout_s)
@@ -88,5 +88,5 @@ class DataRequests:
 
 
 def _read_in_full(request: Message) -> bool:
-    """Return whether nothing more of a failed request can be on its way."""
+    """Return whether no further part of a failed request can arrive."""
     return isinstance(request, ReadChunk | RequestDescriptor) or (isinstance(request, WriteChunk) and request.last)

@@ -1,7 +1,7 @@
-"""Measure the recent times of this datanode's successors, and of its own disks, over chunks. Thread-safe.
+"""Measures the recent write times of this datanode's successors and of its own disks. Thread-safe.
 
-A predecessor notices best that a hop is slow: it waits for it. Of what it waits, the hop says what it waited for
-the one after it, so that nobody is blamed for another. Time is counted by the MiB, a smaller chunk for one.
+A slow hop is best measured by its predecessor, which waits for it. The hop reports how long it waited for its own
+successor, so that it is not blamed for that. Times are per MiB; a smaller chunk counts as one MiB.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import LatencySample
 
-# Datanodes report each other's latency over the last one to two windows.
+# Datanodes report latencies over the last one to two windows.
 latency_window_s: Final = 30.0
 latency_peers_max: Final = 1000
 
@@ -33,7 +33,7 @@ class _Spent:
 
 @dataclass
 class LatencySamples:
-    """The times spent in this window and in the one before."""
+    """The times in the current window and in the previous one."""
 
     _now: dict[NodeId, _Spent] = field(default_factory=dict)
     _before: dict[NodeId, _Spent] = field(default_factory=dict)
@@ -41,14 +41,14 @@ class LatencySamples:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def took(self, now_s: float, node: NodeId, seconds: float, size: int) -> None:
-        """A chunk of `size` bytes cost so much time; `node` is the successor, or this datanode for its disk."""
+        """Add the time for a chunk of `size` bytes. `node` is the successor, or this datanode for its own disk."""
         with self._lock:
             self._turn_over(now_s)
             if node in self._now or len(self._now) < latency_peers_max:
                 self._now.setdefault(node, _Spent()).add(_Spent(seconds, max(1.0, size / MIB), 1))
 
     def lately(self, now_s: float) -> list[LatencySample]:
-        """Return the sample over this window and the one before."""
+        """Return the average times of both windows."""
         with self._lock:
             self._turn_over(now_s)
             samples = []

@@ -1,4 +1,4 @@
 """The chunk store of one disk: large chunks as files, small ones in segments; recovery, compaction, reads.
 
-Begin with `chunk_store.py`; `interface.py` says what a store promises. Knows no network.
+Begin with `chunk_store.py`; `interface.py` lists a store's methods. Nothing here knows about the network.
 """

@@ -1,7 +1,7 @@
-"""Map every replica of this datanode to its place: the only thing about a replica that is kept in memory.
+"""Maps each replica on a disk to its place. This is all that is kept in memory about a replica.
 
-A place is packed into 24 bytes, so that a replica costs about 150 bytes with its key and its slot in the table.
-Thread-safe; each method is one step, whatever else goes on.
+A place is packed into 24 bytes, so that a replica costs about 150 bytes including its key and hash table slot.
+Thread-safe; each method is atomic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PLACE = struct.Struct(">QQII")
 
 
 class IndexedPlace(NamedTuple):
-    """The place of a replica: an offset in a segment, or, as segment 0, a file of its own."""
+    """The place of a replica: an offset in a segment, or a file of its own, shown as segment 0."""
 
     version: Version
     length: int
@@ -31,7 +31,7 @@ class IndexedPlace(NamedTuple):
 
 
 class ChunkIndex:
-    """At most one place for each chunk: the one with the highest version."""
+    """At most one place per chunk: the one with the highest version."""
 
     def __init__(self) -> None:
         self._packed: dict[ChunkId, bytes] = {}
@@ -45,7 +45,7 @@ class ChunkIndex:
         return None if packed is None else IndexedPlace(*_PLACE.unpack(packed))
 
     def publish(self, chunk: ChunkId, place: IndexedPlace) -> IndexedPlace | None:
-        """Installs `place` unless a higher version is there. Gives the place that lost, old or new."""
+        """Store `place` unless there is a higher version. Return the place that lost, old or new, if any."""
         with self._lock:
             present = self.find(chunk)
             if present is not None and present.version > place.version:
@@ -54,7 +54,7 @@ class ChunkIndex:
             return present
 
     def move(self, chunk: ChunkId, source: IndexedPlace, target: IndexedPlace) -> bool:
-        """Replaces exactly `source` by `target`; False if something else is there by now."""
+        """Replace `source` by `target`. Return False if another place is stored by now."""
         with self._lock:
             if self._packed.get(chunk) != _PLACE.pack(*source):
                 return False
@@ -62,7 +62,7 @@ class ChunkIndex:
             return True
 
     def drop(self, chunk: ChunkId, newest: Version) -> IndexedPlace | None:
-        """Removes and gives the place of a replica whose version is not above `newest`."""
+        """Remove a replica whose version is at most `newest`, and return its place; None if there is none."""
         with self._lock:
             present = self.find(chunk)
             if present is None or present.version > newest:
@@ -71,7 +71,7 @@ class ChunkIndex:
             return present
 
     def forget(self, chunk: ChunkId, place: IndexedPlace) -> bool:
-        """Removes exactly `place`; False if something else is there by now."""
+        """Remove `place`. Return False if another place is stored by now."""
         with self._lock:
             if self._packed.get(chunk) != _PLACE.pack(*place):
                 return False
@@ -88,13 +88,13 @@ class ChunkIndex:
         return replicas
 
     def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]:
-        """The next chunks above `chunk`, in order. Walks the whole index: for who has work for minutes then."""
+        """Return the next chunks above `chunk`, in order. Slow: scans the whole index. For rare calls only."""
         with self._lock:
             chunks = list(self._packed)
         return nsmallest(limit, (each for each in chunks if each > chunk))
 
     def in_segment(self, number: int) -> list[tuple[ChunkId, IndexedPlace]]:
-        """Every replica in a segment. Walks the whole index: only for a segment that is damaged."""
+        """Return all replicas in a segment. Slow: scans the whole index. For damaged segments only."""
         with self._lock:
             packed = list(self._packed.items())
         places = ((chunk, IndexedPlace(*_PLACE.unpack(place))) for chunk, place in packed)

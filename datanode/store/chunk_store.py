@@ -1,12 +1,12 @@
-"""The chunk store of a datanode: sealed, checksummed, immutable replicas on one disk.
+"""The chunk store of one disk: sealed, checksummed, immutable replicas.
 
-A chunk is staged, written block by block, and sealed: only then does it exist, whole and fsynced. Large chunks
-get a file each, small ones share segment files. Every byte is verified before it is stored and again before it
-is used: here, or by the reader that it is sent to. Versions fence: whoever writes an older version of a chunk
-than the store has seen is refused.
+A chunk is staged, written block by block, and sealed. Only a sealed chunk exists; it is complete and fsynced. Each
+large chunk has its own file, small ones share segment files. Every byte is verified before it is stored, and again
+before it is used, here or by the reader that receives it. Versions fence writers: a version older than one that
+the store has seen is refused.
 
-All methods that do I/O are participants (see `effects`), to be run from any number of threads. They raise
-classes of `ChunkError`; no OSError leaves the store.
+All methods that do I/O are participants (see `effects`). Any number of threads may run them. They raise classes of
+`ChunkError`, and never OSError.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from .segment_log import SegmentLog
 from .segment_recovery import SegmentRecovery
 from .segments import NewRecord, Segments
 
-# A large chunk is handed to the disk in such pieces while it is being received.
+# Writeback of a large chunk starts each time this number of bytes was received.
 writeback_bytes: Final = 8 * MIB
 segment_bytes_max: Final = 64 * MIB
-# Tombstones wait in memory for the next append, up to this many.
+# Maximum number of tombstones that wait in memory for the next append.
 tombstones_waiting_max: Final = 1000
 
 
@@ -62,33 +62,33 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Staged:
-    """A chunk that is being written; owned by one participant until it is sealed or discarded."""
+    """A chunk being written. One participant owns it until it is sealed or discarded."""
 
     chunk: ChunkId
     version: Version
     length: int = 0
     sums: bytearray = field(default_factory=bytearray)
-    #: The data of a chunk that is still small; empty once it has a file.
+    #: The data while the chunk is small; empty once it has a file.
     buffered: bytearray = field(default_factory=bytearray)
     file: StagedFile | None = None
-    #: Somebody stages a higher version.
+    #: True if a higher version was staged since.
     is_fenced: bool = False
     is_over: bool = False
 
 
 class Sealed(NamedTuple):
-    """The replica that the store holds now; `checksum` is the CRC32C of the packed block checksums."""
+    """The replica now in the store; `checksum` is the CRC32C of the packed block checksums."""
 
     length: int
     checksum: int
 
 
 class ChunkStore:
-    """All replicas of one datanode.
+    """All replicas of one datanode on one disk. Thread-safe. `DiskSet` and the moves between disks call it.
 
-    `available_bytes` says what the file system has left; below `reserved_bytes` nothing more is taken in.
-    (Without it the disk alone says when it is full.) `rng` gives segments their salts. `on_lost` hears of a
-    sealed replica that turned out unreadable for good, on the thread that found out.
+    `available_bytes` returns the free bytes of the file system; below `reserved_bytes`, new chunks are refused.
+    (By default, only errors of the disk show that it is full.) `rng` provides the salts of segments. `on_lost`
+    receives each sealed replica found to be unreadable for good, on the thread that found it.
     """
 
     def __init__(
@@ -117,9 +117,9 @@ class ChunkStore:
     # -- start and end -----------------------------------------------------------------------------
 
     def recover(self, *, read_only: bool = False) -> fx.Steps[StoreRecovery]:
-        """Reads what is there; to be run once, before anything else. Raises StartupError.
+        """Load the replicas on the disk. Run this once, before anything else. Raises StartupError.
 
-        With `read_only` the disk takes no change: what should be tidied up is passed over and waits for a start.
+        With `read_only`, nothing is cleaned up; that waits for a later start.
         """
         recovery = StoreRecovery(read_only=read_only)
         try:
@@ -141,9 +141,8 @@ class ChunkStore:
         yield from fx.sync_directory(paths.directory)
 
     def close(self) -> fx.Steps[None]:
-        """Writes what deletes left waiting and closes the active segment. No method may be used after it."""
-        # A deletion that could not be written leaves a replica that comes back at the next start, which does no
-        # harm.
+        """Write waiting tombstones and close the active segment. No method may be called afterwards."""
+        # Without its tombstone, a deleted replica reappears at the next start, which is harmless.
         with contextlib.suppress(ChunkError):
             yield from self._log.flush()
         yield from self._log.close()
@@ -151,9 +150,9 @@ class ChunkStore:
     # -- writing -----------------------------------------------------------------------------------
 
     def stage(self, chunk: ChunkId, version: Version) -> Staged:
-        """Begins a chunk, and fences those who write older versions of it. Takes no I/O.
+        """Begin a chunk, and fence the writers of older versions of it. Does no I/O.
 
-        Raises StaleVersion if a higher version is here or on its way, DiskFull if there is no room.
+        Raises StaleVersion if a higher version exists or is being written, DiskFull if there is no room.
         """
         self._refuse_when_full()
         staged = Staged(chunk, version)
@@ -169,9 +168,9 @@ class ChunkStore:
         return staged
 
     def write(self, staged: Staged, sums: Bytes, data: Bytes) -> fx.Steps[None]:
-        """Appends data whose packed block checksums are `sums`; only the last may end inside a block.
+        """Append data with its packed block checksums `sums`. Only the last call may end inside a block.
 
-        Raises ChecksumMismatch, StaleVersion, DiskFull or DiskFault; after the last two it is discarded.
+        Raises ChecksumMismatch, StaleVersion, DiskFull or DiskFault. The last two discard the chunk.
         """
         self._verify(staged, sums, data)
         yield from self._or_discard(staged, self._write(staged, sums, data))
@@ -198,13 +197,12 @@ class ChunkStore:
         staged.sums += sums
 
     def seal(self, staged: Staged, sums: Bytes = b"", data: Bytes = b"") -> fx.Steps[Sealed]:
-        """Makes the chunk exist: when this returns it is whole, fsynced, and replaces any older version.
+        """Make the chunk exist: on return it is complete, fsynced, and has replaced any older version.
 
-        With `sums` and `data` it is written to the end first; all that `write` raises is then raised here.
-        The same chunk and version with the same content may be sealed again, which replaces it if it cannot be
-        read back. Raises StaleVersion if a higher
-        version came in between, ChunkError for the same version with other content, DiskFull or DiskFault;
-        after any fault it is discarded.
+        `sums` and `data` are written to the end first, as by `write`, with its errors. Sealing the same version
+        with the same content again succeeds, and replaces a replica that cannot be read back. Raises StaleVersion
+        if a higher version came in between, ChunkError if this version exists with other content, DiskFull or
+        DiskFault. After any error the chunk is discarded.
         """
         return self._or_discard(staged, self._finish(staged, sums, data))
 
@@ -215,7 +213,7 @@ class ChunkStore:
         return (yield from self._in_turn(staged.chunk, self._seal(staged)))
 
     def discard(self, staged: Staged) -> fx.Steps[None]:
-        """Forgets a chunk that will not be sealed; harmless when it was sealed or discarded before."""
+        """Discard a chunk that will not be sealed. Does nothing if it was sealed or discarded already."""
         if staged.is_over:
             return
         self._end(staged)
@@ -226,15 +224,15 @@ class ChunkStore:
         self._refuse_if_fenced(staged)
         sealed = Sealed(staged.length, chunk_checksum(staged.sums))
         present = self._index.find(staged.chunk)
-        # A higher version fences this one. But one whose writer gave up while the disk hung is forgotten, and may
-        # be there after all: by now, or by the time that this one is.
+        # Usually a higher version has fenced this one. But its writer may have given up while the disk hung, and
+        # been forgotten; its replica can still appear, by now or before this one does.
         if present is not None and present.version > staged.version:
             raise self._stale(staged)
         if present is not None and present.version == staged.version:
             if (yield from self._is_sound(staged, sealed)):
                 yield from self.discard(staged)
                 return sealed
-            # The replica that is here has rotted since: the fresh bytes take its place.
+            # The existing replica has become corrupt; the new bytes replace it.
             yield from self._delete(staged.chunk, staged.version)
         place = IndexedPlace(staged.version, staged.length)
         if staged.file is None:
@@ -250,7 +248,7 @@ class ChunkStore:
         return sealed
 
     def _seal_small(self, staged: Staged) -> fx.Steps[IndexedPlace | None]:
-        """Gives the file that the record replaced; a record that it replaced is dead already."""
+        """Return the replaced file, if any. A replaced record is already marked as dead."""
         record = NewRecord(staged.chunk, staged.version, bytes(staged.sums), staged.buffered)
         yield from self._log.append((record,))
         if not record.is_published:
@@ -258,7 +256,7 @@ class ChunkStore:
         return record.superseded_file
 
     def _is_sound(self, staged: Staged, sealed: Sealed) -> fx.Steps[bool]:
-        """Return whether the replica that is here can be acknowledged again: read every block of it.
+        """Return whether the existing replica can be acknowledged again, after reading every block of it.
 
         Raises ChunkError if it was sealed with other content.
         """
@@ -305,7 +303,7 @@ class ChunkStore:
             raise
 
     def _in_turn(self, chunk: ChunkId, steps: fx.Steps[T]) -> fx.Steps[T]:
-        """Runs `steps` when no other seal or delete of the chunk is under way."""
+        """Run `steps` when no other seal or delete of the chunk is under way."""
         mine = fx.Ticket()
         while True:
             with self._lock:
@@ -324,45 +322,44 @@ class ChunkStore:
     # -- reading -----------------------------------------------------------------------------------
 
     def open_read(self, chunk: ChunkId, version: Version, offset: int, length: int) -> fx.Steps[ReadPlan]:
-        """Opens a replica of at least `version` for the blocks that hold the range, cut to the chunk's length.
+        """Open a replica of at least `version`, for the blocks that contain the range (cut to the chunk's length).
 
-        A delete or compaction after this does not disturb the reader. `read_blocks` closes the replica with
-        the last block and after a fault; who stops earlier calls `close_read`. Raises ChunkNotFound,
+        A later delete or compaction does not disturb the reader. `read_blocks` closes the replica after the last
+        block and after an error; a caller that stops early must call `close_read`. Raises ChunkNotFound,
         StaleVersion, ChecksumMismatch or DiskFault.
         """
         return self._reader.open(chunk, version, offset, length)
 
     def read_blocks(self, plan: ReadPlan, bytes_max: int = packet_bytes) -> fx.Steps[Blocks | None]:
-        """The next blocks, `bytes_max` at most, a multiple of a block, verified; None after the last.
+        """Return the next verified blocks, up to `bytes_max`, a multiple of a block; None after the last.
 
         Raises ChecksumMismatch or DiskFault.
         """
         return self._reader.read_blocks(plan, bytes_max)
 
     def send_blocks(self, plan: ReadPlan, reader: fx.Connection, *, timeout_s: float) -> fx.Steps[int | None]:
-        """Sends the next blocks to one who verifies them; gives how many bytes, None after the last.
+        """Send the next blocks to a reader that verifies them. Return the number of bytes; None after the last.
 
-        Those of a large chunk are not verified here. Raises ChecksumMismatch, DiskFault, or the connection's
-        PeerError, after which the plan is still to be closed. After a fault of the disk that left a frame
-        unfinished the connection is closed.
+        Blocks of a large chunk are not verified here. Raises ChecksumMismatch, DiskFault, or the connection's
+        PeerError, after which the plan must still be closed. A disk error inside a frame closes the connection.
         """
         return self._reader.send_blocks(plan, reader, timeout_s=timeout_s)
 
     def close_read(self, plan: ReadPlan) -> fx.Steps[None]:
-        """Lets go of a replica; harmless when that was done before."""
+        """Close a replica. Does nothing if it is closed already."""
         return self._reader.close(plan)
 
     def drop_cached(self, plan: ReadPlan) -> fx.Steps[None]:
-        """Make the next read of a large chunk come from the medium. (A small one has been read already.)"""
+        """Make the next read of a large chunk come from the medium. (A small chunk is in memory already.)"""
         if plan.file is not None:
             yield from fx.drop_cached(plan.file)
 
     # -- the rest ----------------------------------------------------------------------------------
 
     def delete(self, chunk: ChunkId, version: Version) -> fx.Steps[bool]:
-        """Drops the replica if its version is not above `version`; says whether it did.
+        """Delete the replica if its version is at most `version`; return whether it was deleted.
 
-        Raises DiskFault when the disk is read-only: then the replica is forgotten, and back at the next start.
+        Raises DiskFault if the disk is read-only: the replica is then forgotten, but reappears at the next start.
         """
         try:
             return (yield from self._in_turn(chunk, self._delete(chunk, version)))
@@ -375,22 +372,22 @@ class ChunkStore:
             return False
         yield from self._drop(chunk, place)
         if self._segments.tombstones_waiting >= tombstones_waiting_max:
-            # Those that a full disk does not take go on waiting.
+            # Tombstones that a full disk does not accept keep waiting.
             with contextlib.suppress(ChunkError):
                 yield from self._log.flush()
         return True
 
     def _drop(self, chunk: ChunkId, place: IndexedPlace) -> fx.Steps[None]:
-        """Disposes of a place that the index no longer points at."""
+        """Dispose of a place that is no longer in the index."""
         if place.has_own_file:
             yield from self._large.remove(chunk, place)
         else:
             self._segments.kill(chunk, place)
 
     def compact(self) -> fx.Steps[Compaction]:
-        """One round of giving room back; to be called now and then, and again while it removes segments.
+        """Run one round of compaction. Call this periodically, and repeat while segments are removed.
 
-        Raises DiskFull or DiskFault; what was done until then stays done.
+        Raises DiskFull or DiskFault. What was done before the error is kept.
         """
         try:
             return (yield from self._compactor.run())
@@ -405,20 +402,19 @@ class ChunkStore:
         return self._index.replicas()
 
     def count(self) -> int:
-        """Return the number of those replicas."""
         return len(self._index)
 
     @property
     def segments(self) -> int:
-        """Return how many files hold the small chunks."""
+        """The number of segment files."""
         return len(self._segments)
 
     def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]:
-        """The next chunks above `chunk`, in order, of which replicas are here."""
+        """Return the next chunks above `chunk`, in order, that have replicas here."""
         return self._index.chunks_after(chunk, limit)
 
     def usage(self) -> Usage:
-        """Return the bytes that chunks use and may still use; the capacity is both together."""
+        """Return the bytes that chunks use and may still use. The capacity is the sum of both."""
         used_bytes = self._large.used_bytes + self._segments.used_bytes
         available_bytes = max(0, self._available_bytes() - self._reserved_bytes)
         live_bytes = self._large.used_bytes + self._segments.live_bytes

@@ -1,7 +1,7 @@
-"""Gives the room of dead records back: copies what lives in a segment elsewhere and removes the file.
+"""Reclaims the space of dead records: copies the live records of a segment elsewhere and removes the file.
 
-Safe to crash at any effect: the copies are fsynced before the file goes, and of two equal records either will do.
-Readers are not disturbed: whoever has the file open keeps it, whoever comes later finds the new place.
+A crash at any point is safe: the copies are fsynced before the file is removed, and of two equal records either
+may be used. Readers are not disturbed: those with an open file keep it, later ones find the new place.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Compaction(NamedTuple):
     """The result of a round."""
 
     removed_segments: int = 0
-    #: Sizes of the segments that are gone; what lived in them takes room elsewhere now.
+    #: The total size of the removed segments; their live records use space elsewhere now.
     removed_bytes: int = 0
     moved_chunks: int = 0
 
 
 class Compactor:
-    """Empties segments that the disk failed, and those of which more than half is dead."""
+    """Empties segments on which the disk failed, and segments of which more than half is dead."""
 
     def __init__(self, paths: StorePaths, index: ChunkIndex, segments: Segments, log: SegmentLog) -> None:
         self._paths = paths
@@ -42,10 +42,10 @@ class Compactor:
         self._is_running = False
 
     def run(self) -> fx.Steps[Compaction]:
-        """One round: removes the segments in which nothing lives, and empties the one that most needs it.
+        """Run one round: remove segments without live records, and empty the segment that needs it most.
 
-        Does nothing while another round is under way. Raises OSError, DiskFull or DiskFault; what was done
-        until then stays done.
+        Does nothing while another round is under way. Raises OSError, DiskFull or DiskFault. What was done is
+        kept.
         """
         with self._lock:
             if self._is_running:
@@ -59,7 +59,7 @@ class Compactor:
     def _round(self) -> fx.Steps[Compaction]:
         dead = [segment for segment, needed_bytes in self._segments.closed() if needed_bytes == 0]
         yield from self._remove(dead)
-        # Only now, so that no tombstones are written for what was in them.
+        # Not earlier, so that no tombstones are written for records of removed segments.
         yield from self._log.flush()
         moved_chunks = 0
         wasteful = self._most_wasteful()
@@ -111,7 +111,7 @@ class Compactor:
         return moved
 
     def _to_move(self, segment: Segment, found: FoundRecord) -> NewRecord | None:
-        """The record that has to be written elsewhere, if it lives and can be read."""
+        """Return the record to write elsewhere, if it is live and readable."""
         record = found.record
         if record.kind is RecordKind.TOMBSTONE:
             if record.segment != segment.number:

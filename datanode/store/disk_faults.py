@@ -1,4 +1,4 @@
-"""Faults of the disk: given their names, and kept from leaving files open."""
+"""Classifies disk errors, and closes files after them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_THE_MEDIUM = (
 
 
 def is_no_room(error: OSError) -> bool:
-    """Return whether the disk (or the quota) is full, which leaves earlier data as it was."""
+    """Return whether the disk or quota is full. Earlier data is then unchanged."""
     return error.errno in _NO_ROOM
 
 
@@ -36,24 +36,24 @@ def is_of_the_medium(error: OSError) -> bool:
 
 
 def is_read_only(error: OSError) -> bool:
-    """Return whether the disk refuses every change from now on."""
+    """Return whether the disk refuses all changes."""
     return error.errno == errno.EROFS
 
 
 def named_fault(error: OSError, doing: str) -> ChunkError:
-    """The error of our tree for what the disk said while `doing`."""
+    """Return our error for a disk error that happened while `doing`."""
     kind = DiskFull if is_no_room(error) else DiskFault
     return kind(f"{doing}: {error.strerror or error}")
 
 
 def close_quietly(file: fx.File) -> fx.Steps[None]:
-    """Closes a file about which everything that matters is known already."""
+    """Close a file, ignoring errors: everything important about it is already known."""
     with contextlib.suppress(OSError):
         yield from fx.close_file(file)
 
 
 def closing(file: fx.File, steps: fx.Steps[T]) -> fx.Steps[T]:
-    """Runs `steps` and then closes `file`, after a fault too."""
+    """Run `steps` and then close `file`, even after an error."""
     try:
         result = yield from steps
     except Exception:

@@ -1,7 +1,6 @@
-"""The interface between a datanode's roles and the holder of its replicas: one `ChunkStore`, or a `DiskSet` of
-several.
+"""The interface between a datanode's parts and its replicas: a `ChunkStore`, or a `DiskSet` of several.
 
-The promises are those of `ChunkStore`, method by method.
+`ChunkStore` documents the methods and their errors.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .chunk_store import Blocks, ReadPlan, Sealed, Staged
 
 
 class ChunkIntake(Protocol):
-    """The destination of a pipeline's chunks. `ChunkStore` documents the methods and their errors."""
+    """The destination of a pipeline's chunks."""
 
     def stage(self, chunk: ChunkId, version: Version) -> Staged: ...
 

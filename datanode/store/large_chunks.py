@@ -1,4 +1,4 @@
-"""Large chunks: a file each, staged under one directory and published by a rename into another."""
+"""Large chunks: one file each, staged in one directory and published by a rename into another."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from .recovery_report import StoreRecovery
 
 
 class StagedFile:
-    """The file of a chunk that is being written."""
-
     __slots__ = ("file", "path")
 
     def __init__(self, path: str, file: fx.File) -> None:
@@ -37,7 +35,10 @@ class StagedFile:
 
 
 class LargeChunks:
-    """The files of large chunks. Thread-safe, if nobody publishes or removes one chunk twice at once."""
+    """The files of large chunks, for `ChunkStore`. Thread-safe for different chunks.
+
+    The caller must not publish or remove the same chunk concurrently. A file under its final name is complete.
+    """
 
     def __init__(self, paths: StorePaths, index: ChunkIndex, on_lost: Callable[[Replica], None]) -> None:
         self._paths = paths
@@ -46,12 +47,12 @@ class LargeChunks:
         self._serials = itertools.count(1)
         self._lock = threading.Lock()
         self._used_bytes = 0
-        #: Folders whose names are durable.
+        #: Directories whose names are durable.
         self._folders: set[str] = set()
 
     @property
     def used_bytes(self) -> int:
-        """Return the bytes of published files; staged ones count once they are published."""
+        """The bytes of published files. Staged files count once they are published."""
         return self._used_bytes
 
     def _count(self, size_bytes: int) -> None:
@@ -65,9 +66,9 @@ class LargeChunks:
         return StagedFile(path, (yield from fx.open_file(path, create=True, written_once=True)))
 
     def publish(self, staged: StagedFile, chunk: ChunkId, place: IndexedPlace, sums: bytes) -> fx.Steps[None]:
-        """Makes a staged file, whose data is complete, durable under its final name.
+        """Make a complete staged file durable under its final name.
 
-        On OSError nothing of it is left, as far as the disk allows.
+        After an OSError nothing of it remains, as far as the disk allows.
         """
         folder = self._paths.folder(chunk)
         if folder not in self._folders:
@@ -87,16 +88,16 @@ class LargeChunks:
         self._folders.add(folder)
 
     def discard(self, staged: StagedFile) -> fx.Steps[None]:
-        """Removes a file that is not to be published; what cannot be removed goes at the next start."""
+        """Remove a file that will not be published. If that fails, the next start removes it."""
         yield from close_quietly(staged.file)
         with contextlib.suppress(OSError):
             yield from fx.remove(staged.path)
 
     def remove(self, chunk: ChunkId, place: IndexedPlace) -> fx.Steps[None]:
-        """Removes the file of a replica that the index no longer knows.
+        """Remove the file of a replica that is no longer in the index.
 
-        One that the disk refuses to remove comes back at the next start, which does no harm. Raises OSError if
-        that is because the disk takes no change at all.
+        If the disk refuses, the replica reappears at the next start, which is harmless. Raises OSError only if the
+        disk refuses all changes.
         """
         self._count(-chunk_file_bytes(place.length))
         try:
@@ -106,7 +107,7 @@ class LargeChunks:
                 raise
 
     def lose(self, chunk: ChunkId, place: IndexedPlace) -> None:
-        """A file that should be there is not: says so, unless the replica was dropped or replaced by now."""
+        """Report a replica whose file is missing, unless it was deleted or replaced by now."""
         if self._index.forget(chunk, place):
             self._count(-chunk_file_bytes(place.length))
             self._on_lost(Replica(chunk, place.version, place.length))
@@ -114,9 +115,9 @@ class LargeChunks:
     # -- reading -----------------------------------------------------------------------------------
 
     def open(self, chunk: ChunkId, place: IndexedPlace) -> fx.Steps[tuple[fx.File, bytes]]:
-        """The open file and its checksums.
+        """Return the open file and its checksums.
 
-        Raises ChecksumMismatch for a damaged footer, FileNotFoundError if the replica has just been dropped.
+        Raises ChecksumMismatch for a damaged footer, FileNotFoundError if the replica has just been deleted.
         """
         file = yield from fx.open_file(self._paths.chunk_file(chunk, place.version, place.length))
         try:
@@ -129,10 +130,10 @@ class LargeChunks:
     # -- start -------------------------------------------------------------------------------------
 
     def recover(self, recovery: StoreRecovery) -> fx.Steps[list[tuple[ChunkId, IndexedPlace]]]:
-        """Empties the staging directory and enters every chunk file into the index.
+        """Empty the staging directory and add every chunk file to the index.
 
-        A file was whole before it got its name, so name and size are enough; whoever reads it verifies it.
-        Gives the replicas that lost to a newer version of the same chunk, for the caller to drop.
+        A file was complete before it got its name, so checking name and size is enough; readers verify the
+        contents. Return the replicas that lost to a newer version of the same chunk; the caller deletes them.
         """
         for name, size in (yield from fx.list_directory(self._paths.staging)):
             if size < 0:
@@ -142,7 +143,7 @@ class LargeChunks:
                 continue
             yield from fx.remove(f"{self._paths.staging}/{name}")
             recovery.unfinished += 1
-        # The process may have been killed before its own fsync, of this directory or of those in it.
+        # The process may have been killed before its own fsync of this directory or of its subdirectories.
         yield from fx.sync_directory(self._paths.chunks)
         losers = []
         for folder_name, folder_size in (yield from fx.list_directory(self._paths.chunks)):

@@ -1,11 +1,11 @@
 """The layout of the chunk store's directory, byte for byte. Pure: names and formats, no I/O.
 
-    identity.json, lock       whose directory it is (store_directory)
-    scrubbing.json            how far the verification of all replicas has come (scrubber)
+    identity.json, lock       the owner of the directory (`disks.identity`)
+    scrubbing.json            the progress of the scrubber
     staging/                  chunks being written; emptied at start
-    chunks/<2 hex>/<name>     one sealed chunk a file; the name is chunk-version-length, in hexadecimal
-    segments/<name>.segment   many small chunks a file; the name is number-salt, in hexadecimal
-    damaged/                  files whose name and content disagree, kept for whoever wants to look
+    chunks/<2 hex>/<name>     one sealed chunk per file; the name is chunk-version-length, in hexadecimal
+    segments/<name>.segment   many small chunks per file; the name is number-salt, in hexadecimal
+    damaged/                  files whose name and content disagree, kept for inspection
 
 A chunk file is its data, then the packed checksums of its blocks, then a footer of 44 bytes:
 
@@ -18,7 +18,7 @@ A chunk file is its data, then the packed checksums of its blocks, then a footer
     36  4  block size
     40  4  CRC32C of the checksums and of the 40 bytes before it
 
-A segment is a row of records, each a header of 40 bytes, the packed checksums of its blocks, and its data:
+A segment is a sequence of records, each a header of 40 bytes, the packed checksums of its blocks, and its data:
 
     0   4  magic "pfs1" (the digit is the format)
     4   1  kind: 1 chunk, 2 tombstone, 3 seal
@@ -30,10 +30,10 @@ A segment is a row of records, each a header of 40 bytes, the packed checksums o
     32  4  offset of the record that a tombstone kills
     36  4  CRC32C of the 36 bytes before it and of the checksums, begun with the segment's salt
 
-A tombstone names one record by its place, so the order in which tombstones and records are met does not matter.
-A seal is the last record of a segment whose records had all been fsynced before; a segment without one is
-verified in full at start. The salt is a random number that stands in the segment's name alone: a search for
-records past damage cannot mistake data that looks like a record, or what a disk block held before, for one.
+A tombstone refers to one record by its place, so tombstones and records may be read in any order. A seal is the
+last record of a segment whose records had all been fsynced before; a segment without a seal is verified in full at
+start. The salt is a random number that appears only in the segment's name. A search for records after damage
+therefore does not mistake data that looks like a record, or the former contents of a disk block, for a record.
 
 All numbers are big-endian.
 """
@@ -68,7 +68,7 @@ class StorePaths:
         self.damaged = f"{directory}/damaged"
 
     def folder(self, chunk: ChunkId) -> str:
-        """The directory for the chunk's file, if it is large."""
+        """Return the directory for the chunk's file, if it is large."""
         return f"{self.chunks}/{chunk & 0xFF:02x}"
 
     def chunk_file(self, chunk: ChunkId, version: Version, length: int) -> str:
@@ -79,7 +79,7 @@ class StorePaths:
 
 
 def parse_chunk_file_name(name: str) -> tuple[ChunkId, Version, int] | None:
-    """Chunk, version and length; None for a name that `chunk_file` would not give."""
+    """Return chunk, version and length; None unless `chunk_file` could return this name."""
     try:
         chunk, version, length = (int(part, 16) for part in name.split("-"))
     except ValueError:
@@ -88,7 +88,7 @@ def parse_chunk_file_name(name: str) -> tuple[ChunkId, Version, int] | None:
 
 
 def parse_segment_file_name(name: str) -> tuple[int, int] | None:
-    """Number and salt; None for a name that `segment_file` would not give."""
+    """Return number and salt; None unless `segment_file` could return this name."""
     try:
         number, salt = (int(part, 16) for part in name.removesuffix(".segment").split("-"))
     except ValueError:
@@ -97,7 +97,7 @@ def parse_segment_file_name(name: str) -> tuple[int, int] | None:
 
 
 def sums_bytes(length: int) -> int:
-    """Size of the packed block checksums of `length` bytes of data."""
+    """Return the size of the packed block checksums of `length` bytes of data."""
     return -(-length // checksum_block_bytes) * 4
 
 
@@ -110,20 +110,20 @@ FOOTER_BYTES = _FOOTER.size + _CRC.size
 
 
 def chunk_file_bytes(length: int) -> int:
-    """Size of the file of a chunk with `length` bytes of data."""
+    """Return the file size of a chunk with `length` bytes of data."""
     return length + sums_bytes(length) + FOOTER_BYTES
 
 
 def pack_footer(chunk: ChunkId, version: Version, length: int, sums: Bytes) -> bytes:
-    """Pack the end of a chunk's file: its owner, and a checksum over that and over the blocks' checksums."""
+    """Pack the footer of a chunk file: its owner, and a checksum over the owner and the block checksums."""
     body = _FOOTER.pack(_FOOTER_MAGIC, _FOOTER_FORMAT, 0, chunk, version, length, checksum_block_bytes)
     return body + _CRC.pack(crc32c(body, crc32c(sums)))
 
 
 def unpack_tail(tail: Bytes, chunk: ChunkId, version: Version, length: int) -> bytes:
-    """The packed checksums from a chunk file's checksums and footer.
+    """Return the packed block checksums, given the checksums and footer of a chunk file.
 
-    Raises ChecksumMismatch unless they are whole and belong to exactly this chunk, version and length.
+    Raises ChecksumMismatch unless they are complete and belong to exactly this chunk, version and length.
     """
     sums = bytes(tail[:-FOOTER_BYTES])
     if len(tail) != sums_bytes(length) + FOOTER_BYTES or tail[-FOOTER_BYTES:] != pack_footer(
@@ -134,7 +134,7 @@ def unpack_tail(tail: Bytes, chunk: ChunkId, version: Version, length: int) -> b
 
 
 def describe(chunk: ChunkId, version: Version) -> str:
-    """Name a replica for messages."""
+    """Return a replica's name for messages."""
     return f"chunk {show(chunk)} version {show(version)}"
 
 
@@ -143,13 +143,11 @@ def describe(chunk: ChunkId, version: Version) -> str:
 _RECORD = struct.Struct(">4sB3xQQIII")
 RECORD_MAGIC = b"pfs1"
 HEADER_BYTES = _RECORD.size + _CRC.size
-#: A header with the checksums that follow it is never longer.
+#: Maximum length of a header and the checksums that follow it.
 HEADER_AND_SUMS_BYTES_MAX = HEADER_BYTES + sums_bytes(small_chunk_bytes_max)
 
 
 class RecordKind(IntEnum):
-    """The meaning of a segment's record."""
-
     CHUNK = 1
     TOMBSTONE = 2
     SEAL = 3
@@ -159,7 +157,7 @@ _KINDS = {int(kind): kind for kind in RecordKind}
 
 
 class Record(NamedTuple):
-    """A record's header. For a tombstone `segment` and `offset` are the place of the record it kills."""
+    """A record's header. For a tombstone, `segment` and `offset` are the place of the record it kills."""
 
     kind: RecordKind
     chunk: ChunkId = 0
@@ -170,18 +168,18 @@ class Record(NamedTuple):
 
 
 def record_bytes(length: int) -> int:
-    """Size of a record with `length` bytes of data."""
+    """Return the size of a record with `length` bytes of data."""
     return HEADER_BYTES + sums_bytes(length) + length
 
 
 def pack_record(record: Record, sums: Bytes, salt: int) -> bytes:
-    """Header and checksums; the data follows them."""
+    """Return header and checksums; the data follows them."""
     body = _RECORD.pack(RECORD_MAGIC, *record)
     return b"".join((body, _CRC.pack(crc32c(sums, crc32c(body, salt))), sums))
 
 
 def unpack_record(buffer: Bytes, at: int, salt: int) -> Record | None:
-    """The record whose header begins at `at`; None if none does, or if header or checksums are damaged or cut."""
+    """Return the record with its header at `at`; None if header or checksums are missing, damaged or cut off."""
     if len(buffer) - at < HEADER_BYTES:
         return None
     magic, kind, *fields = _RECORD.unpack_from(buffer, at)

@@ -1,4 +1,4 @@
-"""Choose the bytes to prefetch from a file before its reader gets there, so that the disk stays busy."""
+"""Chooses the bytes to prefetch from a file, so that the disk stays busy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Final
 
 from peacefs.protocol.limits import MIB
 
-# The disk is asked for so much of a large chunk before a reader gets there.
+# Number of bytes of a large chunk that are prefetched ahead of a reader.
 readahead_bytes: Final = 4 * MIB
 
 
 class ReadingAhead:
-    """The read-ahead of one reader that goes from front to back."""
+    """The read-ahead of one sequential reader."""
 
     __slots__ = ("_to",)
 
@@ -19,9 +19,7 @@ class ReadingAhead:
         self._to = 0
 
     def due(self, at: int, end: int) -> tuple[int, int] | None:
-        """Return the range to prefetch now, as offset and length, for a reader at `at` that goes to `end`; None
-        for nothing.
-        """
+        """Return the (offset, length) to prefetch now, for a reader at `at` that reads to `end`, or None."""
         start = max(at, self._to)
         if start >= end or at + readahead_bytes <= self._to:
             return None

@@ -1,4 +1,4 @@
-"""Report what a start found in the store directory, and how it was treated."""
+"""What a start found in the store directory, and what it did about it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 
 @dataclass
 class StoreRecovery:
-    """Counts, and the names of files that somebody may want to look at."""
+    """Counts, and the names of files that an operator may want to inspect."""
 
-    #: The disk takes no change: what should be removed, cut off or moved is left as it is.
+    #: True if the disk is read-only: nothing is removed, truncated or moved.
     read_only: bool = False
     replicas: int = 0
-    #: Chunks whose writing had not ended: removed.
+    #: Chunks whose write had not ended: removed.
     unfinished: int = 0
-    #: Older versions beside a newer one: files removed, records left to compaction.
+    #: Older versions beside a newer one: files are removed, records left to compaction.
     stale: int = 0
-    #: Bytes behind the last readable record of a segment: cut off.
+    #: Bytes after the last readable record of a segment: cut off.
     torn_bytes: int = 0
-    #: Bytes between readable records: passed over; what else is in those segments will be copied elsewhere.
+    #: Bytes between readable records: skipped; compaction will copy the rest of those segments elsewhere.
     damaged_bytes: int = 0
     #: Chunk files whose size contradicts their name: moved to damaged/.
     damaged_files: list[str] = field(default_factory=list)
@@ -26,7 +26,7 @@ class StoreRecovery:
     foreign: list[str] = field(default_factory=list)
 
     def summary(self) -> str:
-        """One line for the log: how many replicas, and whatever was not as it should be."""
+        """Return one line for the log: the number of replicas, and everything unusual."""
         found = {
             "unfinished and removed": self.unfinished,
             "stale": self.stale,

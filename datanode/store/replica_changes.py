@@ -1,4 +1,4 @@
-"""Collect the changes on this datanode since its last heartbeat. Thread-safe; every pipeline thread adds."""
+"""Collects the changes of replicas since the last heartbeat. Thread-safe; every pipeline thread adds to it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final, Protocol
 
 from peacefs.protocol.messages import Replica
 
-# For each kind of change: more than a datanode can write or drop in a second.
+# Maximum for each kind of change: more than a datanode can write or delete in a second.
 changes_per_heartbeat: Final = 8000
 
 
 class SharedChanges:
-    """Changes for several coordinators: each takes all of them, in its own time."""
+    """Changes for several coordinators, each of which receives all of them in its own time."""
 
     def __init__(self) -> None:
         self._takers: list[ReplicaChanges] = []
 
     def another(self) -> ReplicaChanges:
-        """Return the changes for one coordinator more, before there are any."""
+        """Return the collector for one more coordinator. Call before the first change."""
         self._takers.append(ReplicaChanges())
         return self._takers[-1]
 
@@ -37,7 +37,7 @@ class SharedChanges:
 
 
 class ChangeSink(Protocol):
-    """The part of changes that those write who make them."""
+    """The methods for code that changes replicas."""
 
     def added(self, replica: Replica) -> None: ...
     def removed(self, replica: Replica) -> None: ...
@@ -46,7 +46,7 @@ class ChangeSink(Protocol):
 
 @dataclass
 class ReplicaChanges:
-    """Replicas that came, went, or were found corrupt, in the order in which that happened."""
+    """Replicas added, removed, or found corrupt, in order."""
 
     _added: list[Replica] = field(default_factory=list)
     _removed: list[Replica] = field(default_factory=list)
@@ -59,7 +59,7 @@ class ReplicaChanges:
 
     def removed(self, replica: Replica) -> None:
         with self._lock:
-            # One that came and went between two heartbeats is not worth a word.
+            # A replica added and removed between two heartbeats need not be reported as added.
             if replica in self._added:
                 self._added.remove(replica)
             self._removed.append(replica)
@@ -69,7 +69,7 @@ class ReplicaChanges:
             self._corrupt.append(replica)
 
     def take(self) -> tuple[list[Replica], list[Replica], list[Replica]]:
-        """A frame's worth of what is pending: added, removed, corrupt."""
+        """Return the pending changes that fit in one heartbeat: added, removed, corrupt."""
         with self._lock:
             taken = []
             for pending in (self._added, self._removed, self._corrupt):
@@ -78,7 +78,7 @@ class ReplicaChanges:
             return taken[0], taken[1], taken[2]
 
     def forget(self) -> None:
-        """A full report is about to be made, which says it all but what is corrupt."""
+        """Drop the changes, because a full report follows. Corrupt replicas are kept: it does not contain them."""
         with self._lock:
             self._added.clear()
             self._removed.clear()

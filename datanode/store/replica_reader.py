@@ -1,7 +1,7 @@
-"""Reads replicas: whole blocks, each verified against its stored checksum before it is used here.
+"""Reads replicas: whole blocks, each verified against its stored checksum if it is used here.
 
-A reader over the network verifies a replica where it uses the bytes (`client/transfer/chunk_reader.py`) and
-reports what fails: it is sent a file's blocks as they lie on the disk, with their stored checksums.
+For a reader over the network, the blocks of a file are sent unverified, with their stored checksums. That reader
+verifies them (`client/transfer/chunk_reader.py`) and reports errors.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from .layout import describe
 from .readahead import ReadingAhead
 from .segments import Segments
 
-# A reader that finds a replica gone looks again: it was moved, or replaced by a newer version.
+# A reader whose replica is gone looks again, because the replica may have been moved or replaced by a newer
+# version.
 _LOOKS_MAX = 4
 
 
 class Blocks(NamedTuple):
-    """Verified data of a chunk that begins on a block boundary."""
+    """Verified data of a chunk that begins on a checksum block boundary."""
 
     offset: int
     sums: bytes
@@ -37,7 +38,7 @@ class Blocks(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ReadPlan:
-    """An open replica, and the blocks of it that are still to be read. `length` is that of the whole chunk."""
+    """An open replica, and the range of blocks still to be read. `length` is that of the whole chunk."""
 
     chunk: ChunkId
     version: Version
@@ -45,14 +46,17 @@ class ReadPlan:
     sums: bytes
     at: int
     end: int
-    #: The data of a small chunk, or the open file of a large one; neither once the plan is closed.
+    #: The data of a small chunk, or the open file of a large one; both None once the plan is closed.
     data: bytes | None
     file: fx.File | None
     ahead: ReadingAhead = field(default_factory=ReadingAhead)
 
 
 class ReplicaReader:
-    """Opens and reads what the index points at. Thread-safe; a plan belongs to one participant."""
+    """Opens and reads the replicas in the index, for `ChunkStore`. Thread-safe; a plan belongs to one participant.
+
+    A plan is closed after its last block and after an error of the disk or of a checksum.
+    """
 
     def __init__(self, index: ChunkIndex, large: LargeChunks, segments: Segments) -> None:
         self._index = index
@@ -122,7 +126,7 @@ class ReplicaReader:
             yield from self._read_ahead(plan.file, plan)
             yield from fx.send_file(reader, packet, plan.file, plan.at, length, timeout_s=timeout_s)
         except OSError as error:
-            # In the middle of a frame there is no other way to say that no more will come.
+            # In the middle of a frame, closing the connection is the only way to tell the reader about the error.
             yield from fx.close(reader)
             yield from self.close(plan)
             raise named_fault(error, f"cannot read {describe(plan.chunk, plan.version)}") from None
@@ -162,7 +166,7 @@ class ReplicaReader:
 
 
 def _next_blocks(plan: ReadPlan, bytes_max: int) -> tuple[int, bytes]:
-    """Return the end of the next blocks, at most so many bytes, and their checksums."""
+    """Return the end of the next blocks, at most `bytes_max` bytes, and their checksums."""
     end = min(plan.at + bytes_max, plan.end)
     return end, sums_between(plan.sums, plan.at, end)
 

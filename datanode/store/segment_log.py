@@ -1,11 +1,11 @@
 """Appends small chunks to the active segment, many with one fsync.
 
-Group commit without a thread of its own: a writer that finds nobody at work becomes the leader, writes all
-records that wait with one append and one fsync, and then appoints the first of those that came meanwhile.
-A record is published only when the fsync has succeeded. After one that failed nothing in the segment is
-trusted: it is closed, read back from the medium, and never fsynced again; its writers get the error.
+This is a group commit without its own thread. A writer that finds no leader becomes the leader. It writes all
+waiting records with one append and one fsync, and then makes the first writer that came meanwhile the next leader.
+A record is published only after the fsync has succeeded. After a failed fsync, nothing in the segment is trusted:
+it is closed, read back from the medium, and never fsynced again; its writers get the error.
 
-One submission waits for each caller, so the callers bound the queue.
+The queue has one submission per caller, so the number of callers limits it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _APPENDING = "cannot append to a segment"
 
 @dataclass(slots=True, eq=False)
 class _Submission:
-    """One caller's records to write. All fields are guarded by the log's lock."""
+    """The records of one caller. All fields are guarded by the log's lock."""
 
     records: Sequence[NewRecord]
     ticket: fx.Ticket = field(default_factory=fx.Ticket)
@@ -59,7 +59,10 @@ class _Active:
 
 
 class SegmentLog:
-    """The tail of the segments. Thread-safe; only the leader touches the active segment."""
+    """Appends records and tombstones to the last segment, for `ChunkStore` and `Compactor`. Thread-safe.
+
+    Only the leader touches the active segment. A record is in the index only if it was fsynced.
+    """
 
     def __init__(self, paths: StorePaths, segments: Segments, rng: random.Random, segment_bytes: int) -> None:
         self._paths = paths
@@ -73,11 +76,11 @@ class SegmentLog:
         self._last_number = 0
 
     def continue_after(self, last_number: int) -> None:
-        """At start: numbers up to `last_number` are taken."""
+        """Set the last used segment number, at start."""
         self._last_number = last_number
 
     def adopt(self, segment: Segment, file: fx.File, *, is_last: bool) -> fx.Steps[None]:
-        """At start: a segment that verified in full takes further records if it is the last and has room."""
+        """Take over a fully verified segment at start: append to it if it is the last and has room, or seal it."""
         active = _Active(segment, file)
         if is_last and segment.end < self._segment_bytes:
             segment.is_open = True
@@ -86,7 +89,7 @@ class SegmentLog:
             yield from self._retire(active)
 
     def append(self, records: Sequence[NewRecord]) -> fx.Steps[None]:
-        """Returns when the records are fsynced and published (or found superseded: `is_published`).
+        """Return when the records are fsynced and published. (`is_published` is False for superseded ones.)
 
         At most `segment_batch_records_max` records, each of a small chunk. Raises DiskFull or DiskFault.
         """
@@ -105,12 +108,12 @@ class SegmentLog:
             raise type(submission.fault)(submission.fault.message)
 
     def flush(self) -> fx.Steps[None]:
-        """Writes the tombstones that wait; they are fsynced with the next record."""
+        """Write the waiting tombstones. They are fsynced with the next record."""
         if self._segments.tombstones_waiting:
             yield from self.append(())
 
     def close(self) -> fx.Steps[None]:
-        """Closes the active segment; there are no more callers."""
+        """Close the active segment, when there are no more callers."""
         active, self._active = self._active, None
         if active is not None:
             yield from close_quietly(active.file)
@@ -118,7 +121,7 @@ class SegmentLog:
     # -- leader and followers ----------------------------------------------------------------------
 
     def _give_up(self, submission: _Submission) -> None:
-        """Stops waiting, unless the turn came in this very moment. A record already under way may yet be kept."""
+        """Stop waiting, unless the turn has just come. A record already being written may still be stored."""
         with self._lock:
             if submission.leads or submission.is_settled:
                 return
@@ -127,7 +130,7 @@ class SegmentLog:
         raise DiskFault(f"{_APPENDING}: the disk did not answer within {disk_timeout_s:g} s")
 
     def _lead(self) -> fx.Steps[None]:
-        # Callers that have come as far by now join the batch.
+        # Let other callers that are about to append join the batch.
         yield from fx.sleep(0.0)
         batch = self._take_batch()
         fault: ChunkError | None = DiskFault(f"{_APPENDING}: broken off")
@@ -140,7 +143,7 @@ class SegmentLog:
             self._settle(batch, fault)
 
     def _take_batch(self) -> list[_Submission]:
-        """The leader's own submission, which is the first, and as many after it as one append may carry."""
+        """Return the leader's own submission, which is first, and as many others as one append may contain."""
         batch: list[_Submission] = []
         count = size = 0
         with self._lock:
@@ -187,14 +190,14 @@ class SegmentLog:
     def _append_and_sync(
         self, active: _Active, tombstones: Sequence[Tombstone], records: Sequence[NewRecord]
     ) -> fx.Steps[int]:
-        """Gives the offset of the first of `records`."""
+        """Append and fsync; return the offset of the first of `records`."""
         segment = active.segment
         first = segment.end + len(tombstones) * HEADER_BYTES
         end = first + sum(record_bytes(len(each.data)) for each in records)
         try:
             yield from fx.append(active.file, *_buffers(tombstones, records, segment.salt))
         except OSError as error:
-            # A full disk costs what did not fit; any other fault costs the segment.
+            # If the disk is full, only this append is lost. After any other error the segment is not trusted.
             if not is_no_room(error) or not (yield from self._roll_back(active)):
                 yield from self._distrust(active, end)
             raise
@@ -231,7 +234,7 @@ class SegmentLog:
         return self._active
 
     def _retire(self, active: _Active) -> fx.Steps[None]:
-        """Ends a segment with a seal, so that a start need not verify it."""
+        """End a segment with a seal, so that the next start need not verify it."""
         seal = pack_record(Record(RecordKind.SEAL), b"", active.segment.salt)
         end = active.segment.end + len(seal)
         try:

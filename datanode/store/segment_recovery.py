@@ -1,8 +1,9 @@
-"""Reads all segments at start: fills the index, cuts torn tails off, and finds where appends go on.
+"""Reads all segments at start: fills the index, cuts off torn ends, and finds where appends continue.
 
-A segment that ends with its seal was fsynced whole, so its headers are enough. Any other may hold what a crash
-left half-written: it is fsynced (a process may have been killed before that), read back from the medium and
-verified in full. If it verifies it is used again or sealed; if not, it is suspect and compaction empties it.
+A segment that ends with its seal was fsynced as a whole, so reading its headers is enough. Any other segment may
+end with a record half-written before a crash. It is fsynced (the process may have been killed before that), read
+back from the medium, and verified in full. If it is intact, it is used again or sealed; otherwise it is suspect,
+and compaction empties it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .segments import Segment, Segments
 
 
 class SegmentRecovery:
-    """One start."""
+    """Reads the segments at one start; the results go to `index`, `segments` and `recovery`."""
 
     def __init__(
         self, paths: StorePaths, index: ChunkIndex, segments: Segments, log: SegmentLog, recovery: StoreRecovery

@@ -1,4 +1,4 @@
-"""Walks a segment from its first record to its last, past whatever is damaged in between."""
+"""Scans a segment from its first record to its last, skipping damaged parts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .layout import (
     unpack_record,
 )
 
-# The bytes of a segment that a scan reads at once: for the headers alone, and with the data.
+# Number of bytes that a scan reads at once: if it reads only headers, and with the data.
 scan_headers_window_bytes: Final = 64 * KIB
 scan_data_window_bytes: Final = 1 * MIB
 
 
 class FoundRecord(NamedTuple):
-    """A record with a sound header. `sums` and `data` are empty unless the scan reads data.
+    """A record with an intact header. `sums` and `data` are empty unless the scan reads data.
 
-    `intact` is False when the data was read and fails its checksums.
+    `intact` is False if the data was read and does not match its checksums.
     """
 
     offset: int
@@ -54,22 +54,22 @@ class SegmentScan:
 
     @property
     def torn_bytes(self) -> int:
-        """After the end of the scan: bytes behind the last intact record."""
+        """Bytes after the last intact record. Known at the end of the scan."""
         return self._size - self.sound_end
 
     def next_window(self) -> fx.Steps[list[FoundRecord] | None]:
-        """The records of the next stretch, perhaps none; None at the end of the segment."""
+        """Return the records of the next window, maybe none; None at the end of the segment."""
         if self._at >= self._size:
             return None
         base = self._at
         try:
             window = yield from fx.read_at(self._file, base, self._window_bytes)
         except OSError:
-            # A part that the disk cannot read is damage like any other.
+            # A part that the disk cannot read is treated like other damage.
             self._at = base + scan_headers_window_bytes
             return []
         is_last = base + len(window) >= self._size or len(window) < self._window_bytes
-        # Data that is read has to lie in the window, data that is passed over merely in the file.
+        # Data to be read must be inside the window; data to be skipped must only be inside the file.
         limit = len(window) if self._with_data else self._size - base
         found = []
         at = 0
@@ -101,7 +101,7 @@ class SegmentScan:
 
 
 def _next_candidate(window: bytes, start: int, *, is_last: bool) -> int:
-    """Return where the next record may begin: at a magic number, or at its first bytes cut by the window's end."""
+    """Return where the next record may begin: at a magic number, or at a part of one at the window's end."""
     found = window.find(RECORD_MAGIC, start)
     if found >= 0:
         return found

@@ -1,8 +1,8 @@
-"""The segment files of this datanode, and how much of each is still alive.
+"""The segment files of one disk, and how much of each is live.
 
-A record is alive while the index points at it. Killing one takes no I/O: a tombstone waits in memory for the
-next append, and one that a crash loses lets a deleted chunk come back, which does no harm. A tombstone is
-needed for as long as the segment of the record that it kills exists.
+A record is live while the index points at it. Killing a record needs no I/O: a tombstone waits in memory for the
+next append. If a crash loses the tombstone, the deleted chunk reappears, which is harmless. A tombstone is needed
+as long as the segment of the record that it kills exists.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from .segment_scan import SegmentScan
 
 @dataclass(slots=True)
 class Segment:
-    """One segment file: `end` is its size, `live_bytes` the records in it that the index points at.
+    """One segment file. `end` is its size, `live_bytes` the size of its records that the index points at.
 
-    `is_open` says that records are still appended; `is_suspect` that the disk failed it, or that part of it is
-    damaged: what is left of it is to be copied elsewhere.
+    `is_open`: records are still appended. `is_suspect`: the disk failed on it, or it is partly damaged, so that
+    compaction must copy its records elsewhere.
     """
 
     number: int
@@ -46,15 +46,15 @@ class Segment:
     live_bytes: int = 0
     is_open: bool = False
     is_suspect: bool = False
-    #: Bytes of tombstones here, by the segment of the records that they kill.
+    #: Bytes of tombstones in this segment, by the segment of the records that they kill.
     tombstones: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class NewRecord:
-    """A chunk on its way into a segment, and what became of it.
+    """A chunk to be written to a segment, and the result.
 
-    `moved_from` is where compaction copies it from: it then takes that place in the index, and no other.
+    `moved_from` is the place from which compaction copies it. The record replaces only that place in the index.
     """
 
     chunk: ChunkId
@@ -62,21 +62,24 @@ class NewRecord:
     sums: bytes
     data: Bytes
     moved_from: IndexedPlace | None = None
-    #: True if the index now points at the record; False if something newer got there first.
+    #: True if the index now points at the record; False if something newer was there first.
     is_published: bool = False
-    #: The file of its own that the record replaced, for its writer to remove.
+    #: The chunk's own file that the record replaced, if any; the writer removes it.
     superseded_file: IndexedPlace | None = None
 
 
 class Tombstone(NamedTuple):
-    """A dead record that is still to be marked as such."""
+    """A dead record whose tombstone is not written yet."""
 
     chunk: ChunkId
     place: IndexedPlace
 
 
 class Segments:
-    """The set of segments. Thread-safe."""
+    """All segments of one disk, their live bytes, and the waiting tombstones. Thread-safe.
+
+    The log, the compactor and `ChunkStore` change it; `ReplicaReader` reads records through it.
+    """
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -95,12 +98,12 @@ class Segments:
             self._segments[segment.number] = segment
 
     def discard(self, segment: Segment) -> None:
-        """The file of a segment in which nothing lives has been removed."""
+        """Forget a segment whose file was removed, because nothing in it was live."""
         with self._lock:
             del self._segments[segment.number]
 
     def closed(self) -> list[tuple[Segment, int]]:
-        """Every segment that takes no more records, and how many bytes of it are needed."""
+        """Return each segment that receives no more records, and its number of needed bytes."""
         with self._lock:
             return [(each, self._needed_bytes(each)) for each in self._segments.values() if not each.is_open]
 
@@ -118,14 +121,14 @@ class Segments:
 
     @property
     def live_bytes(self) -> int:
-        """Return the bytes of these that replicas need."""
+        """The bytes of segments that replicas need."""
         with self._lock:
             return sum(segment.live_bytes for segment in self._segments.values())
 
     # -- life and death of records -----------------------------------------------------------------
 
     def install(self, segment: Segment, offset: int, new: NewRecord) -> None:
-        """Points the index at a record that is safe on the disk, and kills the one that it replaces."""
+        """Point the index at a record that is safe on the disk, and kill the record that it replaces."""
         place = IndexedPlace(new.version, len(new.data), segment.number, offset)
         with self._lock:
             segment.live_bytes += record_bytes(place.length)
@@ -142,20 +145,20 @@ class Segments:
             self.kill(new.chunk, loser)
 
     def release(self, place: IndexedPlace) -> None:
-        """A record is dead, and needs no tombstone: its segment is about to go, or a better record outlives it."""
+        """Count a record as dead without a tombstone: its segment will be removed, or a better one outlives it."""
         with self._lock:
             segment = self._segments.get(place.segment)
             if segment is not None:
                 segment.live_bytes -= record_bytes(place.length)
 
     def kill(self, chunk: ChunkId, place: IndexedPlace) -> None:
-        """A record is dead, and should be after a restart."""
+        """Count a record as dead, and queue a tombstone so that it stays dead after a restart."""
         self.release(place)
         with self._lock:
             self._waiting.append(Tombstone(chunk, place))
 
     def lose(self, chunk: ChunkId, place: IndexedPlace) -> None:
-        """A record that should be alive turns out unreadable: says so, unless it was replaced by now."""
+        """Report a live record that is unreadable, unless it was replaced by now."""
         if self._index.forget(chunk, place):
             self.release(place)
             self._on_lost(Replica(chunk, place.version, place.length))
@@ -167,7 +170,7 @@ class Segments:
         return len(self._waiting)
 
     def take_tombstones(self) -> list[Tombstone]:
-        """Those that wait and are needed; the caller writes them or puts them back."""
+        """Return the waiting tombstones that are still needed. The caller writes them or puts them back."""
         with self._lock:
             taken = [each for each in self._waiting if each.place.segment in self._segments]
             self._waiting.clear()
@@ -178,18 +181,18 @@ class Segments:
             self._waiting.extend(tombstones)
 
     def count_tombstone(self, segment: Segment, target: int) -> None:
-        """`segment` holds one more tombstone for a record of segment `target`."""
+        """Count one more tombstone in `segment` for a record of segment `target`."""
         with self._lock:
             segment.tombstones[target] = segment.tombstones.get(target, 0) + HEADER_BYTES
 
     def keep_tombstone(self, record: Record) -> None:
-        """A tombstone whose segment is about to go: waits to be written again if it is still needed."""
+        """Queue a tombstone from a segment that will be removed, to be written again if it is still needed."""
         self.put_back([Tombstone(record.chunk, IndexedPlace(record.version, 0, record.segment, record.offset))])
 
     # -- reading -----------------------------------------------------------------------------------
 
     def read(self, chunk: ChunkId, place: IndexedPlace) -> fx.Steps[tuple[bytes, bytes]]:
-        """Checksums and data of a record, its header verified.
+        """Return checksums and data of a record, after verifying its header.
 
         Raises ChecksumMismatch for a damaged header, FileNotFoundError if compaction has moved the record.
         """
@@ -205,7 +208,7 @@ class Segments:
         return raw[HEADER_BYTES:data_at], raw[data_at:]
 
     def lose_what_fails(self, segment: Segment, file: fx.File) -> fx.Steps[None]:
-        """Reads a segment that the disk failed back from the medium; what does not verify is lost."""
+        """Read a segment back from the medium after an error, and report records that are not intact as lost."""
         yield from fx.drop_cached(file)
         intact = set()
         scan = SegmentScan(file, segment.end, segment.salt, with_data=True)
