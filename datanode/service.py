@@ -1,4 +1,4 @@
-"""The datanode as a process: learns its cluster, claims its directory, recovers its store, then serves."""
+"""The datanode as a process: learns its cluster, locks its directory, recovers its store, then serves."""
 
 from __future__ import annotations
 
@@ -108,25 +108,24 @@ from .store.interface import ChunkIntake
 from .store.layout import describe
 from .store.replica_changes import SharedChanges
 
-# A datanode works on two copies for repair and two for balancing, proves what it holds, and still deletes and
-# verifies.
+# A datanode may work on two copies for repair and two for balancing, prove replicas, delete, and verify.
 order_threads: Final = 7
-# The segments that are read are kept open for so long, and so many of them; what one that is removed takes of the
-# disk is free that much later.
+# Number of segments kept open for reading. The disk space of a removed segment is free only when its file is
+# closed.
 kept_files_max: Final = 64
 
 
 log = logging.getLogger("peacefs.datanode")
 
-#: Makes a slower destination of chunks from the store.
+#: Returns a slower destination for chunks than the store.
 Pace = Callable[[ChunkIntake], ChunkIntake]
 
 
 def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
-    """Serve until told to stop. Raises StartupError when it cannot start.
+    """Serve until told to stop. Raises StartupError if the datanode cannot start.
 
-    With `pace`, which experiments pass in, chunks go to what it makes of the store, and nobody reads the files
-    themselves, for who does cannot be paced.
+    Experiments pass in `pace`: chunks are then written to what it returns for the store. No open files are shared
+    with readers, because their reads could not be slowed down.
     """
     log_to_stderr("datanode", options.log)
     require_tracing(options.traces)
@@ -169,7 +168,7 @@ async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity |
 async def _learn_cluster(
     options: DatanodeOptions, signer: Signer, stop: asyncio.Event, tls: TlsIdentity | None
 ) -> str | None:
-    """The cluster that the coordinator belongs to, however long it takes to come up; None when told to stop."""
+    """Return the coordinator's cluster; wait until a coordinator answers. Return None if told to stop."""
     me = Identity("", "datanode", "a new datanode", signer)
     coordinators = itertools.cycle((options.coordinator, *options.more_coordinators))
     while not stop.is_set():
@@ -220,7 +219,10 @@ def _no_room() -> int:
 
 
 class Datanode:
-    """All parts of a running datanode."""
+    """All parts of a running datanode: makes, connects, starts and stops them. `run` makes one per process.
+
+    The links to the coordinators call its methods as their `SessionOwner`.
+    """
 
     def __init__(
         self,
@@ -239,7 +241,7 @@ class Datanode:
         self._advertised = options.advertise or options.host
         self._me = Identity(directory.cluster, "datanode", self._node, signer)
         self._served_here = ServedHere()
-        # Only to addresses that the coordinator has named: a local socket has a name that its owner has given it.
+        # Connect only to addresses that the coordinator has named: anyone may give a local socket any name.
         self._pool = ConnectionPool(self._me, served_here=self._served_here, local_sockets=False, tls=tls)
         self._changes = SharedChanges()
         self._samples = LatencySamples()
@@ -323,7 +325,7 @@ class Datanode:
         return DiskSet(disks, rng=random.Random(), on_lost=self._changes.removed, on_changed=_disk_changed)
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Until told to stop."""
+        """Recover the store and serve until told to stop."""
         recovery = await asyncio.to_thread(self._driver.run, self._store.recover())
         log.info("datanode %s of cluster %s: %s", self._node, self._me.cluster, recovery.summary())
         options = self._options
@@ -387,7 +389,7 @@ class Datanode:
             if await asyncio.to_thread(self._link.say_stopping):
                 await connections.all_came(serving, lambda: self._link.is_registered)
             server.should_exit = True
-            # Files that are being sent here may end; clients that take longer send them again, elsewhere.
+            # Uploads under way may finish; clients that take longer must send them again elsewhere.
             await connections.all_ended(serving, lambda: self._link.is_registered)
             self._stopping.set()
             if self._tls is not None:
@@ -395,8 +397,8 @@ class Datanode:
             tasks.stop()
             self._disk_balancer.stop()
             await asyncio.to_thread(self._link.stop)
-            # Before any hop after this one fails, who would be blamed: a writer that leaves out all the others
-            # would write the only replica here.
+            # Before a later hop fails and is blamed: a writer that excluded all other nodes would write its only
+            # replica here.
             await asyncio.to_thread(self._data_server.hang_up)
             self._pool.shut_down()
             await server.cut_off(serving, gateway_cut_off_s)
@@ -507,7 +509,7 @@ class Datanode:
         except Exception:
             log.exception("uploads could not be flushed, in a way that is a bug of this datanode")
             reply = Failure(PeacefsError.__name__, "an internal error of the datanode; its log says more")
-        # The loop does not wait for the link.
+        # On a thread, so that the event loop does not wait for the link.
         await asyncio.to_thread(respond, reply)
 
     def ordered(self, order: Message, respond: Respond) -> None:

@@ -1,4 +1,4 @@
-"""The files of one checkpoint, written by several participants at once under the grants of one write set."""
+"""Writes the files of one checkpoint with several participants at once, under the grants of one write set."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .parts import PlannedChunk
 
 
 class GrantedParts:
-    """`work` is run by up to `workers` participants; when all have ended well, `complete` by one.
+    """The participants of one checkpoint: up to `workers` run `work`; after all succeeded, one runs `complete`.
 
-    As many chunks are asked for as there are workers, so that no grant waits for one; how much comes after them is
-    told with them. A worker takes whichever chunk is granted.
+    As many chunks are requested as there are workers, so that no grant waits for a worker; the size of the rest is
+    stated with them. A worker takes any granted chunk.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class GrantedParts:
         earlier: EarlierTry | None = None,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
-        """`tokens` permit to write each part."""
+        """`tokens` permit to write the parts, one each."""
         self._grant_client = grant_client
         self._pages = pages
         self._planned = planned
@@ -61,7 +61,7 @@ class GrantedParts:
         )
 
     def work(self) -> fx.Steps[None]:
-        """Writes chunks until there are none left for this worker. Raises why the checkpoint fails, for all."""
+        """Write chunks until none is left for this worker. Raises the error that makes the checkpoint fail."""
         try:
             while (granted := (yield from self.grants.next())) is not None:
                 self._stop.check()
@@ -71,19 +71,19 @@ class GrantedParts:
             self._stop.check()
 
     def give_up(self, reason: PeacefsError) -> None:
-        """All workers end soon. The first reason stands."""
+        """Make all workers end soon. The first reason is kept."""
         self._stop.set(reason)
         self.grants.refuse(reason)
 
     def abandon(self) -> fx.Steps[None]:
-        """Nothing more is published, nor written. Raises nothing."""
+        """Abandon all chunks; nothing is published. Raises nothing."""
         yield from self.grants.give_back()
         with self._lock:
             written = [chunk.chunk for chunk in self._written.values()]
         yield from self._grant_client.abandon(self._tokens[0], written)
 
     def complete(self) -> fx.Steps[None]:
-        """Makes the files."""
+        """Publish the files."""
         assert len(self._written) == len(self._planned), "a chunk was not written"
         for part, token in enumerate(self._tokens):
             chunks = [self._written[chunk] for chunk in self._planned if chunk.part == part]

@@ -1,4 +1,4 @@
-"""The command lines of the members of a local cluster: directories, ports, certificates, and whom they find."""
+"""The command lines of the members of a local cluster: directories, ports, certificates and addresses."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .member_process import MemberReady
 from .reserved_ports import ReservedPorts
 
 LOCAL_HOST: Final = "127.0.0.1"
-#: The directory of the CA and of the members' certificate, in that of the cluster.
+#: The subdirectory with the CA and the members' certificate.
 CERTIFICATES: Final = "certificates"
 
 
 def secret_file_in(directory: Path) -> Path:
-    """Return where the coordinator of a cluster keeps the secret."""
+    """Return the path of the coordinator's secret in a cluster's directory."""
     return directory / "coordinator" / "cluster.secret"
 
 
 class MemberArguments:
-    """Made by `LocalCluster` for each start. A member that is started again gets the ports that it had before."""
+    """Makes the command lines of members, for `LocalCluster`. A restarted member keeps its ports."""
 
     def __init__(
         self,
@@ -33,7 +33,9 @@ class MemberArguments:
         datanode_port: int,
         tls: bool,
     ) -> None:
-        """`port` and `node_port` are the coordinator's, `datanode_port` the first datanode's; 0 for free ones."""
+        """`port` and `node_port` are the coordinator's, `datanode_port` is the first datanode's; 0 means free
+        ports.
+        """
         self._claimed = claimed
         self._reserved = reserved
         self._port = port
@@ -69,7 +71,7 @@ class MemberArguments:
         ]
 
     def datanode(self, number: int, before: MemberReady | None, coordinators: str) -> Sequence[str]:
-        """`coordinators` are the addresses of their ports for datanodes."""
+        """Return a datanode's options. `coordinators` are the addresses of their ports for datanodes."""
         if before:
             port, data_port = before.http_port, before.data_port
         elif self._datanode_port:
@@ -82,7 +84,7 @@ class MemberArguments:
             f"--dir={self._claimed.member(f'datanode-{number}')}",
             f"--coordinator={coordinators}",
             f"--secret-file={secret_file_in(self._claimed.path)}",
-            # By turns, so that the racks of old datanodes stay when the cluster grows.
+            # Alternate the racks, so that existing datanodes keep theirs when the cluster grows.
             f"--rack=/rack-{2 - number % 2}",
             f"--host={LOCAL_HOST}",
             *self._tls_options(),

@@ -1,10 +1,10 @@
-"""A small CA in a directory, and certificates that it signs: for trials, and clusters without a CA of their own.
+"""A small CA in a directory, and certificates that it signs, for trials and clusters without their own CA.
 
     ca.pem, ca-key.pem            the CA; its key signs more certificates and belongs on no service's machine
     <host>.pem, <host>-key.pem    the certificate and key of a machine
     truststore.p12                the CA for Java
 
-A service needs `ca.pem` and its own two files; a client `ca.pem`, or `truststore.p12`.
+A service needs `ca.pem` and its own two files. A client needs `ca.pem` or `truststore.p12`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from peacefs.protocol.limits import trial_authority_days, trial_certificate_days
 from peacefs.runtime.tls import TlsFiles
 from peacefs.runtime.tls_variables import TRUSTSTORE_PASSWORD
 
-#: By these a machine reaches its own services.
+#: The names by which a machine reaches its own services.
 _OWN_NAMES = ("localhost", "127.0.0.1", "::1")
-# Clocks of other machines may be a little behind.
+# Clocks of other machines may be slightly behind.
 _CLOCK_SLACK = timedelta(minutes=10)
 _CA, _CA_KEY, _TRUSTSTORE = "ca.pem", "ca-key.pem", "truststore.p12"
 _CURVE = ec.SECP256R1()
@@ -54,10 +54,13 @@ class Described:
 
 
 class TrialAuthority:
-    """The CA of a directory. Raises StartupError. `now` is replaced in tests only."""
+    """The CA in a directory, which `peacefs certificates` and `LocalCluster` use. Raises StartupError.
+
+    The CA exists once its key does. `now` is replaced in tests only.
+    """
 
     def __init__(self, directory: Path, now: datetime | None = None) -> None:
-        """Makes the directory and the CA if they are not there yet."""
+        """Create the directory and the CA if they do not exist."""
         self._now = now or datetime.now(UTC)
         self.directory = directory
         try:
@@ -77,12 +80,12 @@ class TrialAuthority:
 
     @property
     def ca(self) -> Path:
-        """For --tls-ca and --ca-file."""
+        """The CA for --tls-ca and --ca-file."""
         return self.directory / _CA
 
     @property
     def truststore(self) -> Path:
-        """For `ssl.client.truststore.location`, of type PKCS12."""
+        """The file for `ssl.client.truststore.location`, of type PKCS12."""
         return self.directory / _TRUSTSTORE
 
     @property
@@ -90,15 +93,15 @@ class TrialAuthority:
         return self._certificate.not_valid_after_utc
 
     def files_of(self, host: str) -> TlsFiles:
-        """Return the paths of a machine's files, by its first name."""
+        """Return the paths of a machine's files, given its first name."""
         return TlsFiles(
             self.directory / f"{_file_name(host)}.pem", self.directory / f"{_file_name(host)}-key.pem", self.ca
         )
 
     def issue(self, hosts: Sequence[str], days: int = trial_certificate_days_default) -> TlsFiles:
-        """Makes a certificate for a machine of these names and addresses; one that is there is replaced.
+        """Make a certificate for a machine with these names and addresses; replace an existing one.
 
-        It ends with its CA at the latest.
+        It never outlives its CA.
         """
         names = [_general_name(host) for host in dict.fromkeys((*hosts, *_OWN_NAMES))]
         ends = min(self._now + timedelta(days=days), self.ends)
@@ -124,7 +127,7 @@ class TrialAuthority:
         assert files.certificate is not None
         assert files.key is not None
         try:
-            # A service that looks in between finds that they do not belong together, and looks again.
+            # A service that reads the files in between finds that they do not match, and reads them again.
             _write(files.key, _pem_of_key(key), _SECRET)
             _write(files.certificate, certificate.public_bytes(serialization.Encoding.PEM), _PUBLIC)
         except OSError as error:
@@ -145,7 +148,7 @@ class TrialAuthority:
         encryption = serialization.BestAvailableEncryption(TRUSTSTORE_PASSWORD.encode())
         _write(self.ca, certificate.public_bytes(serialization.Encoding.PEM), _PUBLIC)
         _write(self.truststore, pkcs12.serialize_java_truststore([entry], encryption), _PUBLIC)
-        # Last: with it the CA is there.
+        # Written last: the CA exists once its key does.
         _write(self.directory / _CA_KEY, _pem_of_key(key), _SECRET)
 
     def _builder(self, name: str, key: ec.EllipticCurvePrivateKey, ends: datetime) -> x509.CertificateBuilder:
@@ -208,7 +211,7 @@ def _name(text: str) -> x509.Name:
 
 
 def _file_name(host: str) -> str:
-    """As a file can be called; of an address of IPv6 the colons are inconvenient in options."""
+    """Return a name as a file name. The colons of IPv6 addresses would be inconvenient in options."""
     return host.replace(":", "-").replace("/", "-").replace("*", "any")
 
 
@@ -233,7 +236,7 @@ def _pem_of_key(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Whole or not at all, and never readable by others while it is secret."""
+    """Write a file atomically; a secret file is never readable by others."""
     staged = path.with_name(path.name + ".new")
     staged.unlink(missing_ok=True)
     descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""Writes one file: its bytes cut into chunks, each through a pipeline, then published in one step."""
+"""Writes one file: cuts it into chunks, writes each through a pipeline, and publishes the file in one step."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from .write_grants import GrantClient, GrantedSet
 
 @dataclass(frozen=True)
 class WriteStats:
-    """Statistics of a written file. `replicas` are those that each chunk got, in the order of the chunks."""
+    """Statistics of a written file. `replicas` lists the number of replicas of each chunk, in order."""
 
     length: int
     replicas: tuple[int, ...]
     failed_nodes: tuple[NodeId, ...]
 
     def short_chunks(self, replication: int) -> int:
-        """Return how many chunks have fewer replicas than were asked for, until they are repaired."""
+        """Return how many chunks have fewer replicas than requested, until they are repaired."""
         return sum(replicas < replication for replicas in self.replicas)
 
 
 @dataclass(frozen=True)
 class Written:
-    """Chunks that lie on datanodes and belong to no file yet, and the nodes that failed meanwhile."""
+    """Chunks that are on datanodes but in no file yet, and the nodes that failed during the write."""
 
     chunks: list[WrittenChunk]
     failed_nodes: tuple[NodeId, ...] = ()
@@ -58,12 +58,12 @@ def write_file(
     renewal: LeaseRenewal | None = None,
     ahead: str = "",
 ) -> fx.Steps[tuple[Completed, WriteStats]]:
-    """Writes what `source` brings in chunks of `chunk_bytes`, and publishes it under the name in `token`.
+    """Write what `source` brings in chunks of `chunk_bytes`, and publish it under the name in `token`.
 
-    `first` is the chunk that the coordinator placed with the token, for what fits the fast lane; every larger
-    chunk waits for its grant at `grant_client`. A file whose source aborts is not published.
-    `ahead` is the id of a request to come, for which the coordinator preallocates a chunk.
-    Whatever is raised, the source is told, so that its producer does not wait for room.
+    `first` is the chunk that the coordinator placed with the token, for data that needs no grant. Every larger
+    chunk waits for its grant at `grant_client`. If the source aborts, the file is not published. `ahead` is the id
+    of a future request, for which the coordinator preallocates a chunk. Any error is also passed to the source, so
+    that its producer does not wait for room.
     """
     written = yield from write_chunks(
         token,
@@ -88,7 +88,7 @@ def write_file(
 
 
 def _abandon(grant_client: GrantClient, token: str, written: Written) -> fx.Steps[None]:
-    """Abandon what the coordinator has not come round to publish; what it refuses for good it abandons itself."""
+    """Abandon chunks after a temporary error. (If it refuses them for good, the coordinator deletes them.)"""
     yield from grant_client.abandon(token, [chunk.chunk for chunk in written.chunks])
 
 
@@ -102,7 +102,7 @@ def write_chunks(
     hop_timeout_s: float = default_hop_timeout_s,
     renewal: LeaseRenewal | None = None,
 ) -> fx.Steps[Written]:
-    """The part of `write_file` before the publication."""
+    """Do what `write_file` does before the publication."""
     writer = _FileWriter(token, first, source, chunk_bytes, grant_client, hop_timeout_s, renewal)
     try:
         return (yield from writer.write())
@@ -116,9 +116,9 @@ def write_chunks(
 
 
 class _FileWriter:
-    """Write the chunks of one file, one after another; `write_chunks` runs it, and abandons it after a fault.
+    """Writes the chunks of one file in order, for `write_chunks`, which abandons them after an error.
 
-    Each byte of the source is in one chunk, in order. A node that has failed is not asked again for this file.
+    Each byte of the source is in one chunk. A node that failed is not used again for this file.
     """
 
     def __init__(
@@ -140,18 +140,18 @@ class _FileWriter:
         self._keeper = ChunkKeeper(token, renewal)
         self._failed: list[NodeId] = []
         self._written = 0
-        #: The chunks that the file requested itself and its grants do not give back.
+        #: The chunks that `GrantedSet.give_back` does not abandon.
         self._chunks: list[ChunkId] = []
 
     def write(self) -> fx.Steps[Written]:
         chunks: list[WrittenChunk] = []
-        # Asked before each chunk, so that none is allocated that would stay empty.
+        # Check before each chunk, so that no chunk is allocated that would stay empty.
         while (yield from self._more()):
             chunks.append((yield from self._write_next_chunk()))
         return Written(chunks, tuple(self._failed))
 
     def abandon(self) -> fx.Steps[None]:
-        """Nothing of the file will be published. Raises nothing."""
+        """Abandon all chunks of the file. Raises nothing."""
         yield from self._grant_client.abandon(self._token, self._chunks)
 
     def _more(self) -> fx.Steps[bool]:
@@ -170,7 +170,7 @@ class _FileWriter:
         return (yield from self._through(allocated, buffer, self._allocate))
 
     def _is_large(self) -> fx.Steps[bool]:
-        """Return whether there is more than the fast lane takes: known when so much has come, or the end."""
+        """Return whether the source has more than the fast lane accepts; wait until this is known."""
         for _ in range(int(source_silence_s / lease_renewal_s)):
             if (yield from self._source.holds(fast_lane_bytes_max + 1, timeout_s=lease_renewal_s)):
                 if self._source.error is not None:

@@ -1,11 +1,12 @@
-"""Grants as a writer sees them: it states what it has to write, and is told when each chunk may start.
+"""Grants for a writer: it states what it will write, and learns when it may start each chunk.
 
     grants = GrantedSet(grant_client, token, {0: 64 << 20, 1: 64 << 20})
     while (granted := (yield from grants.next())) is not None:
         ...                                             # write chunk granted.index, on this thread or another
         grants.written(granted.index)
 
-A chunk whose pipeline broke is asked for `again`; what is not written after all is given back by `give_back`.
+If a pipeline breaks, `again` asks for another grant. `give_back` returns the grants of chunks that were not
+written.
 """
 
 from __future__ import annotations
@@ -32,20 +33,19 @@ from peacefs.protocol.messages import (
 )
 from peacefs.runtime import effects as fx
 
-# A writer that waits for a grant restates its set so often; after the longer silence it loses its place in the
-# queue.
+# Interval at which a waiting writer restates its set. After a longer silence it loses its place in the queue.
 write_set_restate_s: Final = 3.0
-# The total time for which a writer waits for a grant.
+# Maximum total time that a writer waits for a grant.
 grant_timeout_s: Final = 1800.0
-# A writer abandons so many chunks with one call, of a file that it gives up.
+# Maximum number of chunks that one call abandons.
 abandoned_chunks_per_call: Final = 1000
 
 
 class GrantClient:
-    """Receive the grants that the coordinator pushes, for all write sets of a process. Thread-safe.
+    """Receives the grants that the coordinator sends, for all write sets of a process. Thread-safe.
 
-    `name` tells this process from any other. With `pushed` the coordinator can reach it; else it is asked, and
-    holds the question for a moment.
+    `name` is unique to this process. If `pushed`, the coordinator can send grants to it. Otherwise each request
+    asks for them, and the coordinator holds it for a while.
     """
 
     def __init__(self, name: str, *, pushed: bool) -> None:
@@ -55,15 +55,15 @@ class GrantClient:
         self.pushed = pushed
 
     def enrol(self, grants: GrantedSet) -> str:
-        """The name by which the coordinator knows the set."""
+        """Return the name by which the coordinator will know the set."""
         name = f"{self._name}/{next(self._numbers)}"
         self._sets[name] = grants
         return name
 
     def abandon(self, token: str, chunks: Sequence[ChunkId]) -> fx.Steps[None]:
-        """Abandon chunks that were written for the file of `token`: they are deleted at once.
+        """Have the chunks that were written for the file of `token` deleted at once.
 
-        Raises nothing: what is not heard goes when the token to write it has expired.
+        Raises nothing: if a call is lost, the chunks are deleted when the write token has expired.
         """
         name = f"{self._name}/{next(self._numbers)}"
         for at in range(0, len(chunks), abandoned_chunks_per_call):
@@ -72,11 +72,11 @@ class GrantClient:
                 yield from fx.call(message, Scheduled, timeout_s=last_word_timeout_s)
 
     def forget(self, name: str) -> None:
-        """Nobody waits for the set any more."""
+        """Forget a set that has no more chunks to wait for."""
         self._sets.pop(name, None)
 
     def deliver(self, message: Granted | GrantRefused) -> None:
-        """From the thread that listens to the coordinator. What nobody waits for is passed over."""
+        """Receive a message on the thread that listens to the coordinator. Ignores unknown sets."""
         grants = self._sets.get(message.write_set)
         if grants is None:
             return
@@ -88,7 +88,7 @@ class GrantClient:
 
 @dataclass(frozen=True, slots=True)
 class NextChunk:
-    """A chunk, by the writer's own number, and where it may be written now."""
+    """A chunk, by the writer's own number, and the pipeline that it may be written through now."""
 
     index: int
     allocated: Allocated
@@ -96,20 +96,20 @@ class NextChunk:
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """What is left of an earlier try to write the same data."""
+    """The remains of an earlier attempt to write the same data."""
 
-    #: The nodes that failed: nothing goes to them.
+    #: The nodes that failed, which get no chunks.
     exclude: Sequence[NodeId] = ()
     #: The chunks that were placed and will not be written.
     abandoned: Sequence[ChunkId] = ()
-    #: Since when the writer waits, by the clock of the driver; None if it has not waited.
+    #: The time when the writer began to wait, by the driver's clock; None if it has not waited.
     asked_s: float | None = None
 
 
 class GrantedSet:
-    """One write set of a writer: chunks, as bytes by its own numbers. Several threads may take from it.
+    """One write set of a writer: the lengths of its chunks, by the writer's own numbers. Thread-safe.
 
-    Each chunk is wanted, ready, in use, or written, and is given to one thread at a time.
+    Each chunk is wanted, ready, in use or written, and is given to one thread at a time.
     """
 
     def __init__(
@@ -123,21 +123,21 @@ class GrantedSet:
         earlier: EarlierTry | None = None,
         meanwhile: Callable[[float], fx.Steps[None]] | None = None,
     ) -> None:
-        """`written_bytes` is what the file of `token` has already.
+        """`written_bytes` is the present length of the file of `token`.
 
-        `to_come_bytes`, where it is known, is what `want` will add. `meanwhile` is done now and then by who waits,
-        within the seconds that it is given.
+        `to_come_bytes`, if known, is what `want` will add. A waiting thread calls `meanwhile` regularly with the
+        number of seconds that it may take.
         """
         earlier = earlier or EarlierTry()
         self._grant_client = grant_client
         self._token = token
         self._written_bytes = written_bytes
         self._lock = threading.Lock()
-        #: Chunks without a grant; grants that nobody has taken; grants that are being used.
+        #: Chunks without a grant; grants that no thread has taken; grants in use.
         self._wanted = dict(chunks)
         self._ready: dict[int, Allocated] = {}
         self._in_use: dict[int, Allocated] = {}
-        #: Chunks that somebody asks for again, which are his.
+        #: Chunks that a thread has requested again; only that thread may take them.
         self._claimed: set[int] = set()
         self._failed = list(earlier.exclude)
         self._abandoned = list(earlier.abandoned)
@@ -154,16 +154,16 @@ class GrantedSet:
     # -- the writer's side -------------------------------------------------------------------------
 
     def next(self) -> fx.Steps[NextChunk | None]:
-        """Waits for the next grant; None when there is nothing left to wait for.
+        """Wait for the next grant; return None if no chunk is left to wait for.
 
-        Raises what the coordinator refuses it with, and Overloaded after `grant_timeout_s`.
+        Raises the coordinator's refusal, and Overloaded after `grant_timeout_s`.
         """
         return (yield from self._take(None))
 
     def again(
         self, index: int, chunk_bytes: int, failed: Sequence[NodeId], abandoned: Sequence[ChunkId]
     ) -> fx.Steps[Allocated]:
-        """Waits for another grant for a chunk, in place of what is `abandoned`; without the `failed` nodes."""
+        """Wait for another grant for a chunk, in place of the `abandoned` ones, without the `failed` nodes."""
         with self._lock:
             self._in_use.pop(index, None)
             self._wanted[index] = chunk_bytes
@@ -177,11 +177,11 @@ class GrantedSet:
 
     @property
     def asked_s(self) -> float | None:
-        """When the set was stated first, by the clock of the driver; None while it was not."""
+        """The time when the set was first stated, by the driver's clock; None before that."""
         return self._asked_s
 
     def want(self, index: int, chunk_bytes: int) -> None:
-        """One more chunk, of those that were to come."""
+        """Request the next expected chunk."""
         with self._lock:
             self._wanted[index] = chunk_bytes
             self._to_come_bytes -= chunk_bytes
@@ -189,7 +189,7 @@ class GrantedSet:
             self._tell()
 
     def written(self, index: int) -> None:
-        """The chunk is on its datanodes."""
+        """Record that a chunk is on its datanodes."""
         with self._lock:
             self._in_use.pop(index, None)
             done = not (self._wanted or self._ready or self._in_use)
@@ -197,7 +197,7 @@ class GrantedSet:
             self._grant_client.forget(self._name)
 
     def give_back(self) -> fx.Steps[None]:
-        """Abandon all that is not written. Raises nothing: what is not heard is found out in time."""
+        """Abandon everything that is not written. Raises nothing: the coordinator notices a lost call in time."""
         with self._lock:
             unfinished = bool(self._wanted or self._ready or self._in_use)
             self._wanted.clear()
@@ -211,17 +211,17 @@ class GrantedSet:
     # -- what comes --------------------------------------------------------------------------------
 
     def put(self, grants: Sequence[GrantedChunk]) -> None:
-        """Grants, perhaps once more."""
+        """Add grants. A grant may arrive more than once."""
         with self._lock:
             for grant in grants:
                 if grant.allocated.chunk in self._abandoned:
-                    continue  # late, or once more
+                    continue  # late or repeated
                 if self._wanted.pop(grant.index, None) is not None:
                     self._ready[grant.index] = grant.allocated
             self._tell()
 
     def refuse(self, error: PeacefsError) -> None:
-        """Refuse what is still wanted: it will never be granted."""
+        """Refuse the chunks that still wait: they will never be granted."""
         with self._lock:
             self._refusal = error
             self._tell()
@@ -269,11 +269,11 @@ class GrantedSet:
         return now_s - self._stated_s >= write_set_restate_s
 
     def _state(self, now_s: float) -> fx.Steps[None]:
-        """Says what is wanted, and takes in the grants of the answer."""
+        """State what is wanted, and add the grants of the answer."""
         try:
             scheduled = yield from fx.call(self._statement(now_s), Scheduled)
         except ServiceUnready:
-            # The queue is full, or the coordinator has just started: this is a queue as well.
+            # The queue is full, or the coordinator has just started: wait here instead.
             yield from fx.sleep(client_backoff_max_s)
         else:
             self.expected_start_s = scheduled.expected_start_s

@@ -1,4 +1,4 @@
-"""The replies that calls over a link wait for, by their tags."""
+"""The replies that calls over a link are waiting for, by their tags."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from peacefs.protocol.messages import Message
 
 
 class AwaitedReplies:
-    """Kept by a link to a coordinator. Thread-safe: a reply is given to its call once, or fails once."""
+    """The waiting calls of one link to a coordinator. Thread-safe: each call gets one reply, or fails once."""
 
     def __init__(self) -> None:
         self._tags = itertools.count(1)
@@ -20,11 +20,11 @@ class AwaitedReplies:
         return len(self._waiting)
 
     def next_tag(self) -> int:
-        """Return a tag that no other message over this link has."""
+        """Return a new tag, unique on this link."""
         return next(self._tags)
 
     def begin(self) -> tuple[int, Future[Message]]:
-        """Return the tag of a new call, and its reply; `forget` it when nobody waits any longer."""
+        """Return a tag for a new call, and its future reply. Call `forget` if the call gives up."""
         tag = self.next_tag()
         reply: Future[Message] = Future()
         self._waiting[tag] = reply
@@ -34,13 +34,13 @@ class AwaitedReplies:
         self._waiting.pop(tag, None)
 
     def came(self, tag: int, message: Message) -> None:
-        """Give a reply to its call. A reply that nobody waits for is passed over."""
+        """Give a reply to its call; ignore it if the call has given up."""
         waiting = self._waiting.pop(tag, None)
         if waiting is not None and waiting.set_running_or_notify_cancel():
             waiting.set_result(message)
 
     def fail(self, why: str) -> None:
-        """Fail all calls that wait, as PeerUnreachable."""
+        """Fail all waiting calls with PeerUnreachable."""
         for tag in list(self._waiting):
             waiting = self._waiting.pop(tag, None)
             if waiting is not None and waiting.set_running_or_notify_cancel():

@@ -1,4 +1,4 @@
-"""The start of a datanode's disks: each store is recovered; of a chunk on two disks the newest version stays."""
+"""Starts a datanode's disks: recovers each store, and keeps only the newest version of a chunk on two disks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .disk import Disk, DiskState
 
 
 def recover_disks(disks: Sequence[Disk], on_changed: Callable[[Disk, int], None]) -> fx.Steps[StoreRecovery]:
-    """Recover all stores. `on_changed` hears of each disk that does not work, and how many replicas it holds.
+    """Recover all stores. `on_changed` receives each disk that does not work, and its number of replicas.
 
-    Raises StartupError if there is no disk to write to.
+    Raises StartupError if no disk can be written to.
     """
     whole = StoreRecovery()
     for disk in disks:
@@ -52,7 +52,7 @@ def _recover(disk: Disk) -> fx.Steps[StoreRecovery]:
 
 
 def _drop_doubles(disks: Sequence[Disk]) -> fx.Steps[int]:
-    """A disk that was away may bring back what has been written to another since: the newest version stays."""
+    """Delete the older replica of chunks on two disks: one disk may have been away during a rewrite."""
     newest: dict[ChunkId, tuple[Version, Disk]] = {}
     dropped = 0
     for disk in disks:
@@ -73,6 +73,6 @@ def _drop_double(disk: Disk, chunk: ChunkId, version: Version) -> fx.Steps[None]
     try:
         yield from disk.store.delete(chunk, version)
     except DiskFault:
-        # As in `DiskSet.delete`: what a read-only disk keeps is forgotten all the same.
+        # A read-only disk keeps the file, but the store has forgotten the replica, as in `DiskSet.delete`.
         if disk.state is not DiskState.READ_ONLY or disk.store.find(chunk) is not None:
             raise

@@ -1,8 +1,8 @@
-"""The data side of WebHDFS: a client of the cluster that lives in a datanode and serves those who speak HTTP.
+"""The data side of WebHDFS: a client of the cluster inside a datanode, which serves HTTP clients.
 
-A bare ASGI application. It writes and reads with the participants of `peacefs.client`, on threads; the event
-loop only moves bytes. A file whose body is at its end within the first buffer is written at once by a pool of
-its own, so that long uploads by slow clients are in nobody's way.
+A bare ASGI application. It reads and writes with the participants of `peacefs.client`, on threads; the event loop
+only moves bytes. A file whose body fits in the first buffer is written at once, by its own pool of threads, so
+that long uploads of slow clients do not delay it.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ from .participant_threads import Begin, ParticipantThreads
 from .upload import Upload, body_pieces, gateway_first_buffer_bytes
 from .url_tokens import UrlTokens
 
-# Gateways keep so much of flushed uploads to write it anew with what follows: of each one, and in all.
+# Maximum number of flushed bytes per upload that are kept, to be rewritten together with what follows.
 upload_tail_bytes_max: Final = 2 * MIB
 gateway_buffer_bytes_max: Final = 512 * MIB
-# Threads for files longer than the first buffer, each held as long as its client sends, which a Spark task may
-# do for minutes; most of them sleep, and memory is bounded above. And threads for small files and for pieces to
-# be read, which are soon free again.
+# Threads for files longer than the first buffer. Each is held while its client sends, maybe for minutes; most of
+# them sleep, and the budget limits their memory. The quick threads serve small files and reads of pieces, and are
+# soon free again.
 gateway_threads: Final = 256
 gateway_quick_threads: Final = 32
-# A request waits so long for one of them, or for memory, before it is told to try again.
+# Time that a request waits for a thread or for memory before it is told to retry.
 gateway_queue_timeout_s: Final = 60.0
-# A Spark task may be silent until its first row group is full. A client whose machine is gone is found out
-# sooner, by TCP's keep-alive.
+# A Spark task may send nothing until its first row group is full. A vanished client is noticed sooner, by TCP's
+# keep-alive.
 http_body_idle_timeout_s: Final = 600.0
 gateway_transfers_per_client_max: Final = 192
 gateway_buffer_per_client_bytes_max: Final = 384 * MIB
@@ -85,7 +85,7 @@ _HELLO = b"A datanode of peacefs. Files are read and written through the coordin
 
 @dataclass(frozen=True)
 class GatewayLimits:
-    """The bounds of one gateway; tests set smaller ones."""
+    """The limits of one gateway; tests set smaller ones."""
 
     first_buffer_bytes: int = gateway_first_buffer_bytes
     buffer_bytes_max: int = gateway_buffer_bytes_max
@@ -101,7 +101,7 @@ class GatewayLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A request body, and what writes it."""
+    """A request body, and the flusher that writes it."""
 
     token: FileWrite | FileAppend
     flusher: FileFlusher
@@ -111,9 +111,10 @@ class _Body:
 
 
 class Gateway:
-    """Serve WebHDFS for one datanode: writes, appends, reads and checksums of files whose URLs have good tokens.
+    """Serves WebHDFS for one datanode: writes, appends, reads and checksums of files with a valid token in the
+    URL.
 
-    Made on the event loop that serves it, and closed after the server has ended.
+    The service makes it on the event loop that serves it, and closes it after the server has ended.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Gateway:
         one_time_chunks: OneTimeChunks,
         bounds: GatewayLimits | None = None,
     ) -> None:
-        """`begin` begins a participant that moves little, on a thread that others share."""
+        """`begin` starts a participant that moves little, on a shared thread."""
         self._tokens = tokens
         self._grants = grants
         self._own = own
@@ -145,7 +146,7 @@ class Gateway:
         self._threads = ParticipantThreads(driver, begin, long_max=bounds.threads, quick_max=bounds.quick_threads)
 
     def close(self) -> None:
-        """Takes no more work; what is under way ends by its own deadlines."""
+        """Accept no more work. What is under way ends by its own deadlines."""
         self._own.close()
         self._local_large_reads.close()
         self._threads.close()
@@ -166,7 +167,7 @@ class Gateway:
             log.debug("%s %r: %s after %.1f ms", scope["method"], scope["path"], status, duration_ms)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Answer | None:
-        """None where the answer has been sent already."""
+        """Answer a request; return None if the answer was sent already."""
         if not is_webhdfs(scope):
             return _greeting(scope)
         wanted = parse_redirected(scope)
@@ -200,7 +201,7 @@ class Gateway:
     async def _append(self, wanted: ExtendFile, scope: Scope, receive: Receive, client: str) -> Answer:
         token = self._tokens.writing(wanted.token, FileAppend, scope)
         holder = _holder(token.user)
-        # Before the first byte: whoever comes second is told at once.
+        # Take the lease before the first byte, so that a second writer is refused at once.
         leased = await asyncio.shield(self._threads.run_quick(fx.call(TakeLease(wanted.token, holder), Leased)))
         flusher = FileFlusher(
             leased.token,
@@ -215,13 +216,13 @@ class Gateway:
         return empty_answer(200, **_shortage(flusher.fewest_replicas, token))
 
     async def _carry(self, body: _Body) -> None:
-        """Until the file is published, or is certain not to be."""
+        """Write the body; return when the file is published, or raise when it is certain not to be."""
         token, flusher, bounds = body.token, body.flusher, self._bounds
         loop = asyncio.get_running_loop()
         writer: BodyWriter
 
         def idle_timeout_s() -> float:
-            # A log may grow rarely. A host that has vanished is noticed by the kernel.
+            # A log file may grow rarely. The kernel notices a host that has vanished.
             return limits.source_silence_s if writer.is_shown else bounds.body_idle_timeout_s
 
         def extended() -> None:
@@ -263,14 +264,14 @@ class Gateway:
             raise AccessDenied(f"the token to write {token.path} expired before its last byte came") from None
 
     async def flush_uploads(self, wanted: FlushUploads) -> UploadsFlushed:
-        """Show what comes through here, for the coordinator."""
+        """Publish what uploads have received, for the coordinator."""
         return await self._uploads.flush(wanted)
 
     # -- reading -----------------------------------------------------------------------------------
 
     async def _read(self, wanted: ReadFile, scope: Scope, receive: Receive, send: Send) -> None:
         read_token = self._tokens.reading(wanted.token, scope)
-        # For a token that is too old, the coordinator locates the file again, if it still may be read.
+        # If the token is too old, the coordinator locates the file again, if it may still be read.
         chunks = self._tokens.chunks(read_token)
         own = await self._own.read(wanted, chunks)
         if own is not None:
@@ -285,7 +286,7 @@ class Gateway:
             await pieces.close()
 
     async def _checksum(self, wanted: SumFile, scope: Scope, receive: Receive) -> Answer:
-        """Piece by piece, so that others get their turn; for as long as the client waits."""
+        """Compute a checksum piece by piece, so that others get their turn, as long as the client waits."""
         self._tokens.reading(wanted.token, scope)
         checksum = FileChecksum(wanted.block_bytes)
         reader = await self._threads.run_quick(_whole_file(wanted.token))
@@ -301,12 +302,12 @@ class Gateway:
 
 
 def _holder(user: str) -> str:
-    """The name of one upload, as the holder of a lease."""
+    """Return a name for one upload, as the holder of a lease."""
     return f"{user} {uuid.uuid4().hex}"
 
 
 def _shortage(fewest: int | None, token: FileWrite | FileAppend) -> dict[str, str]:
-    """The header that says so when there are fewer replicas than there should be."""
+    """Return a header that reports missing replicas; empty if there are enough."""
     if fewest is None or fewest >= token.replication:
         return {}
     log.warning("%r has %d of %d replicas until it is repaired", token.path, fewest, token.replication)
@@ -319,7 +320,7 @@ def _whole_file(token: str) -> fx.Steps[FileReader]:
 
 
 def _sum_next(reader: FileReader, checksum: FileChecksum) -> fx.Steps[bool]:
-    """False at the end."""
+    """Add the next piece to the checksum; return False at the end."""
     piece = yield from reader.next_piece()
     if piece is None:
         return False

@@ -1,7 +1,7 @@
-"""Writes the file of one request body: whole if it ends in a moment, and in parts that are shown if it does not.
+"""Writes the file of one request body: whole if the body ends quickly, otherwise in parts that become visible.
 
-Belongs to the event loop; what writes is on threads. A part of more than the first buffer is written while it
-comes, by a thread of its own. One lock orders what is done with the file: parts, flushes, and its end.
+Belongs to the event loop; threads do the writing. A part larger than the first buffer is written while it arrives,
+by its own thread. One lock orders all operations on the file: parts, flushes, and its end.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from peacefs.runtime import effects as fx
 from .flush_times import FlushStep, FlushTimes
 from .upload import BodyPart, Upload
 
-# Whoever looks for the name before that has it shown at once; a body this young may end first.
+# Age from which a file is shown at once to a client that looks for its name. A younger body may end first.
 upload_grace_s: Final = 0.03
 upload_tails_bytes_max: Final = 64 * MIB
-# A body that a connection takes in with one call is written by the thread that all small chunks share,
-# as many at once as there are quick threads.
+# A body up to this size is sent with one call. The thread that all small chunks share writes it; at most as many
+# at once as there are quick threads.
 gateway_threadless_bytes_max: Final = frame_ahead_bytes
 
 
 log = logging.getLogger("peacefs.gateway")
-#: Has a participant run on a thread.
+#: Runs a participant on a thread.
 Run = Callable[[fx.Steps[None]], asyncio.Future[None]]
 
 
 class Tails:
-    """The bytes that all uploads keep of what they have flushed."""
+    """The number of flushed bytes that all uploads keep, to be rewritten together with what follows."""
 
     def __init__(self, bytes_max: int = upload_tails_bytes_max) -> None:
         self._bytes_max = bytes_max
         self._held_bytes = 0
 
     def changed(self, before: int, after: int) -> bool:
-        """Take note of what one upload keeps; return whether there is room for it."""
+        """Record a change of what one upload keeps; return whether the total is within the limit."""
         self._held_bytes += after - before
         return self._held_bytes <= self._bytes_max
 
@@ -54,9 +54,9 @@ class Threads:
 
     quick: Run
     long: Run
-    #: No thread of its own: for what moves little.
+    #: A shared thread, for participants that move little.
     shared: Run
-    #: Held while a long part is written.
+    #: A slot that is held while a long part is written.
     slot: Callable[[], AbstractAsyncContextManager[None]]
 
 
@@ -67,7 +67,7 @@ class _LongPart(NamedTuple):
 
 
 class BodyWriter:
-    """Write the body of one upload, as a whole file or in parts that are shown. Made by the gateway for a request.
+    """Writes the body of one upload, as a whole file or in parts that become visible. The gateway makes it.
 
     Whatever happens to the request, the flusher does one thing at a time, and `carry` ends with the file published
     or given up.
@@ -85,7 +85,7 @@ class BodyWriter:
         replaces: bool,
         on_flushed: Callable[[], None],
     ) -> None:
-        """`replaces` says whether the file may take the place of another."""
+        """`replaces` says whether the file may replace an existing one."""
         self._upload = upload
         self._flusher = flusher
         self._threads = threads
@@ -97,12 +97,12 @@ class BodyWriter:
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
         self._long: _LongPart | None = None
-        #: The flusher's last work on a thread, done or not.
+        #: The flusher's last operation on a thread, finished or not.
         self._doing: asyncio.Future[None] | None = None
         self._fault: PeacefsError | None = None
         self._ended = False
         self._tail_bytes = 0
-        #: True once others may have seen something of it.
+        #: True once other clients may have seen the file.
         self.is_shown = False
         self._timer: asyncio.TimerHandle | None = None
         self._stepping: asyncio.Task[None] | None = None
@@ -110,7 +110,7 @@ class BodyWriter:
     # -- the request ---------------------------------------------------------------------------------
 
     async def carry(self) -> None:
-        """Return when the file is published. Raises what has gone wrong; what was shown stays."""
+        """Write the body; return when the file is published. Raises any error; what was shown stays."""
         self._set_timer()
         try:
             async for piece in self._upload.pieces:
@@ -118,7 +118,7 @@ class BodyWriter:
             await self._finish()
         except BaseException as end:
             self._ended = True
-            # The request need not wait for it; whoever cancels it must not cancel this.
+            # The request does not wait for this, and cancelling the request must not cancel it.
             broken_off = self._loop.create_task(self._break_off(end))
             broken_off.add_done_callback(_log_bug)
             if self.is_shown and isinstance(end, PeerUnreachable | PeerTimeout):
@@ -130,7 +130,7 @@ class BodyWriter:
         self._raise_fault()
         at_end = self._upload.stream.room_in_chunk
         if self._long is not None and len(piece) >= at_end and self._times.is_old(self._loop.time()):
-            # A long part is flushed at the end of a chunk, where it costs nothing more.
+            # Flush a long part at the end of a chunk, where that adds no chunk.
             await self._feed(piece[:at_end])
             await self._take_step(FlushStep.FLUSH)
             piece = piece[at_end:]
@@ -168,7 +168,7 @@ class BodyWriter:
                 await self._complete()
 
     async def _complete(self) -> None:
-        """Publish what is not yet, and end the file."""
+        """Publish the unpublished rest, and close the file."""
         rest = b""
         if self._long is not None:
             await self._end_long_part()
@@ -177,7 +177,7 @@ class BodyWriter:
         await self._do(self._flusher.complete(rest))
 
     async def _break_off(self, end: BaseException) -> None:
-        """Break off: nothing remains of an unseen file; one that was shown keeps what has come of it."""
+        """End after an error: an unseen file is removed, a visible one keeps what has arrived."""
         try:
             async with self._lock:
                 if not (self.is_shown and isinstance(end, PeerUnreachable | PeerTimeout)):
@@ -215,7 +215,7 @@ class BodyWriter:
         self._upload.close()
 
     async def _do(self, steps: fx.Steps[None], run: Run | None = None) -> None:
-        """Have a thread do something with the flusher; it is done whatever happens to the request."""
+        """Run a step of the flusher on a thread. It is completed even if the request is cancelled."""
         try:
             self._doing = _heard((run or self._threads.quick)(steps))
         except RuntimeError:
@@ -229,7 +229,7 @@ class BodyWriter:
     # -- what is shown of it -------------------------------------------------------------------------
 
     async def show(self) -> bool:
-        """Make what has come of it part of the file. Return whether the file can be seen."""
+        """Publish what has arrived. Return whether the file is visible."""
         grace_s = upload_grace_s - self._times.age_s(self._loop.time())
         if grace_s > 0:
             await asyncio.sleep(grace_s)
@@ -269,9 +269,7 @@ class BodyWriter:
                     await self._attempt(self._renew())
 
     async def _attempt(self, steps: Coroutine[Any, Any, None]) -> None:
-        """Try a step: a fault that may pass is tried again later; another is raised when the writer says its next
-        word.
-        """
+        """Try a step. A temporary error is retried later; any other is raised at the writer's next call."""
         try:
             await steps
         except PeacefsError as fault:
@@ -288,7 +286,7 @@ class BodyWriter:
         except FileAlreadyExists:
             if not self._replaces:
                 raise
-            # Another was faster: this one takes its place at its end, at once.
+            # Another file was created first; this one will replace it at its end.
             self._times.hidden()
             return
         self.is_shown = True
@@ -309,7 +307,7 @@ class BodyWriter:
                     part.settle_rest()
         except PeacefsError as fault:
             if not self._flusher.is_unanswered:
-                # Its bytes are nowhere.
+                # Its bytes are lost.
                 self._fault = fault
             raise
         self.is_shown = True
@@ -342,7 +340,7 @@ class BodyWriter:
 
 
 def _heard(future: asyncio.Future[None]) -> asyncio.Future[None]:
-    """Nobody need ask for its error, which is told otherwise."""
+    """Mark the future's error as seen, because it is reported otherwise."""
     future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return future
 

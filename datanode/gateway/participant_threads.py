@@ -1,4 +1,4 @@
-"""The threads of a gateway, on which its participants run: for long uploads, for quick steps, and one shared."""
+"""The threads on which a gateway runs its participants: for long uploads, for quick steps, and a shared one."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from peacefs.runtime.thread_driver import ThreadDriver
 from peacefs.runtime.tracing import is_tracing, observed_here
 
 T = TypeVar("T")
-#: Begins a participant and returns at once; calls back, on any thread, with the fault that ended it, or None.
+#: Starts a participant and returns at once. Later calls back, on any thread, with the participant's error or None.
 Begin = Callable[[fx.Steps[None], Callable[[Exception | None], None]], None]
 
 
 class ParticipantThreads:
-    """Run participants for the event loop of a gateway, to which this belongs."""
+    """Runs participants for a gateway. Belongs to its event loop."""
 
     def __init__(self, driver: ThreadDriver, begin: Begin, *, long_max: int, quick_max: int) -> None:
-        """`begin` begins a participant that moves little, on a thread that others share."""
+        """`begin` starts a participant that moves little, on a shared thread."""
         self._driver = driver
         self._begin = begin
         self._quick_max = quick_max
@@ -32,20 +32,20 @@ class ParticipantThreads:
         self._quick = ThreadPoolExecutor(quick_max, thread_name_prefix="gateway-quick")
 
     def close(self) -> None:
-        """Take no more work; what is under way ends by its own deadlines."""
+        """Accept no more work. What is under way ends by its own deadlines."""
         self._long.shutdown(wait=False, cancel_futures=True)
         self._quick.shutdown(wait=False, cancel_futures=True)
 
     def run_long(self, steps: fx.Steps[T]) -> asyncio.Future[T]:
-        """Run what may take as long as a client sends."""
+        """Run a participant that may take as long as a client sends."""
         return self._run(self._long, steps)
 
     def run_quick(self, steps: fx.Steps[T]) -> asyncio.Future[T]:
-        """Run what ends soon."""
+        """Run a participant that ends soon."""
         return self._run(self._quick, steps)
 
     def run_shared(self, steps: fx.Steps[None]) -> asyncio.Future[None]:
-        """Run what moves little without a thread of its own, unless very many are under way."""
+        """Run a participant that moves little on the shared thread, or on a quick one if that has too many."""
         if self._begun >= self._quick_max:
             return self.run_quick(steps)
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The tokens in the signed URLs of a gateway: whether they are good, for whom, and for how long."""
+"""The tokens in the signed URLs of a gateway: checks whether they are valid, for whom, and for how long."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from peacefs.protocol.tokens import ChunkRead, FileAppend, FileRead, FileWrite, 
 from .token_renewal import ReadTokenRenewal, Run
 
 Write = TypeVar("Write", FileWrite, FileAppend)
-#: Raises AccessDenied if a request is not of the user whom its token was given to.
+#: Raises AccessDenied if the request's user is not the token's.
 CheckBearer = Callable[[Scope, str, str], None]
 
 
 def believe_bearer(scope: Scope, user: str, token: str) -> None:
-    """With simple authentication a token is good for whoever has it."""
+    """Accept any caller: with simple authentication, a token is valid for anyone who has it."""
 
 
 class UrlTokens:
-    """Verify the tokens of requests. Called by the gateway, on its event loop."""
+    """Verifies the tokens of requests, for the gateway, on its event loop."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class UrlTokens:
         wall_clock: Callable[[], float] = time.time,
         check_bearer: CheckBearer = believe_bearer,
     ) -> None:
-        """`check_bearer` raises for a caller to whom the token in the URL was not given."""
+        """`check_bearer` raises if the token in the URL was given to another user than the caller."""
         self._signer = signer
         self._wall_clock = wall_clock
         self._check_bearer = check_bearer
@@ -44,25 +44,25 @@ class UrlTokens:
         return verified
 
     def reading(self, token: str, scope: Scope) -> FileRead:
-        """Return the token of a request to read, which may be old. Raises AccessDenied."""
+        """Return the token of a request to read, which may have expired. Raises AccessDenied."""
         verified = self._signer.verify_even_late(token, FileRead)
         self._check_bearer(scope, verified.user, token)
         return verified
 
     def seconds_left(self, token: FileWrite | FileAppend) -> float:
-        """Return for how long the token is still good."""
+        """Return the remaining lifetime of a token."""
         return token.expires_s - self._wall_clock()
 
     def chunks(self, token: FileRead) -> Sequence[ChunkLayout]:
-        """Return the chunks that the token names; none if it is too old, for the file may have changed."""
+        """Return the chunks in the token; empty if it has expired, because the file may have changed."""
         return token.chunks if token.chunks and token.expires_s >= self._wall_clock() else []
 
     def layout(self, token: FileRead, chunks: Sequence[ChunkLayout]) -> Layout:
-        """Return the layout that the coordinator has signed, with a token to read each chunk."""
+        """Return the layout that the coordinator signed, with a token to read each chunk."""
         tokens = [self._signer.sign(ChunkRead(token.expires_s, chunk.chunk, token.inode)) for chunk in chunks]
         named = [replace(chunk, token=token) for chunk, token in zip(chunks, tokens, strict=True)]
         return Layout(sum(chunk.length for chunk in chunks), named)
 
     def renewal(self, run: Run, token: str, held: str) -> ReadTokenRenewal:
-        """Return what renews a read token while its file is sent; `held` as in `ReadTokenRenewal`."""
+        """Return an object that renews a read token while its file is sent. For `held` see `ReadTokenRenewal`."""
         return ReadTokenRenewal(self._signer, self._wall_clock, run, token, held)

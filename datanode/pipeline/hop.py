@@ -1,4 +1,4 @@
-"""This datanode as one hop of a pipeline: takes a chunk in, passes it on and stores it at once.
+"""This datanode as one hop of a pipeline: receives a chunk, and forwards and stores it at the same time.
 
     upstream                       this hop                          next hop
     WriteChunk(first packet)  ->   check token, stage
@@ -8,7 +8,7 @@
                                    seal (fsync)                  <-  WriteAck(their receipts)
                               <-   WriteAck(own receipt + theirs)
 
-Every hop verifies what it stores and compares its successor's acknowledgement with what it holds itself.
+Every hop verifies what it stores, and compares its successor's acknowledgement with its own replica.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from peacefs.runtime import effects as fx
 from .active_streams import ActiveStream, StreamsUnderWay
 from .latency_samples import LatencySamples
 
-# A datanode reports within so long that a granted chunk has ended; after that the coordinator asks.
+# Time limit for reporting the end of a granted chunk. After that the coordinator asks.
 stream_end_timeout_s: Final = 2.0
 
 
@@ -52,34 +52,34 @@ class _Place(NamedTuple):
     """This node's place in one chunk's pipeline."""
 
     upstream: NodeId | None
-    #: The hops after it.
+    #: The hops after this node.
     route: list[Hop]
     link_timeout_s: float
 
 
 class _Stopwatch:
-    """Split one chunk's time into steps. Each look at the clock ends one step and begins the next."""
+    """Splits the time of one chunk into steps. Each reading of the clock ends a step and begins the next."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.looked_s = 0.0
-        #: Spent by this node's disk, and in waiting for the next hop.
+        #: Time used by this node's disk, and time spent waiting for the next hop.
         self.disk_s = 0.0
         self.onward_s = 0.0
-        #: When the last packet had gone onward.
+        #: The time when the last packet had been forwarded.
         self.forwarded_s = 0.0
 
     def lap(self) -> float:
-        """Look, and return the seconds since the last look."""
+        """Read the clock, and return the seconds since the last reading."""
         before_s, self.looked_s = self.looked_s, self._clock()
         return self.looked_s - before_s
 
 
 class PipelineHop:
-    """Receive chunks, store them, and pass them on. One instance serves all connections of a datanode.
+    """Receives chunks, stores them, and forwards them. One instance serves all connections of a datanode.
 
-    `DataRequests` runs `receive_chunk` for each chunk. A hop acknowledges only what is on its own disk and on
-    those of all hops after it, with the same length and checksum.
+    `DataRequests` runs `receive_chunk` for each chunk. A hop acknowledges only what is on its own disk and on the
+    disks of all hops after it, with the same length and checksum.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class PipelineHop:
         wall_clock: Callable[[], float],
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
-        """Serve the node whose `streams` these are.
+        """Serve the node to which `streams` belong.
 
-        A hop calls the clocks itself, between all steps of a chunk, for an effect would cost too much there.
-        `clock` gives monotonic seconds, `wall_clock` those since 1970, which tokens expire by.
+        A hop calls the clocks between all steps of a chunk; an effect would cost too much there. `clock` returns
+        monotonic seconds, `wall_clock` seconds since 1970, for the expiry of tokens.
         """
         self._clock = clock
         self._wall_clock = wall_clock
@@ -110,11 +110,11 @@ class PipelineHop:
         self._hop_timeout_s = hop_timeout_s
 
     def receive_chunk(self, upstream: fx.Connection, opening: WriteChunk, data: Bytes) -> fx.Steps[None]:
-        """From the opening frame, which has been received, to the acknowledgement.
+        """Receive a chunk after its opening frame, and acknowledge it.
 
-        Raises, with the culprit, what this hop or one after it failed at. A replica that was sealed before
-        another hop failed stays: the same replica may have been acknowledged to somebody, and what nobody
-        refers to is reclaimed by the coordinator.
+        Raises the error of this hop or a later one, with the culprit. If another hop failed after this replica was
+        sealed, the replica stays: it may have been acknowledged before. If no file refers to it, the coordinator
+        has it deleted.
         """
         token = self._token(self._wall_clock(), opening)
         if not token.grant:
@@ -136,9 +136,10 @@ class PipelineHop:
     def _receive(
         self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, stream: ActiveStream
     ) -> fx.Steps[int]:
-        """The chunk's length, once it is acknowledged."""
+        """Return the chunk's length, once it is acknowledged."""
         place, watch = self._place(stream.token), _Stopwatch(self._clock)
-        # Nothing but the token says whom to connect to: this node proves to a stranger that it knows the secret.
+        # Only the token determines where to connect: the handshake proves to the peer that this node knows the
+        # secret.
         onward = NextHop(place.route, place.link_timeout_s) if place.route else None
         try:
             sealed = yield from self._take_in(upstream, opening, data, onward, stream, watch)
@@ -158,8 +159,10 @@ class PipelineHop:
         return sealed.length
 
     def _token(self, now_s: float, opening: WriteChunk) -> ChunkWrite:
-        """Raises AccessDenied, and GrantLapsed for a token that was good once. A grant that was used in time may
-        reach the next hop a little late."""
+        """Return the verified token. Raises AccessDenied, and GrantLapsed if it has expired.
+
+        A short delay is allowed, because a grant used in time may reach the next hop a little late.
+        """
         token = self._signer.verify_even_late(opening.token, ChunkWrite)
         if token.expires_s < now_s - grant_clock_slack_s:
             raise GrantLapsed("the chunk was not begun while the token to write it was good; ask for another")
@@ -187,7 +190,7 @@ class PipelineHop:
         stream: ActiveStream,
         watch: _Stopwatch,
     ) -> fx.Steps[Sealed]:
-        """Forwards and stores up to the last packet, and seals."""
+        """Forward and store all packets, and seal the chunk."""
         staged = self._store.stage(opening.chunk, opening.version)
         sums = opening.sums
         try:
@@ -216,7 +219,8 @@ class PipelineHop:
         metrics.chunks_written.inc()
         metrics.bytes_written.inc(sealed.length)
         self._changes.added(replica)
-        # If its disk has failed since, what that held was said to be gone before this was said to be there.
+        # If the disk has failed since, its replicas were reported as removed before this one was reported as
+        # added.
         if self._store.find(opening.chunk) is None:
             self._changes.removed(replica)
         return sealed
@@ -230,7 +234,7 @@ class PipelineHop:
         watch: _Stopwatch,
         stream: ActiveStream,
     ) -> fx.Steps[tuple[bytes, Bytes]]:
-        """Forwards all and stores all but the last, whose checksums and data it gives."""
+        """Forward all packets, and store all but the last; return the last one's checksums and data."""
         while True:
             stream.waits(watch.looked_s)
             packet, data, *_ = yield from fx.receive(upstream, timeout_s=self._hop_timeout_s)
@@ -248,7 +252,7 @@ class PipelineHop:
                 watch.onward_s += watch.lap()
             if packet.last:
                 return packet.sums, data
-            # A writer whose source is slow sends empty packets, so that it is not taken for dead.
+            # A writer with a slow source sends empty packets to show that it is alive.
             if len(data):
                 yield from self._store.write(staged, packet.sums, data)
                 watch.disk_s += watch.lap()
@@ -256,8 +260,8 @@ class PipelineHop:
     def _compare(
         self, opening: WriteChunk, sealed: Sealed, onward: NextHop, place: _Place, watch: _Stopwatch
     ) -> fx.Steps[list[Receipt]]:
-        """The receipts of the hops after this one, for exactly what this one holds."""
-        # However long this hop's own disk took, an acknowledgement that lies ready is still taken.
+        """Return the receipts of the hops after this one, if they hold exactly what this one holds."""
+        # Even if this hop's own disk took long, an acknowledgement that has arrived is still read.
         sealing_s = watch.looked_s - watch.forwarded_s
         timeout_s = max(place.link_timeout_s - sealing_s, self._hop_timeout_s / 10)
         receipts = yield from onward.acknowledgement(
@@ -267,13 +271,13 @@ class PipelineHop:
         yield from onward.release()
         metrics.chunks_forwarded.inc()
         metrics.bytes_forwarded.inc(sealed.length)
-        # The disk's time lies partly within the time of this hop's own, and is not seen then.
+        # The next hop's disk time overlaps with this hop's own, and is then not visible.
         its_own_s = max(0.0, watch.onward_s - onward.waited_onward_s)
         self._samples.took(watch.looked_s, onward.node, its_own_s, sealed.length)
         return receipts
 
     def _ascribe(self, fault: PeacefsError, place: _Place) -> None:
-        """Names the culprit of a fault on this hop or before it; the next hop's have theirs already."""
+        """Name the culprit of an error of this hop or before it. Errors of later hops name theirs already."""
         if fault.culprit is not None:
             return
         if isinstance(fault, PeerError) and not isinstance(fault, BrokenSeal):
@@ -283,8 +287,7 @@ class PipelineHop:
 
 
 def _report_end(opening: WriteChunk, length: int | None) -> fx.Steps[None]:
-    """Tells the coordinator that a grant has ended; `length` is None for one that was abandoned. One that does not
-    hear of it finds out by asking."""
+    """Report the end of a grant; `length` is None if abandoned. After a lost report, the coordinator asks."""
     ended = StreamEnded(opening.chunk, opening.version, length is not None, length or 0)
     with contextlib.suppress(PeacefsError):
         yield from fx.call(ended, Done, timeout_s=stream_end_timeout_s)

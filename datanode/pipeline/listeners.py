@@ -1,4 +1,4 @@
-"""The listening sockets of a datanode's data port: TCP, and a local socket over which it can share open files."""
+"""The listening sockets of a datanode's data port: TCP, and a local socket for sharing open files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("peacefs.datanode")
 
 
 class DataListeners:
-    """Listen from construction on, and accept connections from `start` to `close`, with one thread a socket."""
+    """Listens from construction, and accepts connections from `start` to `close`, with one thread per socket."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class DataListeners:
         advertised: Address | str = "",
         shares_descriptors: bool = False,
     ) -> None:
-        """Choose a free port for 0. `advertised` is a host or an address by which others reach it besides.
+        """Listen on a port, 0 for a free one. `advertised` is the host or address given to others.
 
-        With `shares_descriptors` readers on this host may get open files. Raises StartupError.
+        With `shares_descriptors`, readers on this host may get open files. Raises StartupError.
         """
         tcp = _listen(host, port)
         self._sockets = [tcp]
@@ -46,7 +46,7 @@ class DataListeners:
         self.address: Address = tcp.getsockname()[:2]
         others = (advertised, self.address[1]) if isinstance(advertised, str) else advertised
         me = dataclasses.replace(me, addresses=(show_address(others),))
-        #: The datanode's identity, with all addresses that it listens on.
+        #: The datanode's identity, with all its addresses.
         self.me = self._listening_locally(me) if shares_descriptors else me
 
     def _listening_locally(self, me: Identity) -> Identity:
@@ -70,7 +70,7 @@ class DataListeners:
             acceptor.start()
 
     def close(self) -> None:
-        """Accept nothing more; `take` is not running when this returns."""
+        """Accept nothing more. On return, no call of `take` is running."""
         self._closing.set()
         for listener in self._sockets:
             with contextlib.suppress(OSError):
@@ -84,10 +84,10 @@ class DataListeners:
         while not self._closing.is_set():
             try:
                 sock, address = listener.accept()
-                # A local one has no name.
+                # A local connection has no peer address.
                 connection = SocketConnection(sock, f"{address[0]}:{address[1]}" if address else "a local socket")
             except OSError as error:
-                # Out of descriptors, for instance: connections that end will free some.
+                # For example out of descriptors, until other connections end.
                 if not self._closing.wait(accept_retry_s):
                     log.warning("cannot accept a data connection: %s", error.strerror or error)
                 continue

@@ -1,4 +1,4 @@
-"""The datanode's data server: hears the hello of each connection, and has a reactor run `DataRequests` on it."""
+"""The datanode's data server: does the handshake of each connection, then has a reactor run `DataRequests`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from peacefs.runtime.tracing import is_tracing, observed
 from .dispatch import DataRequests
 from .listeners import DataListeners, accept_retry_s, data_connections_max
 
-# For clients of one address: a machine with many tasks has some hundreds.
+# Maximum number of clients' connections from one address. A machine with many tasks has some hundreds.
 data_connections_per_address_max: Final = 768
 
 
@@ -34,10 +34,9 @@ log = logging.getLogger("peacefs.datanode")
 
 
 class DataServer:
-    """Serve the connections that come to its listeners, from `start` to `stop`. Made and stopped by the service.
+    """Serves the connections that its listeners accept, from `start` to `stop`. The service makes and stops it.
 
-    Participants that wait for another datanode are woken by the connection pool's `shut_down`, which belongs
-    before `stop`.
+    Before `stop`, call the connection pool's `shut_down`, which wakes participants that wait for another datanode.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class DataServer:
         per_address_max: int = data_connections_per_address_max,
         tls: TlsIdentity | None = None,
     ) -> None:
-        """With `tls` all but the local socket speak TLS."""
+        """With `tls`, all connections use TLS except those of the local socket."""
         self._listeners = listeners
         self._me = listeners.me
         self._tls = tls
@@ -61,20 +60,20 @@ class DataServer:
         self._lock = threading.Lock()
         self._ended = threading.Condition(self._lock)
         self._serving: set[SocketConnection] = set()
-        #: The memory for clients' unfinished frames, and how many clients' connections come from which host.
+        #: The memory for clients' unfinished frames, and the number of clients' connections from each host.
         self._frames: FrameBudget[SocketConnection] = FrameBudget(begun_frames_bytes_max)
         self._crowd: ConnectionCounts[str] = ConnectionCounts(per_address_max)
         self._host_of: dict[SocketConnection, str] = {}
-        #: Those that have not said hello yet, longest first.
+        #: Connections whose handshake has not finished, oldest first.
         self._silent: dict[SocketConnection, None] = {}
-        #: The number of participants of this datanode's own that the reactor runs.
+        #: The number of this datanode's own participants that the reactor runs.
         self._begun = 0
         self._stopping = threading.Event()
         self._reactor = Reactor(driver, f"data-{self._me.name}", workers_max=connections_max)
 
     @property
     def address(self) -> Address:
-        """Return the address of the data port."""
+        """The address of the data port."""
         return self._listeners.address
 
     def start(self) -> None:
@@ -82,7 +81,7 @@ class DataServer:
         self._listeners.start(self._take)
 
     def hang_up(self) -> None:
-        """Take nothing more, and hang up on everybody: whoever writes through here blames this one."""
+        """Accept nothing more, and close all connections, so that writers blame this datanode."""
         self._stopping.set()
         self._listeners.close()
         with self._lock:
@@ -90,7 +89,7 @@ class DataServer:
                 connection.shut_down()
 
     def stop(self) -> None:
-        """Hang up, if that is not done, and return when the last request has ended."""
+        """Call `hang_up` if necessary, and return when the last request has ended."""
         if not self._stopping.is_set():
             self.hang_up()
         with self._lock:
@@ -98,9 +97,9 @@ class DataServer:
         self._reactor.stop()
 
     def begin(self, steps: fx.Steps[None], ended: Callable[[Exception | None], None]) -> None:
-        """Have the reactor run a participant of this datanode's own, which moves little; `ended` hears of its end.
+        """Have the reactor run one of this datanode's own participants, which moves little; then call `ended`.
 
-        Raises PeerUnreachable when the server is stopping.
+        Raises PeerUnreachable if the server is stopping.
         """
         with self._lock:
             if self._stopping.is_set():
@@ -134,7 +133,7 @@ class DataServer:
         return True
 
     def _make_room(self) -> None:
-        """Close the connection that has been silent longest, so that silent ones keep nobody out."""
+        """Close the connection whose handshake has taken longest, so that silent peers block no others."""
         longest = next(iter(self._silent), None)
         if longest is not None:
             del self._silent[longest]
@@ -143,7 +142,7 @@ class DataServer:
 
     def _turn_away(self, connection: SocketConnection) -> None:
         refusal = Overloaded(f"{self._me.name} has {self._connections_max} data connections, its limit")
-        # In plain text it would be taken for a service that speaks no TLS, and a handshake costs too much here.
+        # A refusal in plain text would look like a service without TLS, and a handshake costs too much here.
         if self._tls is None or connection.is_local:
             with contextlib.suppress(PeacefsError):
                 connection.send(Failure(refusal.code, refusal.message), b"", last_word_timeout_s)
@@ -167,7 +166,7 @@ class DataServer:
             self._reactor.run(requests, lambda fault: self._over(connection, fault))
 
     def _count(self, connection: SocketConnection, peer: Peer) -> None:
-        """Raises Overloaded when the host of a client has too many connections here."""
+        """Raises Overloaded if a client's host has too many connections here."""
         if peer.trusted:
             return
         host = connection.ends[1][0] if connection.ends is not None else "this host"
