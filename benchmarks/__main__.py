@@ -1,9 +1,10 @@
-"""Runs the benchmarks named on the command line, or all of them: `python -m benchmarks [NAME...] [--quick]`."""
+"""Run the benchmarks named on the command line, or all of them: `python -m benchmarks [NAME...] [--quick]`."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+from types import ModuleType
 
 from .report import head_line
 
@@ -41,17 +42,37 @@ _ALL = (
     "recovery",
     "recovery_pictures",
     "recovery_costs",
+    "ha_table6",
+    "ha_table7",
+    "ha_table8",
+    "ha_figure6",
+    "ha_figure7",
     "peer_ring",
+    "ring_scale",
     "driver_standby",
     "spark_batches",
     "web_page",
     "tracing",
 )
+#: Reproductions of papers' tables and figures, each a module of `papers/`.
+_PAPERS = (
+    "io_service",
+    "figure10",
+    "paged_state",
+    "state_latency",
+    "cec",
+    "flux",
+    "recovery_costs",
+    "peer_ring",
+    "ring_scale",
+)
+#: The results that `papers/ha_tables.py` runs: together they take more than an hour, and run only by name.
+_HA_RESULTS = ("ha_table6", "ha_table7", "ha_table8", "ha_figure6", "ha_figure7")
 _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_CELLS = ("figure10",)
 _WITH_SIZE = ("repair", "io_service")
 _WITH_FILES = ("metadata_ops", "restart", "failover", "checkpoints")
-_WITH_RUNS = ("failover",)
+_WITH_RUNS = ("failover", "ring_scale", *_HA_RESULTS)
 _WITH_KEPT = ("dead_writers",)
 _WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads", "metadata_ops", "spark_batches")
 _WITH_STATE = ("spark_batches",)
@@ -63,7 +84,9 @@ _WITH_FILE_SIZE = ("peers",)
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(_ALL)}; default all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"any of {', '.join(_ALL)}; default all but HA's results"
+    )
     parser.add_argument("--quick", action="store_true", help="smaller and fewer, to see that they run")
     parser.add_argument("--files", type=int, metavar="N", help=f"existing files, of {' and '.join(_WITH_FILES)}")
     parser.add_argument("--cells", metavar="WxMB,...", help="some groups of bars, as 8x128,16x512, of figure10")
@@ -91,7 +114,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(_ALL)}")
     print(f"== {head_line()}", flush=True)
-    for name in options.names or _ALL:
+    for name in options.names or [name for name in _ALL if name not in _HA_RESULTS]:
         print(f"== {name}", flush=True)
         files = {"files": options.files} if options.files is not None and name in _WITH_FILES else {}
         full = {"full": True} if options.full and name in _WITH_FULL else {}
@@ -107,7 +130,9 @@ def main() -> None:
             {"mebibytes": options.mebibytes} if options.mebibytes is not None and name in _WITH_FILE_SIZE else {}
         )
         rows = {"rows": options.rows.split(",")} if options.rows and name in _WITH_ROWS else {}
-        importlib.import_module(f"benchmarks.{name}").main(
+        result = {"result": name} if name in _HA_RESULTS else {}
+        _module(name).main(
+            **result,
             quick=options.quick,
             **files,
             **full,
@@ -122,6 +147,12 @@ def main() -> None:
             **rows,
             **file_size,
         )
+
+
+def _module(name: str) -> ModuleType:
+    if name in _HA_RESULTS:
+        return importlib.import_module("benchmarks.papers.ha_tables")
+    return importlib.import_module(f"benchmarks.papers.{name}" if name in _PAPERS else f"benchmarks.{name}")
 
 
 if __name__ == "__main__":

@@ -29,13 +29,18 @@ def head_line() -> str:
 
 
 def show(name: str, title: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Prints the rows as a table and writes them to `results/<name>.json`, with what machine it was."""
+    """Print the rows as a table, and save them."""
     table = Table(title=title, title_justify="left")
     for column in rows[0]:
         table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right")
     for row in rows:
         table.add_row(*(_text(value) for value in row.values()))
     Console(width=140).print(table)
+    save(name, rows)
+
+
+def save(name: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Write the rows to `results/<name>.json`, with a description of this machine."""
     RESULTS.mkdir(exist_ok=True)
     machine = {
         "cores": os.cpu_count(),

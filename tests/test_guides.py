@@ -14,15 +14,12 @@ import typer.main
 from support.pages import ROOT, Page, all_pages, guides
 from typer.core import TyperGroup
 
+from benchmarks import __main__ as benchmarks
 from peacefs.command import application
 
 _PROGRAM = typer.main.get_command(application)
 #: The folders whose files a page may name.
 _FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()}
-_MAINS = re.compile(r"^def main\(", re.MULTILINE)
-_BENCHMARKS = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} | {
-    path.parent.name for path in (ROOT / "benchmarks").glob("*/__init__.py") if _MAINS.search(path.read_text())
-}
 
 
 def _named(page: Page) -> str:
@@ -98,7 +95,7 @@ def test_commands_and_their_options_exist(page: Page) -> None:
 def test_benchmarks_and_make_targets_exist(page: Page) -> None:
     for words in page.command_lines("python"):
         if words[:2] == ["-m", "benchmarks"] and len(words) > 2 and not words[2].isupper():
-            assert words[2] in _BENCHMARKS, words
+            assert words[2] in benchmarks._ALL, words
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for words in page.command_lines("make"):
         assert not words or words[0] in targets, words

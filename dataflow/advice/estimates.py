@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from peacefs.dataflow import closed_forms
-from peacefs.dataflow.closed_forms import UnitLoad
+from peacefs.dataflow.advice import closed_forms
+from peacefs.dataflow.advice.closed_forms import UnitLoad
 
 from .load import Machines, Parameters, QueryLoad
 

@@ -30,9 +30,7 @@ def simulate(
         typer.Argument(
             metavar="SCENARIO",
             show_default=False,
-            help="figure10, staggered, slow-node, mixed, large or nic-bound; of recovery "
-            "techniques ha-table6, ha-table7, ha-table8, ha-figure6 or ha-figure7; of rings of many "
-            "nodes peer-ring.",
+            help="figure10, staggered, slow-node, mixed, large or nic-bound.",
         ),
     ],
     seeds: Annotated[
@@ -42,7 +40,7 @@ def simulate(
             metavar="N",
             min=1,
             max=simulated_seeds_max,
-            help="Number of runs to average. [default: 20, of ha-... 25]",
+            help="Number of runs to average. [default: 20]",
         ),
     ] = None,
     policies: Annotated[
@@ -60,11 +58,10 @@ def simulate(
         typer.Option("--picture", metavar="FILE", help="Draw it: .png, .svg or .pdf."),
     ] = None,
 ) -> None:
-    """Simulate placement policies, or recovery techniques.
+    """Simulate placement policies.
 
-    Of policies, from request is from when a set is asked for until it is written, span from its first grant; both
-    are means over all sets. The bounds are what no policy can beat. The others are tables and figures of the paper
-    "High-Availability Algorithms for Distributed Stream Processing": its numbers, ours and its closed forms.
+    "From request" is from when a set is asked for until it is written, "span" from its first grant; both are means
+    over all sets. No policy can beat the bounds.
     """
     from .simulate_command import SimulateOptions, run_simulate
 

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 _BASELINE = "random"
 
 _SEEDS = 20
-#: HA's tables and figures, which `reproduction_command` runs.
-REPRODUCTIONS = ("ha-table6", "ha-table7", "ha-table8", "ha-figure6", "ha-figure7")
-#: Rings of many nodes, which `ring_command` runs.
-PEER_RING = "peer-ring"
 
 
 @dataclass(frozen=True)
@@ -44,21 +40,7 @@ class SimulateOptions:
 def run_simulate(options: SimulateOptions) -> None:
     """Raises BadParameter for a scenario or policy that there is none of, and Unsupported, before anything is
     simulated, where an extra is missing."""
-    _check("scenario", [options.scenario], [*SCENARIOS, *REPRODUCTIONS, PEER_RING])
-    if options.scenario == PEER_RING:
-        from .ring_command import run_ring_scale
-
-        if options.policies or options.picture is not None:
-            raise typer.BadParameter(f"{PEER_RING} has no policies and no picture: leave them out")
-        run_ring_scale(options.seeds, as_json=options.json)
-        return
-    if options.scenario in REPRODUCTIONS:
-        from .reproduction_command import run_reproduction
-
-        if options.policies:
-            raise typer.BadParameter(f"{options.scenario} compares recovery techniques: leave --policy out")
-        run_reproduction(options.scenario, options.seeds, as_json=options.json, picture=options.picture)
-        return
+    _check("scenario", [options.scenario], SCENARIOS)
     _check("policy", options.policies, POLICIES)
     if options.picture is not None:
         from .comparison_picture import require_matplotlib

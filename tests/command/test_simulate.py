@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from peacefs.command import application
 from peacefs.commands.comparison_picture import draw, drawn, lines_of
-from peacefs.commands.simulate_command import REPRODUCTIONS
 from peacefs.peace.simulator import comparison
 from peacefs.peace.simulator.comparison import POLICIES, Row
 from peacefs.peace.simulator.scenarios import SCENARIOS, Case, all_at_once, paper_cluster
@@ -77,7 +76,7 @@ def test_unknown_names_are_wrong_usage(arguments: tuple[str, ...], said: str) ->
 def test_the_help_names_every_scenario_and_policy() -> None:
     # Lines are broken after hyphens, too.
     words = set(re.findall(r"[\w-]+", re.sub(r"-\n\s+", "-", simulate("--help").stdout)))
-    assert {*SCENARIOS, *POLICIES, *REPRODUCTIONS} <= words
+    assert {*SCENARIOS, *POLICIES} <= words
 
 
 def test_a_missing_extra_is_named_before_anything_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,9 @@ import statistics
 
 import pytest
 
-from peacefs.dataflow import closed_forms
-from peacefs.dataflow.closed_forms import UnitLoad
+from benchmarks.papers import closed_forms as papers
+from peacefs.dataflow.advice import closed_forms
+from peacefs.dataflow.advice.closed_forms import UnitLoad
 
 #: HA's Table 5: a filter, and an aggregate over 100 rows that advances by 10.
 FILTER = UnitLoad()
@@ -31,8 +32,8 @@ def test_bandwidth_of_acknowledgements_is_that_of_the_paper(
 
 def test_bandwidth_of_copies_is_that_of_new_rows_and_positions() -> None:
     # Each row comes out, or comes into the state, of which a tenth comes out; Table 6 says 101.27 and 111.55.
-    assert 100 * closed_forms.passive_standby_bandwidth(FILTER) == pytest.approx(101.27, abs=0.5)
-    assert 100 * closed_forms.passive_standby_bandwidth(AGGREGATE) == pytest.approx(111.55, abs=1)
+    assert 100 * papers.passive_standby_bandwidth(FILTER) == pytest.approx(101.27, abs=0.5)
+    assert 100 * papers.passive_standby_bandwidth(AGGREGATE) == pytest.approx(111.55, abs=1)
 
 
 def test_bandwidth_of_precise_upstream_backup_has_a_number_with_each_row() -> None:
@@ -60,9 +61,9 @@ def test_recovery_of_an_active_standby_is_to_send_what_it_has_not_trimmed() -> N
 
 
 def test_rows_that_come_again_are_those_that_were_processed_again() -> None:
-    assert closed_forms.passive_standby_repeated_rows(FILTER) == pytest.approx(50)
-    assert closed_forms.upstream_backup_repeated_rows(FILTER) == pytest.approx(60)
-    assert closed_forms.upstream_backup_repeated_rows(AGGREGATE) == pytest.approx(6)
+    assert papers.passive_standby_repeated_rows(FILTER) == pytest.approx(50)
+    assert papers.upstream_backup_repeated_rows(FILTER) == pytest.approx(60)
+    assert papers.upstream_backup_repeated_rows(AGGREGATE) == pytest.approx(6)
 
 
 def test_longer_intervals_cost_less_and_recover_later() -> None:
@@ -70,7 +71,7 @@ def test_longer_intervals_cost_less_and_recover_later() -> None:
 
     often, seldom = (replace(AGGREGATE, interval_s=interval_s) for interval_s in (0.025, 0.2))
     for recovery, bandwidth in (
-        (closed_forms.passive_standby_recovery_s, closed_forms.passive_standby_bandwidth),
+        (closed_forms.passive_standby_recovery_s, papers.passive_standby_bandwidth),
         (closed_forms.upstream_backup_recovery_s, closed_forms.upstream_backup_bandwidth),
         (closed_forms.active_standby_recovery_s, closed_forms.active_standby_bandwidth),
     ):
@@ -99,17 +100,17 @@ def test_mttf_of_partition_pairs_is_twice_what_is_played(nodes: int, chained: bo
     mttf_s, repair_s = 1000.0, 5.0
     around = [(node, (node + 1) % nodes) for node in range(0, nodes, 1 if chained else 2)]
     played = statistics.mean(_lifetime_s(around, nodes, mttf_s, repair_s, seed) for seed in range(300))
-    said = closed_forms.partition_pairs_mttf_s(nodes, mttf_s, repair_s, chained=chained)
+    said = papers.partition_pairs_mttf_s(nodes, mttf_s, repair_s, chained=chained)
     assert played == pytest.approx(said / 2, rel=0.2)
 
 
 def test_mttf_of_cluster_pairs_falls_with_the_square_of_nodes() -> None:
     """Flux 4.2: quadratically, and by N / 2 more if nodes are repaired one by one; of partition pairs linearly."""
     day, minute = 86_400.0, 60.0
-    at = {nodes: closed_forms.cluster_pairs_mttf_s(nodes, 100 * day, minute) for nodes in (2, 20, 200)}
-    assert at[2] == closed_forms.pair_mttf_s(100 * day, minute)
+    at = {nodes: papers.cluster_pairs_mttf_s(nodes, 100 * day, minute) for nodes in (2, 20, 200)}
+    assert at[2] == papers.pair_mttf_s(100 * day, minute)
     assert at[20] / at[200] == pytest.approx(100)
-    one_by_one = closed_forms.cluster_pairs_mttf_s(20, 100 * day, minute, all_at_once=False)
+    one_by_one = papers.cluster_pairs_mttf_s(20, 100 * day, minute, all_at_once=False)
     assert at[20] / one_by_one == pytest.approx(10)
-    parts = [closed_forms.partition_pairs_mttf_s(nodes, 100 * day, minute) for nodes in (2, 20, 200)]
+    parts = [papers.partition_pairs_mttf_s(nodes, 100 * day, minute) for nodes in (2, 20, 200)]
     assert parts[0] == at[2] and parts[1] / parts[2] == pytest.approx(10)

@@ -1,6 +1,6 @@
 """HA's results in virtual time: orders, directions and closed forms, in a run or two of each cell.
 
-`peacefs simulate ha-table6` and so on run all of them 25 times; docs/recovery/ha-tables.md shows that.
+`python -m benchmarks ha_table6` and so on run all of them 25 times; docs/recovery/ha-tables.md shows that.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from functools import cache
 import pytest
 from support.long_runs import often
 
-from peacefs.dataflow.closed_forms import first_row_s
-from peacefs.dataflow.reproductions.ha_experiment import Measured, Setup, measure
-from peacefs.dataflow.reproductions.ha_results import APPROACHES, RESULTS, TableCell, cells
+from benchmarks.papers.ha_experiment import Measured, Setup, measure
+from benchmarks.papers.ha_results import APPROACHES, RESULTS, TableCell, cells
+from peacefs.dataflow.advice.closed_forms import first_row_s
 
 _SETUPS = {
     "filter": Setup("filter"),
@@ -122,18 +122,18 @@ def test_cells_have_the_numbers_of_the_paper() -> None:
         cell: TableCell = found[where]  # type: ignore[index]
         return cell.paper_recovery_ms, cell.paper_bandwidth
 
-    assert paper("ha-table6", "filter", "upstream backup") == (47.62, 0.64)
-    assert paper("ha-table6", "union", "active standby") == (1.82, 101.91)
-    assert paper("ha-table6", "aggregate", "passive standby") == (48.88, 111.55)
-    assert paper("ha-table7", "window 500", "passive standby") == (63.9, 111.54)
-    assert paper("ha-table7", "window 300", "upstream backup") == (138.7, None)
-    assert paper("ha-table8", "advance 5", "passive standby") == (51.6, 121.5)
-    assert paper("ha-table8", "advance 25", "upstream backup") == (61.3, None)
-    assert paper("ha-figure6", "50 ms", "active standby, precise") == (40.07, 100.96)
-    assert paper("ha-figure7", "5 operators", "upstream backup") == (170.0, None)
-    assert paper("ha-figure6", "25 ms", "upstream backup") == (None, None)
+    assert paper("ha_table6", "filter", "upstream backup") == (47.62, 0.64)
+    assert paper("ha_table6", "union", "active standby") == (1.82, 101.91)
+    assert paper("ha_table6", "aggregate", "passive standby") == (48.88, 111.55)
+    assert paper("ha_table7", "window 500", "passive standby") == (63.9, 111.54)
+    assert paper("ha_table7", "window 300", "upstream backup") == (138.7, None)
+    assert paper("ha_table8", "advance 5", "passive standby") == (51.6, 121.5)
+    assert paper("ha_table8", "advance 25", "upstream backup") == (61.3, None)
+    assert paper("ha_figure6", "50 ms", "active standby, precise") == (40.07, 100.96)
+    assert paper("ha_figure7", "5 operators", "upstream backup") == (170.0, None)
+    assert paper("ha_figure6", "25 ms", "upstream backup") == (None, None)
 
 
 def test_cells_are_those_whose_technique_there_is() -> None:
     assert {cell.approach for name in RESULTS for cell in cells(name)} <= APPROACHES.keys()
-    assert len(cells("ha-table7")) == 5 * len({"upstream backup", "passive standby"} & APPROACHES.keys())
+    assert len(cells("ha_table7")) == 5 * len({"upstream backup", "passive standby"} & APPROACHES.keys())

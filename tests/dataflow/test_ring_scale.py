@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peacefs.dataflow.reproductions.ring_scale import run_scale
+from benchmarks.papers.ring_scale import run_scale
 
 
 def test_ring_recovers_in_the_same_time_whatever_its_size_and_the_failures() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks import state_pictures
-from benchmarks.state_latency import RATE_PER_S, Run
-from benchmarks.state_operators import WAYS
+from benchmarks.papers.state_latency import RATE_PER_S, Run
+from benchmarks.papers.state_operators import WAYS
 
 
 def test_picture_of_latencies_has_a_line_for_each_way() -> None:

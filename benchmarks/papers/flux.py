@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.report import show
+from benchmarks.state_pictures import draw
 from peacefs.dataflow import Query
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
@@ -33,9 +35,6 @@ from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.flux import Flux
 from peacefs.state.warm import warm
-
-from .report import show
-from .state_pictures import draw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,55 +1,40 @@
-"""`peacefs simulate ha-...`: HA's tables and figures in virtual time, as a table, JSON and a picture."""
+"""HA's Tables 6 to 8 and Figures 6 and 7 in virtual time: a table, JSON and a picture for each.
+
+    python -m benchmarks ha_table6 [--runs N]      also ha_table7, ha_table8, ha_figure6, ha_figure7
+
+Each cell is the mean of N runs, by default as many as in the paper, 25.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
 
-from peacefs.client.command_line.progress import run_progress
-from peacefs.client.command_line.whole_table import print_whole
-from peacefs.protocol.errors import Unsupported
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from benchmarks.report import save
+from benchmarks.state_pictures import draw
 
-    from peacefs.dataflow.reproductions.ha_results import TableRow
+from .ha_pictures import drawn
+from .ha_results import RUNS, TableRow, run_result
 
 #: A cell of ours that differs more from the paper's is marked.
 _FAR = 0.2
 
 
-def run_reproduction(name: str, runs: int | None, *, as_json: bool, picture: Path | None) -> None:
-    """Raises Unsupported, before anything is simulated, where an extra is missing."""
-    if picture is not None:
-        from .comparison_picture import require_matplotlib
-
-        require_matplotlib()
-    try:
-        from peacefs.dataflow.reproductions.ha_results import RUNS, cells, run_result
-    except ImportError as error:
-        raise Unsupported(f"HA's results need {error.name}: install peacefs[dataflow]") from None
-    runs = RUNS if runs is None else runs
-    with run_progress(name, len(cells(name)) * runs) as on_run:
-        rows = run_result(name, runs, on_run)
-    if as_json:
-        lines = ",\n ".join(json.dumps(dataclasses.asdict(row)) for row in rows)
-        sys.stdout.write(f"[{lines}]\n")
-    else:
-        print_whole(_table(name, runs, rows))
-    if picture is not None:
-        from .reproduction_picture import draw
-
-        draw(rows, name, picture)
+def main(*, result: str, quick: bool = False, runs: int | None = None) -> None:
+    """Run the cells of one table or figure, named as in `RESULTS`."""
+    runs = runs if runs is not None else 1 if quick else RUNS
+    rows = run_result(result, runs)
+    Console(width=140).print(_table(result, runs, rows))
+    save(result, [dataclasses.asdict(row) for row in rows])
+    draw(result, drawn(rows, result) if find_spec("matplotlib") else None)
 
 
 def _table(name: str, runs: int, rows: Sequence[TableRow]) -> Table:
-    from rich import box
-    from rich.table import Table
-
     table = Table(
         title=f"{name}: means over {runs} run{'s' if runs != 1 else ''}; * differs by more than a fifth from HA's",
         title_justify="left",

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .report import show
+from benchmarks.report import show
+from benchmarks.state_pictures import draw_latency
+
 from .state_operators import RECORD_BYTES, WAYS, Part
-from .state_pictures import draw_latency
 
 RATE_PER_S = 20_000
 _BATCH = 1000

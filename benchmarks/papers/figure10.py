@@ -19,16 +19,15 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
+from benchmarks.emulation.contest import SetTimes
+from benchmarks.emulation.emulation import emulation
+from benchmarks.emulation.paper_cluster import Scale
+from benchmarks.emulation.turns import Turns
+from benchmarks.emulation.ways import BASELINE, WAYS, Way
+from benchmarks.report import show
 from peacefs.peace.policies.ledger import WriteSet
 from peacefs.peace.simulator.scenarios import REPLICAS
 from peacefs.peace.simulator.simulate import Arrival
-
-from .emulation.contest import SetTimes
-from .emulation.emulation import emulation
-from .emulation.paper_cluster import Scale
-from .emulation.turns import Turns
-from .emulation.ways import BASELINE, WAYS, Way
-from .report import show
 
 _HOSTS = 17
 

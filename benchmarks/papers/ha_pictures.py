@@ -6,24 +6,13 @@ matplotlib is an extra and is imported only here, and late.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from peacefs.protocol.errors import BadRequest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from peacefs.dataflow.reproductions.ha_results import TableRow
-
-
-def draw(rows: Sequence[TableRow], name: str, path: Path) -> None:
-    """Write the picture; the file's ending says the format. Raises BadRequest for one that is unknown."""
-    try:
-        drawn(rows, name).savefig(path)
-    except ValueError as error:
-        raise BadRequest(f"{path}: {error}") from None
+    from benchmarks.papers.ha_results import TableRow
 
 
 def drawn(rows: Sequence[TableRow], name: str) -> Figure:

@@ -6,9 +6,9 @@ standby, links over loopback.
 written to files. *Recovery* is from when the SIGKILL of the node of the windows is noticed until the unit has
 processed what there was (HA, section 4); the median of several kills.
 
-Beside it stand HA's cells by the real cores in virtual time (`peacefs simulate ha-figure6`), with the same M, and
-windows and advances of the same time, and the closed forms of HA's Table 3. These have HA's parameters: 1,000 rows
-a second one by one, links of 16 Mb/s, 40 ms to redirect a stream, operators of 10 us times window / advance.
+Beside it stand HA's cells by the real cores in virtual time (`python -m benchmarks ha_figure6`), with the same M,
+and windows and advances of the same time, and the closed forms of HA's Table 3. These have HA's parameters: 1,000
+rows a second one by one, links of 16 Mb/s, 40 ms to redirect a stream, operators of 10 us times window / advance.
 """
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from benchmarks.papers.ha_experiment import Measured, Setup, measure
+from benchmarks.papers.ha_results import APPROACHES
+from benchmarks.processor_time import cpu_s
+from benchmarks.recovery_pictures import FEEDS_PER_S, ROWS_PER_FEED, rows_of_now, three_units
+from benchmarks.report import show
+from benchmarks.state_pictures import draw
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
@@ -39,8 +45,6 @@ from peacefs.dataflow.hosts.costs import Traffic
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.link_traffic import LinkTraffic
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
-from peacefs.dataflow.reproductions.ha_experiment import Measured, Setup, measure
-from peacefs.dataflow.reproductions.ha_results import APPROACHES
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
@@ -48,11 +52,6 @@ from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 from peacefs.state.warm import warm
-
-from .processor_time import cpu_s
-from .recovery_pictures import FEEDS_PER_S, ROWS_PER_FEED, rows_of_now, three_units
-from .report import show
-from .state_pictures import draw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,12 +21,11 @@ import numba
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.report import show
+from benchmarks.state_pictures import draw_sizes
 from peacefs.state import Checkpointer, DirectoryStore, MemoryStore, PageManager, Raw, UnorderedMap
 from peacefs.state.kernels.places import HEADER_WORDS
 from peacefs.state.pages.page_set import PageSet
-
-from .report import show
-from .state_pictures import draw_sizes
 
 _BATCH = 65_536
 _SCHEMA = pa.schema([("key", pa.int64()), ("count", pa.int64()), ("low", pa.int64()), ("high", pa.int64())])

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.report import show
+from benchmarks.state_pictures import draw
 from peacefs.dataflow import Query
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
@@ -24,8 +26,6 @@ from peacefs.state.warm import warm
 
 from . import peer_ring_relief
 from .peer_ring_runs import PATIENT_S, SILENCE_S, RingUnderTest, with_ring
-from .report import show
-from .state_pictures import draw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

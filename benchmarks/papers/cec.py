@@ -22,6 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.report import show
+from benchmarks.state_pictures import draw
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.amnesia import Amnesia
@@ -30,8 +32,6 @@ from peacefs.dataflow.window_checkpoints.extent import CostBenefit, OpenOnly, Ta
 from peacefs.state.warm import warm
 
 from .cec_unit import BATCH_ROWS, PAPER_TUPLE_BYTES, DrivenUnit, Totals, endless, prices, sales
-from .report import show
-from .state_pictures import draw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

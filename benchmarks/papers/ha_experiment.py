@@ -16,7 +16,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from peacefs.dataflow.closed_forms import HA_FILTER_S, HAParameters, UnitLoad
+from peacefs.dataflow.advice.closed_forms import HA_FILTER_S, HAParameters, UnitLoad
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.functions import col, count
@@ -138,17 +138,9 @@ class Measured:
     runs: int
 
 
-def measure(
-    setup: Setup,
-    technique: Callable[[float], Technique],
-    runs: int,
-    on_run: Callable[[], None] = lambda: None,
-) -> Measured:
+def measure(setup: Setup, technique: Callable[[float], Technique], runs: int) -> Measured:
     """Run a cell under the seeds from 1 on. `technique` makes one for an interval, in seconds."""
-    found = []
-    for seed in range(1, runs + 1):
-        found.append(_run(setup, technique(setup.interval_s - _TICK_S / 2), seed))
-        on_run()
+    found = [_run(setup, technique(setup.interval_s - _TICK_S / 2), seed) for seed in range(1, runs + 1)]
     recoveries = [recovery_s for recovery_s, _, _ in found]
     return Measured(
         mean(recoveries),

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.report import show
+from benchmarks.state_pictures import draw
 from peacefs.dataflow import Query
 from peacefs.dataflow.hosts.ring_node import ring_figures_s
 from peacefs.dataflow.model.stream_type import TIME
@@ -33,8 +35,6 @@ from peacefs.dataflow.ring.tokens import RING
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 
 from .peer_ring_runs import PATIENT_S, SILENCE_S, RingUnderTest, with_ring
-from .report import show
-from .state_pictures import draw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

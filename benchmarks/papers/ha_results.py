@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from peacefs.dataflow import closed_forms
-from peacefs.dataflow.closed_forms import UnitLoad
+from peacefs.dataflow.advice import closed_forms
+from peacefs.dataflow.advice.closed_forms import UnitLoad
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 
+from .closed_forms import passive_standby_bandwidth
 from .ha_experiment import Setup, measure
 
 #: HA 7: "each point is the average of 25 simulation runs".
@@ -62,7 +63,7 @@ APPROACHES: Mapping[str, Approach] = {
     "passive standby": Approach(
         lambda interval_s: PassiveStandby(interval_s=interval_s, precise=False),
         closed_forms.passive_standby_recovery_s,
-        closed_forms.passive_standby_bandwidth,
+        passive_standby_bandwidth,
     ),
 }
 
@@ -96,12 +97,9 @@ class TableRow:
     runs: int
 
 
-def run_result(
-    name: str, runs: int = RUNS, on_run: Callable[[], None] = lambda: None, cases: Iterable[str] | None = None
-) -> list[TableRow]:
-    """Run the cells of a table or figure, or those of some cases alone."""
-    wanted = None if cases is None else set(cases)
-    return [_run(cell, runs, on_run) for cell in cells(name) if wanted is None or cell.case in wanted]
+def run_result(name: str, runs: int = RUNS) -> list[TableRow]:
+    """Run the cells of a table or figure."""
+    return [_run(cell, runs) for cell in cells(name)]
 
 
 def cells(name: str) -> list[TableCell]:
@@ -109,9 +107,10 @@ def cells(name: str) -> list[TableCell]:
     return [cell for cell in RESULTS[name]() if cell.approach in APPROACHES]
 
 
-def _run(cell: TableCell, runs: int, on_run: Callable[[], None]) -> TableRow:
+def _run(cell: TableCell, runs: int) -> TableRow:
     approach = APPROACHES[cell.approach]
-    found = measure(cell.setup, approach.technique, runs, on_run)
+    found = measure(cell.setup, approach.technique, runs)
+    print(f"  {cell.case}, {cell.approach}: recovered in {1000 * found.recovery_s:.2f} ms", flush=True)
     return TableRow(
         cell.case,
         cell.approach,
@@ -203,9 +202,9 @@ def _aggregate_of_table_6() -> dict[str, tuple[float | None, float | None]]:
 
 
 RESULTS: Mapping[str, Callable[[], Iterable[TableCell]]] = {
-    "ha-table6": _table_6,
-    "ha-table7": partial(_windows, "window", _TABLE_7, lambda rows: Setup(window=rows)),
-    "ha-table8": partial(_windows, "advance", _TABLE_8, lambda rows: Setup(advance=rows)),
-    "ha-figure6": _figure_6,
-    "ha-figure7": _figure_7,
+    "ha_table6": _table_6,
+    "ha_table7": partial(_windows, "window", _TABLE_7, lambda rows: Setup(window=rows)),
+    "ha_table8": partial(_windows, "advance", _TABLE_8, lambda rows: Setup(advance=rows)),
+    "ha_figure6": _figure_6,
+    "ha_figure7": _figure_7,
 }

@@ -1,6 +1,8 @@
 """Peer rings of many nodes in virtual time: how long recovery takes and what it sends, by nodes and failures.
 
 The cores are those that run for real. Nodes that die at once are spread over the ring, so that nothing is lost.
+
+    python -m benchmarks ring_scale [--runs N]
 """
 
 from __future__ import annotations
@@ -8,9 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.report import show
 from peacefs.dataflow.hosts.seeded_ring import KillSet, SeededRing
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
@@ -36,6 +40,23 @@ class ScaleRow:
     news_per_failure: float
     copies_per_failure: float
     lost: int
+
+
+def main(*, quick: bool = False, runs: int = 1) -> None:
+    rows = run_scale([case for case in CASES if not quick or case[0] <= 100], seeds=range(1, runs + 1))
+    title = f"r = 1, nodes that die at once, not neighbours: means over {runs} run{'s' if runs != 1 else ''}"
+    show("ring_scale", title, [_shown(row) for row in rows])
+
+
+def _shown(row: ScaleRow) -> dict[str, Any]:
+    return {
+        "nodes": row.nodes,
+        "failures": row.failures,
+        "recovery, s": row.recovery_s,
+        "news a failure": row.news_per_failure,
+        "copies a failure": row.copies_per_failure,
+        "lost": row.lost,
+    }
 
 
 def run_scale(

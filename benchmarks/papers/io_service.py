@@ -24,12 +24,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks import bare_chain, bare_read
+from benchmarks.report import show
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.io_service import IOService
 from peacefs.client.local_cluster.cluster import LocalCluster
-
-from . import bare_chain, bare_read
-from .report import show
 
 _MIB = 1024 * 1024
 _PAGE_BYTES = 64 * 1024

@@ -1,9 +1,9 @@
-"""The closed forms of HA's Table 3 (section 5), and what precise recovery adds (Table 4, section 6).
+"""The closed forms of HA's Tables 3 and 4 (sections 5 and 6) by which estimates of techniques are made.
 
 Averages, for one unit whose node fails. Times are seconds, rates rows a second, sizes bytes; overheads are shares
 of the bytes of the unit's input, so that 1.0 means as much again. Symbols are those of HA's Table 1: `Q` is the
 number of rows that are processed again, `K` the time until the first of them is there, `Delta` the number of rows
-that consumers get once more.
+that consumers get again. Forms that no estimate needs are in `benchmarks/papers/closed_forms.py`.
 """
 
 from __future__ import annotations
@@ -70,16 +70,6 @@ def upstream_backup_replayed_rows(load: UnitLoad) -> float:
     return load.state_rows + load.interval_s * load.rate + 2 * load.delay_s * load.rate
 
 
-def passive_standby_repeated_rows(load: UnitLoad) -> float:
-    """Delta = M lambda_out (5.1): rows of outputs that come again."""
-    return load.interval_s * load.rate_out
-
-
-def upstream_backup_repeated_rows(load: UnitLoad) -> float:
-    """Delta = Q times the selectivity, without the rows that only make the state (5.2)."""
-    return (upstream_backup_replayed_rows(load) - load.state_rows) * load.selectivity
-
-
 def active_standby_repeated_rows(load: UnitLoad) -> float:
     """Delta = M lambda_out / 2 + 2 d lambda_out (5.3): what the secondary has not trimmed yet."""
     return (load.interval_s / 2 + 2 * load.delay_s) * load.rate_out
@@ -112,13 +102,6 @@ def trimming_share(load: UnitLoad, numbers: int) -> float:
     return numbers * load.inputs * load.number_bytes / (load.interval_s * load.rate * load.row_bytes)
 
 
-def passive_standby_bandwidth(load: UnitLoad) -> float:
-    """f1(1/M, C): copies of new rows in state and outputs with a position for each queue, and acknowledgements."""
-    rows = load.state_rows_per_row + load.selectivity
-    positions = load.number_bytes * (load.inputs + load.outputs) / (load.interval_s * load.rate * load.row_bytes)
-    return rows + positions + trimming_share(load, 1)
-
-
 def upstream_backup_bandwidth(load: UnitLoad, *, precise: bool = False) -> float:
     """f3(1/M, c) with acknowledgements of both levels; if `precise`, a watermark with each row (Table 4)."""
     return trimming_share(load, 2) + (load.number_bytes / load.row_bytes if precise else 0.0)
@@ -127,32 +110,3 @@ def upstream_backup_bandwidth(load: UnitLoad, *, precise: bool = False) -> float
 def active_standby_bandwidth(load: UnitLoad) -> float:
     """100 % + f3(1/M, c): the input once more, acknowledgements of both nodes, and one to trim the secondary."""
     return 1.0 + trimming_share(load, 3)
-
-
-# -- the time until both of a pair are gone (Flux 3.2, 4.2 and 5) ----------------------------------------------
-#
-# The paper leaves out that either node of a pair may be the first to fail, and so do these: what is played is half
-# as long.
-
-
-def pair_mttf_s(node_mttf_s: float, repair_s: float) -> float:
-    """MTTF^2 / MTTR: one pair of nodes (Flux 3.2)."""
-    return node_mttf_s**2 / repair_s
-
-
-def cluster_pairs_mttf_s(nodes: int, node_mttf_s: float, repair_s: float, *, all_at_once: bool = True) -> float:
-    """4 MTTF^2 / (N^2 MTTR): two copies of a whole dataflow, each on half of the nodes (Flux 4.2).
-
-    A copy is lost with any of its nodes. Its nodes are repaired at the same time, while the query stands still, or
-    one after the other, which takes N / 2 times as long.
-    """
-    copy_repair_s = repair_s if all_at_once else repair_s * nodes / 2
-    return pair_mttf_s(2 * node_mttf_s / nodes, copy_repair_s)
-
-
-def partition_pairs_mttf_s(nodes: int, node_mttf_s: float, repair_s: float, *, chained: bool = False) -> float:
-    """2 MTTF^2 / (N MTTR): a pair for each part, on N / 2 pairs of nodes (Flux 4.2 and 5).
-
-    In a chain each node is in two pairs, so that there are N of them: half as long.
-    """
-    return pair_mttf_s(node_mttf_s, repair_s) / (nodes if chained else nodes / 2)

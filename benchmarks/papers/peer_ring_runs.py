@@ -13,13 +13,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from benchmarks.processor_time import cpu_s
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.ring_run import RingRun
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.peer_ring import PeerRing
-
-from .processor_time import cpu_s
 
 PATIENT_S: Final = 300.0
 #: A busy machine may keep a process waiting for long; one that is killed is missed at once nevertheless.
