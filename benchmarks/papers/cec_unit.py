@@ -22,6 +22,7 @@ from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.output_buffer import RowStage
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.core.unit import HAUnit
+from peacefs.dataflow.core.unit_start import BufferBounds, UnitStart
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.logs.segments import MemorySegments, SegmentAppend, SegmentStore
@@ -116,10 +117,8 @@ class DrivenUnit:
             network,
             technique,
             self._state,
-            incarnation,
-            credit_bytes=1 << 30,
-            buffer_bytes_max=1 << 30,
-            retained_bytes_max=1 << 40,
+            UnitStart(incarnation),
+            BufferBounds(1 << 30, 1 << 30, 1 << 40),
         )
         #: Seconds for reading the log and putting it into the operator.
         self.load_s = time.perf_counter() - begun

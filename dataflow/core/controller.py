@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from peacefs.dataflow.core.technique import StandbyKind
+from peacefs.dataflow.core.technique import RecoveryPlan, StandbyKind
 from peacefs.dataflow.limits import dataflow_busy_s_max
 from peacefs.protocol import limits
 
@@ -36,7 +36,7 @@ from .messages import (
     UnitRecovered,
     UnitStopped,
 )
-from .pair_plan import CatchUp, PairPlan
+from .pair_plan import CatchUp
 from .unit_history import UnitHistory
 
 # Units wait so long for all nodes that were wanted; then they are placed on those that are there.
@@ -74,20 +74,17 @@ class ControllerCore:
         node_timeout_s: float = limits.dataflow_node_timeout_s,
         resumed: Mapping[str, tuple[int, int]] | None = None,
         starts_before: int = 0,
-        standby: StandbyKind | None = None,
-        pairs: PairPlan | None = None,
-        with_history: Collection[str] = (),
+        plan: RecoveryPlan | None = None,
     ) -> None:
         """`resumed`: the checkpoints of a query that goes on, as an earlier controller recorded them.
 
-        `starts_before`: as many starts of a unit as there can have been under earlier controllers. With a
-        `standby` each unit is on two nodes, never both on one; with `pairs` its two are equals. `with_history`:
-        units whose history is kept here.
+        `starts_before`: as many starts of a unit as there can have been under earlier controllers.
         """
-        self._histories = {unit: UnitHistory() for unit in with_history}
-        self._standby = standby
-        self._pairs = pairs
-        self._catch_up = None if pairs is None else CatchUp(pairs)
+        plan = plan or RecoveryPlan()
+        self._histories = {unit: UnitHistory() for unit in plan.with_history}
+        self._standby = plan.standby
+        self._pairs = plan.pairs
+        self._catch_up = None if plan.pairs is None else CatchUp(plan.pairs)
         self._node_timeout_s = node_timeout_s
         self._attention = Attention(node_timeout_s / dataflow_steps_of_silence)
         # Units are placed when so many nodes are there, or some are missing for too long, so that the first of

@@ -26,6 +26,18 @@ class OutputContents:
     marks: MarkedRanges
 
 
+@dataclass(frozen=True)
+class OutputRules:
+    """How a technique wants the rows of an output to be kept."""
+
+    #: Drop rows for a consumer that is away.
+    drops_for_absent: bool = False
+    #: Put each row into the output's log as it is emitted, and not only between `keep_rows` and `drop_rows`.
+    logs_all: bool = True
+    #: Keep rows that were sent long ago, for states of consumers. They do not hold the unit up.
+    retains_for_states: bool = False
+
+
 @dataclass
 class _Connection:
     node: str
@@ -42,28 +54,25 @@ class HAOutput:
         destinations: Sequence[str],
         retention: frozenset[Mark],
         *,
+        rules: OutputRules | None = None,
         lineage: int = 0,
-        drops_for_absent: bool = False,
         log: NumberedRows | None = None,
-        logs_all: bool = True,
-        retains_for_states: bool = False,
         forgot_rows: bool = False,
     ) -> None:
         """`log`: where rows are kept besides, so that a checkpoint of the unit has them.
 
-        They are put there as they are emitted; without `logs_all` only between `keep_rows` and `drop_rows`.
-        `retains_for_states`: rows are kept that were sent long ago, and do not hold the unit up. `forgot_rows`: it
-        began again, and there were rows before its first that consumers may depend on.
+        `forgot_rows`: the unit began again, and there were rows before its first that consumers may depend on.
         """
+        rules = rules or OutputRules()
         self.stream = stream
         self.lineage = lineage
         self.ended = False
         self.buffer = OutputBuffer(retention)
         self._destinations = tuple(destinations)
-        self._drops_for_absent = drops_for_absent
+        self._drops_for_absent = rules.drops_for_absent
         self._log = log
-        self._logs_all = logs_all
-        self._retains_for_states = retains_for_states
+        self._logs_all = rules.logs_all
+        self._retains_for_states = rules.retains_for_states
         self._forgot_rows = forgot_rows
         self._connections: dict[str, _Connection] = {}
         # The latest start of each consumer; earlier ones are not listened to.

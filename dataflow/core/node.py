@@ -66,6 +66,7 @@ from .messages import (
 from .output_buffer import RowStage
 from .pairs import Pairs
 from .unit import HAUnit
+from .unit_start import BufferBounds, UnitStart
 
 # A consumer lets a producer send so much before it has processed any of it.
 dataflow_credit_bytes: Final = 4 * MIB
@@ -97,6 +98,10 @@ class Bounds:
     retained_bytes_max: int = dataflow_retained_bytes_max
     #: Events of a unit after which its node looks at what else there is, so that it is not silent for long.
     events_per_turn: int = dataflow_events_per_turn
+
+    @property
+    def of_buffers(self) -> BufferBounds:
+        return BufferBounds(self.credit_bytes, self.buffer_bytes_max, self.retained_bytes_max)
 
     def __post_init__(self) -> None:
         if self.page_bytes not in limits.state_page_bytes_choices:
@@ -403,15 +408,15 @@ class NodeCore:
             self._network,
             self._technique,
             state,
-            incarnation,
-            credit_bytes=self._bounds.credit_bytes,
-            buffer_bytes_max=self._bounds.buffer_bytes_max,
-            slot=where.slot if leads or not active else 1 - where.slot,
-            attempts=half.attempts if half is not None else 0,
-            chance=random.Random(f"{self._session} {name} {incarnation}"),
-            retained_bytes_max=self._bounds.retained_bytes_max,
-            restart=self._placement.units[name].restart,
-            phases=self._histories.phases(name),
+            UnitStart(
+                incarnation,
+                slot=where.slot if leads or not active else 1 - where.slot,
+                attempts=half.attempts if half is not None else 0,
+                restart=where.restart,
+                phases=self._histories.phases(name),
+                chance=random.Random(f"{self._session} {name} {incarnation}"),
+            ),
+            self._bounds.of_buffers,
         )
         self._histories.begun(unit)
         self._units[name] = unit

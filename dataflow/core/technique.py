@@ -7,7 +7,7 @@ A technique says how long rows are kept (`retention`), what is acknowledged and 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
@@ -67,6 +67,18 @@ class StandbyKind(Enum):
     PASSIVE = "passive"
     #: It processes what the primary processes, and keeps its output to itself.
     ACTIVE = "active"
+
+
+@dataclass(frozen=True)
+class RecoveryPlan:
+    """Everything that the controller has to know of a technique to recover the units of a network."""
+
+    #: Each unit has a standby of this kind on a second node; None: units run on one node.
+    standby: StandbyKind | None = None
+    #: How pairs of equal replicas are placed and brought back; None: the controller does as it likes.
+    pairs: PairPlan | None = None
+    #: Units whose history the controller keeps.
+    with_history: Collection[str] = ()
 
 
 class Guard:
@@ -129,6 +141,10 @@ class Technique(ABC):
 
     def keeps_history(self, plan: UnitPlan) -> bool:
         return self.keeps_events(plan) or self.keeps_phases(plan)
+
+    def recovery_plan(self, network: Network) -> RecoveryPlan:
+        histories = [plan.name for plan in network.units if self.keeps_history(plan)]
+        return RecoveryPlan(self.standby, self.pair_plan(network), histories)
 
     def check_nodes(self, nodes: int) -> None:
         """Raise InvalidQuery if so many nodes are too few."""

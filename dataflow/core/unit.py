@@ -34,6 +34,7 @@ from .restart_point import InputPoint, RestartPoint
 from .unit_edges import describe, read
 from .unit_operators import UnitOperators
 from .unit_output import make_output
+from .unit_start import BufferBounds, UnitStart
 from .watermarks import Watermarks
 
 
@@ -44,34 +45,19 @@ class HAUnit:
         network: Network,
         technique: Technique,
         state: UnitState,
-        incarnation: int,
-        *,
-        credit_bytes: int,
-        buffer_bytes_max: int,
-        retained_bytes_max: int,
-        restart: RestartPoint | None = None,
-        phases: Mapping[str, Phases] | None = None,
-        slot: int = 0,
-        attempts: int = 0,
-        chance: random.Random | None = None,
+        start: UnitStart,
+        bounds: BufferBounds,
     ) -> None:
-        """`restart`: the point at which it begins, where an earlier start of the unit has noted one.
-
-        `phases` are those that operators had there.
-
-        `chance` gives the seeds of what functions draw; `slot` is the unit's place in a pair. `attempts`: as many
-        requests as the unit's inputs can have made before, under the same incarnation.
-        """
         self.name = plan.name
-        self.incarnation, self.slot = incarnation, slot
+        incarnation, restart = start.incarnation, start.restart
+        self.incarnation, self.slot = incarnation, start.slot
         self._plan = plan
         self._state = state
-        self._buffer_bytes_max = buffer_bytes_max
+        self._bounds = bounds
         # Functions draw from `drawn`, which is seeded for each event.
-        self._seeds, self._drawn = chance, random.Random(0)
+        self._seeds, self._drawn = start.chance, random.Random(0)
         self._seeded = any(node.specification.wants_chance for node in plan.operators)
         self._journal = state.journal
-        self._retained_bytes_max = retained_bytes_max
         # Bytes of each input that the last checkpoint covers.
         self._captured_bytes: dict[str, int] = {}
         # Input that is processed in silence: an earlier start has sent what comes of it.
@@ -101,11 +87,11 @@ class HAUnit:
         self.inputs = {
             stream: HAInput(
                 stream,
-                replica(plan.name, slot),
+                replica(plan.name, start.slot),
                 incarnation,
                 edges.inputs[stream].processed if edges else _beginning(technique, restart, stream),
-                credit_bytes=credit_bytes,
-                attempts=attempts,
+                credit_bytes=bounds.credit_bytes,
+                attempts=start.attempts,
             )
             for stream in plan.inputs
         }
@@ -134,7 +120,7 @@ class HAUnit:
             self.outputs,
             keeps_stamps=technique.tracks_causes,
             chance=self._drawn,
-            phases=phases or {},
+            phases=start.phases,
         )
         for stream, point in restart.inputs.items() if restart is not None else ():
             if point.began_ended:
@@ -431,9 +417,9 @@ class HAUnit:
 
     def _has_room(self) -> bool:
         for stream, output in self.outputs.items():
-            if output.buffer.held_bytes > self._retained_bytes_max:
-                raise OperatorFailed(too_much_retained(stream, self._retained_bytes_max))
-        return all(output.has_room(self._buffer_bytes_max) for output in self.outputs.values())
+            if output.buffer.held_bytes > self._bounds.retained_bytes_max:
+                raise OperatorFailed(too_much_retained(stream, self._bounds.retained_bytes_max))
+        return all(output.has_room(self._bounds.buffer_bytes_max) for output in self.outputs.values())
 
 
 def _beginning(technique: Technique, restart: RestartPoint | None, stream: str) -> Position:

@@ -6,7 +6,7 @@ from peacefs.dataflow.core.technique import StandbyKind, Technique
 from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.dataflow.unit_state.interface import ROWS_OF, UnitState
 
-from .ha_output import HAOutput
+from .ha_output import HAOutput, OutputRules
 from .replicas import both
 
 
@@ -28,10 +28,12 @@ def make_output(
         stream,
         destinations,
         technique.retention(destinations),
+        rules=OutputRules(
+            drops_for_absent=technique.drops_for_absent,
+            logs_all=technique.standby is not StandbyKind.ACTIVE,
+            retains_for_states=technique.tracks_causes,
+        ),
         lineage=0 if plan is None else technique.lineage_of(plan, network, incarnation),
-        drops_for_absent=technique.drops_for_absent,
         log=state.numbered_rows(ROWS_OF + stream, network.types[stream].schema) if kept and state else None,
-        logs_all=technique.standby is not StandbyKind.ACTIVE,
-        retains_for_states=technique.tracks_causes,
         forgot_rows=plan is not None and technique.forgets_rows and incarnation > 1,
     )

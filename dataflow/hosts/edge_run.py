@@ -170,9 +170,7 @@ class EdgeRun(HostedRun):
             node_timeout_s=node_timeout_s,
             resumed=self._record.checkpoints,
             starts_before=self._record.starts_before,
-            standby=technique.standby,
-            pairs=technique.pair_plan(network),
-            with_history=[plan.name for plan in network.units if technique.keeps_history(plan)],
+            plan=technique.recovery_plan(network),
         )
         self._announced: Placement | None = None
         self._late_rows = LateRowCounts()

@@ -142,9 +142,7 @@ class SeededRun:
             EdgeCore.placements(network, EDGE),
             edge_node=EDGE,
             nodes_wanted=nodes,
-            standby=technique.standby,
-            pairs=technique.pair_plan(network),
-            with_history=[plan.name for plan in network.units if technique.keeps_history(plan)],
+            plan=technique.recovery_plan(network),
         )
         self._nodes: dict[str, _Host] = {}
         self._starts: dict[str, int] = {}

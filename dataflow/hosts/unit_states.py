@@ -102,16 +102,13 @@ class UnitStates:
             # A writer that was taken for dead has trimmed its log meanwhile: another look finds what it has now.
             raise DiskFault(gone.message) from None
         plan = self._network.unit(unit)
-        operator, contents = windows_of(plan)
         return WindowedState(
             PagedState(*self._open(unit)),
             UnitLogWriter(store, name, begins[0], self._threads),
-            contents,
-            operator,
+            windows_of(plan),
             plan.inputs,
             {stream: self._network.types[stream] for stream in plan.outputs},
-            technique.choice,
-            technique.times,
+            technique.checks,
             self._clock,
             loaded,
         )

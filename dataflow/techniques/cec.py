@@ -22,12 +22,12 @@ from peacefs.dataflow.operators.join import JoinWindow
 from peacefs.dataflow.operators.row_operators import Filter, MapRows, Select
 from peacefs.dataflow.operators.time_windows import AggregateTimeWindows
 from peacefs.dataflow.query.network import Network, OperatorNode, UnitPlan
-from peacefs.dataflow.window_checkpoints.contents import NoContents, WindowContents
+from peacefs.dataflow.window_checkpoints.contents import NoContents
 from peacefs.dataflow.window_checkpoints.count_contents import CountContents
 from peacefs.dataflow.window_checkpoints.extent import Targets, WindowChoice
 from peacefs.dataflow.window_checkpoints.join_contents import JoinContents
 from peacefs.dataflow.window_checkpoints.time_contents import TimeContents
-from peacefs.dataflow.window_checkpoints.windowed_state import CheckTimes
+from peacefs.dataflow.window_checkpoints.windowed_state import CheckPolicy, UnitWindows
 from peacefs.protocol.errors import InvalidQuery
 
 from .intervals import checked_interval
@@ -74,8 +74,7 @@ class CEC(Technique):
             raise InvalidQuery(
                 f"CEC({choice!r}): a choice of windows is wanted: Targets(), CostBenefit() or OpenOnly()"
             )
-        self.choice = choice if choice is not None else Targets()
-        self.times = CheckTimes(interval_s, period_s)
+        self.checks = CheckPolicy(choice if choice is not None else Targets(), interval_s, period_s)
         self._commit_s = commit_s
 
     def check(self, network: Network) -> None:
@@ -103,17 +102,17 @@ class CEC(Technique):
         return _LogGuard(self._commit_s, now_s)
 
 
-def windows_of(plan: UnitPlan) -> tuple[str | None, WindowContents]:
-    """Return the operator of a unit that has windows, and who knows them."""
+def windows_of(plan: UnitPlan) -> UnitWindows:
+    """Return the windows of a unit."""
     for node in plan.operators:
         specification = node.specification
         if isinstance(specification, AggregateCountWindows):
-            return node.name, CountContents(specification)
+            return UnitWindows(node.name, CountContents(specification))
         if isinstance(specification, AggregateTimeWindows):
-            return node.name, TimeContents(specification)
+            return UnitWindows(node.name, TimeContents(specification))
         if isinstance(specification, JoinWindow):
-            return node.name, JoinContents()
-    return None, NoContents()
+            return UnitWindows(node.name, JoinContents())
+    return UnitWindows(None, NoContents())
 
 
 def _check_operator(node: OperatorNode) -> None:

@@ -45,11 +45,20 @@ cec_windows_per_check: Final = 2048
 
 
 @dataclass(frozen=True)
-class CheckTimes:
-    """Windows are checked for `interval_s` in each `period_s`: CI and CP of the paper."""
+class CheckPolicy:
+    """Which windows are checked, for `interval_s` in each `period_s`: CI and CP of the paper."""
 
+    choice: WindowChoice
     interval_s: float
     period_s: float
+
+
+@dataclass(frozen=True)
+class UnitWindows:
+    """The windows of a unit: the name of the operator that has them, if any has, and their contents."""
+
+    operator: str | None
+    contents: WindowContents
 
 
 @dataclass
@@ -87,23 +96,20 @@ class _Loaded:
 
 
 class WindowedState:
-    """Structures of a unit. `pages` keeps them; `operator` is the name of the one that has windows, if any has."""
-
     def __init__(
         self,
         pages: UnitState,
         log: UnitLog,
-        contents: WindowContents,
-        operator: str | None,
+        windows: UnitWindows,
         inputs: Sequence[str],
         outputs: Mapping[str, StreamType],
-        choice: WindowChoice,
-        times: CheckTimes,
+        checks: CheckPolicy,
         clock: Callable[[], float],
         loaded: LoadedLog | None = None,
     ) -> None:
-        self._pages, self._log, self._contents, self._operator = pages, log, contents, operator
-        self._choice, self._times, self._clock = choice, times, clock
+        self._pages, self._log = pages, log
+        self._contents, self._operator = windows.contents, windows.operator
+        self._policy, self._clock = checks, clock
         self._cells: dict[str, Cell] = {}
         self._results_types = outputs
         self._footprints: Footprints | None = None
@@ -121,7 +127,7 @@ class WindowedState:
         self.tuples_read = loaded.tuples if loaded is not None else 0
         self._next_tuple = 1
         #: Commits from the oldest footprint on.
-        self._moments = deque([_Moment(start, 1, _rows_of(start.inputs), clock(), contents.marks())])
+        self._moments = deque([_Moment(start, 1, _rows_of(start.inputs), clock(), self._contents.marks())])
         self._begins = True
         self._durable: Mapping[str, Position] = _positions(start.inputs)
         self._checked_s = clock()
@@ -267,7 +273,7 @@ class WindowedState:
         made = sum(part.num_rows for _, part in parts)
         self.extent = ExtentNow(opens=sum(part.num_rows for kind, part in parts if kind is TupleKind.OPEN))
         self.extent.closes = made - self.extent.opens
-        if self._hurries or now_s - self._checked_s >= self._times.period_s:
+        if self._hurries or now_s - self._checked_s >= self._policy.period_s:
             self._checked_s = now_s
             checks = self._checks(first_tuple + made, rows, now_s)
             parts += [(TupleKind.CHECK, part) for part in checks]
@@ -346,7 +352,9 @@ class WindowedState:
                 continue
             wanted = oldest != self._number and (
                 self._hurries
-                or self._choice.wants_check(self._extent_with(oldest, ids.num_rows, next_tuple, rows, now_s))
+                or self._policy.choice.wants_check(
+                    self._extent_with(oldest, ids.num_rows, next_tuple, rows, now_s)
+                )
             )
             if not wanted:
                 self._footprints.put_back(oldest, ids)
@@ -355,7 +363,7 @@ class WindowedState:
             self._footprints.check(ids, oldest, self._number)
             parts.append(contents)
             next_tuple += contents.num_rows
-            if self._clock() - begun_s >= self._times.interval_s:
+            if self._clock() - begun_s >= self._policy.interval_s:
                 return parts
 
     def _extent_with(self, oldest: int, windows: int, next_tuple: int, rows: int, now_s: float) -> Extent:

@@ -29,6 +29,7 @@ from peacefs.dataflow.core.messages import NodeHeartbeat, StandbyInStep, UnitPla
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.pair_plan import PairPlan
 from peacefs.dataflow.core.pair_reading import PairReading
+from peacefs.dataflow.core.technique import RecoveryPlan
 from peacefs.dataflow.hosts.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.operators.grains import Grains
@@ -238,7 +239,7 @@ def test_flux_places_pairs_in_a_chain_and_leaves_standby_nodes_alone() -> None:
     edge = {"source in": UnitPlacement("edge", 1)}
     units = ["a[0]", "a[1]", "a[2]", "b"]
     core = ControllerCore(
-        units, edge, edge_node="edge", nodes_wanted=4, node_timeout_s=1e9, standby=Flux.standby, pairs=plan
+        units, edge, edge_node="edge", nodes_wanted=4, node_timeout_s=1e9, plan=RecoveryPlan(Flux.standby, plan)
     )
     for node in ("n4", "n3", "n2", "n1"):
         core.heartbeat(0.0, NodeHeartbeat(node, "1", 0))

@@ -13,6 +13,7 @@ from peacefs.dataflow.core.output_buffer import RowStage
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.core.unit import HAUnit
 from peacefs.dataflow.core.unit_output import make_output
+from peacefs.dataflow.core.unit_start import BufferBounds, UnitStart
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.model.batches import Batch, Position
@@ -59,11 +60,9 @@ class Replica:
         states = UnitStates(
             MemoryCheckpoints(), _BOUNDS, network, technique, clock=lambda: 0.0, in_background=False
         )
-        bounds = {"credit_bytes": 1 << 30, "buffer_bytes_max": 1 << 30, "retained_bytes_max": 1 << 30}
-        plan = network.unit("first")
-        self.unit = HAUnit(
-            plan, network, technique, states.new("first"), incarnation, slot=incarnation - 1, **bounds
-        )
+        plan, start = network.unit("first"), UnitStart(incarnation, slot=incarnation - 1)
+        bounds = BufferBounds(1 << 30, 1 << 30, 1 << 30)
+        self.unit = HAUnit(plan, network, technique, states.new("first"), start, bounds)
         (self.stream,) = self.unit.outputs
 
     def process(self, source: str, first_value: int) -> None:

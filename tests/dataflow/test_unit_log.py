@@ -15,6 +15,7 @@ from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.messages import Data, Subscribed
 from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.unit import HAUnit
+from peacefs.dataflow.core.unit_start import BufferBounds, UnitStart
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.logs.segments import MemorySegments, SegmentAppend
@@ -54,8 +55,8 @@ class Unit:
         states = UnitStates(store, _BOUNDS, network, technique, clock=lambda: next(clock) / 1000)
         plan = network.units[0]
         state = states.load(plan.name, (incarnation, 0))
-        bounds = {"credit_bytes": 1 << 30, "buffer_bytes_max": 1 << 30, "retained_bytes_max": 1 << 30}
-        self.unit = HAUnit(plan, network, technique, state, incarnation, **bounds)
+        bounds = BufferBounds(1 << 30, 1 << 30, 1 << 30)
+        self.unit = HAUnit(plan, network, technique, state, UnitStart(incarnation), bounds)
         self._input = self.unit.inputs["in"]
         asked = self._input.subscribe(0.0, 1, 1.0)
         assert asked is not None
