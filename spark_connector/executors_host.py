@@ -25,6 +25,7 @@ from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import UnitCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.interface import Sink, Source
+from peacefs.dataflow.hosts.node_pool import NodePool
 from peacefs.dataflow.hosts.node_process import NodeOrders, NodeProcess
 from peacefs.dataflow.hosts.query_start import start_query
 from peacefs.dataflow.hosts.ring_node import RingNode, RingOrders
@@ -76,18 +77,8 @@ class SparkExecutors:
     ) -> EdgeRun | RingRun:
         if technique.standby is not None or isinstance(technique, PeerRing):
             self._check_executors(technique.name)
-        return start_query(
-            network,
-            technique,
-            sources,
-            sinks,
-            nodes=self._nodes,
-            launcher=_Jobs(self._context),
-            checkpoints=self._checkpoints,
-            bounds=self._bounds,
-            node_timeout_s=self._node_timeout_s,
-            options=options,
-        )
+        pool = NodePool(self._nodes, _Jobs(self._context), self._checkpoints, self._bounds, self._node_timeout_s)
+        return start_query(network, technique, sources, sinks, pool, options)
 
     def _check_executors(self, technique: str) -> None:
         """Raise StartupError if one executor may run both nodes of a pair: its loss would lose both."""

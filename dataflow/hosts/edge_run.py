@@ -10,11 +10,11 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -47,7 +47,6 @@ from peacefs.dataflow.core.messages import (
     UnitRecovered,
     UnitStopped,
 )
-from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.limits import dataflow_checkpoint_retry_s, dataflow_tick_s
 from peacefs.dataflow.model.operator_class import Recovery
@@ -60,6 +59,7 @@ from .driver_fence import DriverFence, OpenFence
 from .interface import Sink, Source
 from .link_traffic import LinkTraffic
 from .links import Links
+from .node_pool import NodePool
 from .node_process import EDGE, NodeOrders
 from .query_record import RunRecord, new_record, read_record
 from .query_run import HostedRun, check_ends
@@ -101,22 +101,6 @@ class RunOptions:
     row_counts: RowCounts | None = None
 
 
-class Launcher(Protocol):
-    """Whoever starts nodes."""
-
-    def run_node(self, orders: NodeOrders) -> None:
-        """Start a node, and return when it has ended. Called by a thread for each node."""
-        ...
-
-    def at_work(self) -> Collection[str]:
-        """Return the nodes whose processes are known to be at work: they may be slow, and are not dead."""
-        ...
-
-    def close(self) -> None:
-        """End all nodes, so that every `run_node` returns."""
-        ...
-
-
 class EdgeRun(HostedRun):
     def __init__(
         self,
@@ -124,15 +108,9 @@ class EdgeRun(HostedRun):
         technique: Technique,
         sources: Mapping[str, Source],
         sinks: Mapping[str, Sink],
-        *,
-        nodes: int,
-        launcher: Launcher,
-        checkpoints: UnitCheckpoints,
-        bounds: Bounds,
-        node_timeout_s: float,
-        options: RunOptions | None = None,
+        pool: NodePool,
+        options: RunOptions,
     ) -> None:
-        options = options or RunOptions()
         admit(network, technique, options.guarantee)
         if options.resume and not technique.takes_checkpoints:
             raise StartupError(
@@ -140,16 +118,17 @@ class EdgeRun(HostedRun):
                 "resume, or use a technique that takes checkpoints, as SGuard(interval_s=1)"
             )
         check_ends((each.name for each in network.sources), (each.name for each in network.sinks), sources, sinks)
-        technique.check_nodes(nodes)
-        self._network, self._technique, self._bounds = network, technique, bounds
+        technique.check_nodes(pool.count)
+        self._network, self._technique, self._bounds = network, technique, pool.bounds
         self._sources, self._sinks = sources, sinks
-        self._launcher = launcher
-        self._names = [f"node-{number}" for number in range(1, nodes + 1)]
+        self._launcher = pool.launcher
+        self._names = [f"node-{number}" for number in range(1, pool.count + 1)]
         self._token = secrets.token_hex(16)
         self._options = options
         self._record = new_record(network, technique.name)
         self._fence: DriverFence = OpenFence()
         found: RunRecord | None = None
+        checkpoints = pool.checkpoints
         if technique.takes_checkpoints:
             # A driver that is refused does not take over.
             self._found(checkpoints)
@@ -161,13 +140,13 @@ class EdgeRun(HostedRun):
         self._checkpoints = checkpoints
         # Asked for now that no older driver delivers any more.
         delivered = {name: int(getattr(sink, "delivered", 0)) for name, sink in sinks.items()}
-        self._edge = EdgeCore(network, technique, bounds, delivered=delivered if found is not None else None)
+        self._edge = EdgeCore(network, technique, pool.bounds, delivered=delivered if found is not None else None)
         self._controller = ControllerCore(
             [plan.name for plan in network.units],
             EdgeCore.placements(network, EDGE),
             edge_node=EDGE,
-            nodes_wanted=nodes,
-            node_timeout_s=node_timeout_s,
+            nodes_wanted=pool.count,
+            node_timeout_s=pool.node_timeout_s,
             resumed=self._record.checkpoints,
             starts_before=self._record.starts_before,
             plan=technique.recovery_plan(network),
@@ -175,7 +154,7 @@ class EdgeRun(HostedRun):
         self._announced: Placement | None = None
         self._late_rows = LateRowCounts()
         # A thread waits for each node, one asks each source, one for other drivers, and some delete checkpoints.
-        super().__init__(network.name, threads=nodes + len(sources) + 3, observer=options.observer)
+        super().__init__(network.name, threads=pool.count + len(sources) + 3, observer=options.observer)
         # Records are written one after the other.
         self._recorder = ThreadPoolExecutor(1)
         self._thread.start()

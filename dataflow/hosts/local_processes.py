@@ -17,6 +17,7 @@ from peacefs.protocol import limits
 from .checkpoint_store import UnitCheckpoints
 from .edge_run import EdgeRun, RunOptions
 from .interface import Sink, Source
+from .node_pool import NodePool
 from .node_process import NodeOrders
 from .process_watch import ProcessWatch
 from .query_start import start_query
@@ -55,18 +56,8 @@ class LocalProcesses:
         options: RunOptions | None = None,
     ) -> EdgeRun | RingRun:
         self._launcher = _Processes()
-        return start_query(
-            network,
-            technique,
-            sources,
-            sinks,
-            nodes=self._nodes,
-            launcher=self._launcher,
-            checkpoints=self._checkpoints,
-            bounds=self._bounds,
-            node_timeout_s=self._node_timeout_s,
-            options=options,
-        )
+        pool = NodePool(self._nodes, self._launcher, self._checkpoints, self._bounds, self._node_timeout_s)
+        return start_query(network, technique, sources, sinks, pool, options)
 
     def pids(self) -> Mapping[str, int]:
         """Return the process of each node of the query that was started last."""

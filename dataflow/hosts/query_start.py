@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 import cloudpickle
 
@@ -16,28 +16,10 @@ from peacefs.dataflow.techniques.admission import admit
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol.errors import InvalidQuery
 
-from .checkpoint_store import UnitCheckpoints
 from .edge_run import EdgeRun, RunOptions
 from .interface import Sink, Source
-from .node_process import NodeOrders
-from .ring_node import RingOrders
+from .node_pool import NodePool
 from .ring_run import RingRun
-
-
-class NodeLauncher(Protocol):
-    """Whoever starts nodes of either kind."""
-
-    def run_node(self, orders: NodeOrders | RingOrders) -> None:
-        """Start a node, and return when it has ended. Called by a thread for each node."""
-        ...
-
-    def at_work(self) -> Collection[str]:
-        """Return the nodes whose processes are known to be at work: they may be slow, and are not dead."""
-        ...
-
-    def close(self) -> None:
-        """End all nodes, so that every `run_node` returns."""
-        ...
 
 
 def start_query(
@@ -45,42 +27,17 @@ def start_query(
     technique: Technique,
     sources: Mapping[str, Source],
     sinks: Mapping[str, Sink],
-    *,
-    nodes: int,
-    launcher: NodeLauncher,
-    checkpoints: UnitCheckpoints,
-    bounds: Bounds,
-    node_timeout_s: float,
+    pool: NodePool,
     options: RunOptions | None,
 ) -> EdgeRun | RingRun:
-    """Raises InvalidQuery and StartupError for what cannot run, before anything begins."""
+    """Begin a query. Raises InvalidQuery and StartupError for what cannot run, before anything begins."""
     options = options or RunOptions()
-    _check(checkpoints, bounds, node_timeout_s, options)
+    _check(pool, options)
     admit(network, technique, options.guarantee)
     _check_functions(network)
     if isinstance(technique, PeerRing):
-        return RingRun(
-            network,
-            technique,
-            sources,
-            sinks,
-            nodes=nodes,
-            launcher=launcher,
-            bounds=bounds,
-            options=options,
-        )
-    return EdgeRun(
-        network,
-        technique,
-        sources,
-        sinks,
-        nodes=nodes,
-        launcher=launcher,
-        checkpoints=checkpoints,
-        bounds=bounds,
-        node_timeout_s=node_timeout_s,
-        options=options,
-    )
+        return RingRun(network, technique, sources, sinks, pool, options)
+    return EdgeRun(network, technique, sources, sinks, pool, options)
 
 
 def _check_functions(network: Network) -> None:
@@ -95,7 +52,11 @@ def _check_functions(network: Network) -> None:
             ) from error
 
 
-def _check(checkpoints: Any, bounds: Any, node_timeout_s: Any, options: Any) -> None:
+def _check(pool: NodePool, options: Any) -> None:
+    # Users give these values to a host, of any type.
+    checkpoints: Any = pool.checkpoints
+    bounds: Any = pool.bounds
+    node_timeout_s: Any = pool.node_timeout_s
     if not callable(getattr(checkpoints, "recorded", None)):
         raise InvalidQuery(
             f"checkpoints want a store, as DirectoryCheckpoints(Path('checkpoints')), and not {checkpoints!r}"

@@ -13,11 +13,9 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Protocol
 
 import pyarrow as pa
 
-from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.limits import dataflow_incarnations_per_run_max, dataflow_tick_s
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.edge import EdgeOfRing, RingRelay
@@ -32,24 +30,13 @@ from peacefs.dataflow.techniques.peer_ring import PeerRing
 from .edge_run import RunOptions
 from .interface import Sink, Source
 from .links import Links
+from .node_pool import NodePool
 from .query_run import HostedRun, check_ends, source_failed
 from .ring_node import RingOrders
 from .ring_wire import BeginNode, HostMessage, NodeFailed, NodeFigures, NodeStarted, RingMessageReader, encode
 from .run_events import NodeLost, RingChanged
 
 log = logging.getLogger("peacefs.dataflow")
-
-
-class RingLauncher(Protocol):
-    """Whoever starts nodes."""
-
-    def run_node(self, orders: RingOrders) -> None:
-        """Start a node, and return when it has ended. Called by a thread for each node."""
-        ...
-
-    def close(self) -> None:
-        """End all nodes, so that every `run_node` returns."""
-        ...
 
 
 class RingRun(HostedRun):
@@ -59,33 +46,29 @@ class RingRun(HostedRun):
         technique: PeerRing,
         sources: Mapping[str, Source],
         sinks: Mapping[str, Sink],
-        *,
-        nodes: int,
-        launcher: RingLauncher,
-        bounds: Bounds,
-        options: RunOptions | None = None,
+        pool: NodePool,
+        options: RunOptions,
     ) -> None:
-        options = options or RunOptions()
         admit(network, technique, options.guarantee)
-        technique.check_nodes(nodes)
+        technique.check_nodes(pool.count)
         plan = plan_of(network)
         check_ends(plan.sources, [plan.sink], sources, sinks)
-        self._network, self._technique, self._bounds = network, technique, bounds
+        self._network, self._technique, self._bounds = network, technique, pool.bounds
         self._sources, self._sinks = sources, sinks
         self._sink_name = plan.sink
         self._mappings = {name: MappingOf(plan, name) for name in plan.mappers}
         self._relays = {
             name: RingRelay(plan.feeds(name), self._mappings[name]) for name in plan.stages if name in plan.goes_to
         }
-        self._launcher = launcher
-        self._members = technique.arrange(nodes)
+        self._launcher = pool.launcher
+        self._members = technique.arrange(pool.count)
         self._token = secrets.token_hex(16)
         self._edge: EdgeOfRing | None = None
         self._processes: dict[str, int] = {}
         self._lost: set[str] = set()
         self._figures: dict[str, NodeFigures] = {}
         self._begun = threading.Event()
-        super().__init__(network.name, threads=2 * nodes + len(sources) + 2, observer=options.observer)
+        super().__init__(network.name, threads=2 * pool.count + len(sources) + 2, observer=options.observer)
         self._thread.start()
 
     # -- for the user -----------------------------------------------------------------------------------
