@@ -29,6 +29,7 @@ from peacefs.dataflow import Query
 from peacefs.dataflow.hosts.ring_node import ring_figures_s
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.ring.arrangement import RingArrangement
 from peacefs.dataflow.ring.key_places import key_places
 from peacefs.dataflow.ring.settings import ring_queue_rows_high
 from peacefs.dataflow.ring.tokens import RING
@@ -202,7 +203,7 @@ def _grown(*, step_s: float, steps: int) -> None:
 
     seen = _watch(
         first + spares,
-        PeerRing(r=1, spares=spares, silence_s=SILENCE_S),
+        PeerRing(r=1, silence_s=SILENCE_S, arrangement=RingArrangement(spares=spares)),
         lambda now_s: (rate_at(now_s), 0.0),
         step_s * (steps + 1),
     )

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.report import show
-from peacefs.dataflow.hosts.seeded_ring import KillSet, SeededRing
+from peacefs.dataflow.hosts.seeded_ring import KillSet, RingFunctions, RingTimes, SeededRing
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
 from peacefs.dataflow.ring.settings import RingSettings
@@ -77,7 +77,14 @@ def _run(nodes: int, failures: int, r: int, seed: int) -> tuple[float, int, int,
     settings = RingSettings(r=r, checkpoint_s=0.5, beat_s=0.2, silence_s=1.0, suspect_s=0.5, balances=False)
     words = list(range(_KEYS_PER_NODE * nodes))
     batches = {"mapper-1": [_batch(words) for _ in range(40)]}
-    ring = SeededRing(settings, batches, _count, DictTable, seed=seed, nodes=nodes, batch_every_s=0.1, tick_s=0.2)
+    ring = SeededRing(
+        settings,
+        batches,
+        RingFunctions(_count, DictTable),
+        seed=seed,
+        nodes=nodes,
+        times=RingTimes(batch_every_s=0.1, tick_s=0.2),
+    )
     order = ring.edge.view.ring
     first = chance.randrange(nodes)
     dead = tuple(order[(first + at * nodes // failures) % nodes] for at in range(failures))

@@ -172,7 +172,9 @@ class RingRun(HostedRun):
         self._is_there(_place(name))
         self._processes[name] = started.process
         if self._edge is not None:
-            member = RingMember(name, self._technique.rack_of.get(_place(name), ""), address, version=1)
+            member = RingMember(
+                name, self._technique.arrangement.rack_of.get(_place(name), ""), address, version=1
+            )
             effects = self._edge.joined(member)
             self._links.send(name, address, BeginNode(tuple(self._edge.view.members.values()), False))
             self._perform(effects)

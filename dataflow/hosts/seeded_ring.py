@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 
 import pyarrow as pa
 
-from peacefs.dataflow.ring.arrangement import arrange
+from peacefs.dataflow.ring.arrangement import RingArrangement, arrange
 from peacefs.dataflow.ring.edge import EdgeOfRing, RingRelay
 from peacefs.dataflow.ring.effects import (
     AllDelivered,
@@ -66,6 +66,29 @@ class LeaveAt:
     node: str
 
 
+@dataclass(frozen=True)
+class RingFunctions:
+    """The function that a ring applies to rows and tables of its state, and the mappers of what comes out."""
+
+    reduce: Reduce
+    new_table: Callable[[], KeyedTable]
+    relays: Mapping[str, RingRelay] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RingTimes:
+    """How long things take on a ring under a seed, on average."""
+
+    batch_every_s: float = 0.05
+    latency_s: float = 0.002
+    serialise_s: float = 0.02
+    #: Time that a node takes for a row.
+    row_s: float = 0.0
+    tick_s: float = 0.05
+    #: How far the clock of each mapper is off.
+    clock_skew_s: Mapping[str, float] = field(default_factory=dict)
+
+
 RingEvent = Failure | KillSet | Move | Join | LeaveAt
 
 
@@ -102,35 +125,22 @@ class SeededRing:
         self,
         settings: RingSettings,
         batches: Mapping[str, Sequence[HashedRows]],
-        reduce: Reduce,
-        new_table: Callable[[], KeyedTable],
+        functions: RingFunctions,
         *,
         seed: int,
         nodes: int = 4,
-        spares: int = 0,
+        arrangement: RingArrangement | None = None,
         events: Iterable[RingEvent] = (),
-        rack_of: Mapping[str, str] | None = None,
-        tokens: Mapping[str, int] | None = None,
-        clock_skew_s: Mapping[str, float] | None = None,
-        batch_every_s: float = 0.05,
-        latency_s: float = 0.002,
-        serialise_s: float = 0.02,
-        row_s: float = 0.0,
-        tick_s: float = 0.05,
-        relays: Mapping[str, RingRelay] | None = None,
+        times: RingTimes | None = None,
     ) -> None:
-        """`row_s` is the time that a node takes for a row; `clock_skew_s` how far mappers' clocks are off.
-
-        `relays` are mappers of results; there are `batches` of the others.
-        """
+        """`batches` are those of mappers that are no relays. `nodes` are on the ring, beside the spares."""
+        arrangement = arrangement or RingArrangement()
         self._settings = settings
         self._chance = random.Random(seed)
-        self._reduce, self._new_table = reduce, new_table
-        names = [f"node-{number}" for number in range(1, nodes + spares + 1)]
-        self._members = arrange(names, settings.r, rack_of=rack_of, tokens=tokens, spares=spares)
-        self._batch_every_s, self._latency_s, self._serialise_s = batch_every_s, latency_s, serialise_s
-        self._row_s, self._tick_s = row_s, tick_s
-        self._skew_us = {name: int(skew * 1e6) for name, skew in (clock_skew_s or {}).items()}
+        self._functions, self._times = functions, times or RingTimes()
+        names = [f"node-{number}" for number in range(1, nodes + arrangement.spares + 1)]
+        self._members = arrange(names, settings.r, arrangement)
+        self._skew_us = {name: int(skew * 1e6) for name, skew in self._times.clock_skew_s.items()}
         self._pending = {mapper: list(given) for mapper, given in batches.items()}
         self._planned = sorted(events, key=lambda each: each.step)
         self._now_s = 0.0
@@ -140,8 +150,8 @@ class SeededRing:
         self._arrivals: dict[tuple[str, str], float] = {}
         self._done = self._ended_early = False
         self.outcome = RingOutcome()
-        self._mappers = [*batches, *(relays or {})]
-        self.edge = EdgeOfRing(self._members, self._mappers, settings, relays)
+        self._mappers = [*batches, *functions.relays]
+        self.edge = EdgeOfRing(self._members, self._mappers, settings, functions.relays)
         self._nodes: dict[str, _SeededNode] = {}
         for name in names:
             self._start(name, self._members, begins=True)
@@ -152,7 +162,7 @@ class SeededRing:
         """Play until every result is at the sink, or `until` says so. Raises TimeoutError if it takes longer."""
         self._later(0.0, self._tick_edge)
         for mapper in self._pending:
-            self._later(self._batch_every_s * self._chance.random(), partial(self._feed, mapper))
+            self._later(self._times.batch_every_s * self._chance.random(), partial(self._feed, mapper))
         while not self._done and not self._ended_early and not (until is not None and until()):
             at_s, _, event = heappop(self._events)
             if at_s > until_s:
@@ -217,13 +227,13 @@ class SeededRing:
             name,
             members,
             self._mappers,
-            self._reduce,
-            self._new_table,
+            self._functions.reduce,
+            self._functions.new_table,
             self._settings,
             begins=begins,
         )
         self._nodes[name] = _SeededNode(core)
-        self._later(self._tick_s * self._chance.random(), partial(self._tick_node, name, core))
+        self._later(self._times.tick_s * self._chance.random(), partial(self._tick_node, name, core))
 
     def _on_node(self, name: str, core: ReducerCore, call: Callable[[], list[RingEffect]]) -> None:
         node = self._nodes.get(name)
@@ -236,7 +246,7 @@ class SeededRing:
         self._perform(name, call())
         if core.has_work and not node.working and name in self._nodes:
             node.working = True
-            self._later(max(core.queue_rows, 1) * self._row_s, partial(self._work, name, core))
+            self._later(max(core.queue_rows, 1) * self._times.row_s, partial(self._work, name, core))
 
     def _work(self, name: str, core: ReducerCore) -> None:
         node = self._nodes.get(name)
@@ -250,11 +260,11 @@ class SeededRing:
             return
         busy = 1.0 if node.working else 0.0
         self._on_node(name, core, lambda: core.tick(self._now_s, busy=busy))
-        self._later(max(self._tick_s, node.hung_until_s - self._now_s), partial(self._tick_node, name, core))
+        self._later(max(self._times.tick_s, node.hung_until_s - self._now_s), partial(self._tick_node, name, core))
 
     def _tick_edge(self) -> None:
         self._on_edge(lambda: self.edge.tick(self._now_s))
-        self._later(self._tick_s, self._tick_edge)
+        self._later(self._times.tick_s, self._tick_edge)
 
     def _on_edge(self, call: Callable[[], list[RingEffect]]) -> None:
         self.outcome.steps += 1
@@ -269,7 +279,7 @@ class SeededRing:
             rows = pending.pop(0)
             now_us = int(self._now_s * 1e6) + self._skew_us.get(mapper, 0)
             self._on_edge(lambda: self.edge.offer(max(now_us, 0), mapper, rows))
-        self._later(self._batch_every_s * (0.5 + self._chance.random()), partial(self._feed, mapper))
+        self._later(self._times.batch_every_s * (0.5 + self._chance.random()), partial(self._feed, mapper))
 
     # -- effects -----------------------------------------------------------------------------------------
 
@@ -281,7 +291,8 @@ class SeededRing:
                 case Serialise():
                     core = self._nodes[name].core
                     self._later(
-                        self._serialise_s * self._chance.random(), partial(self._serialise, name, core, effect)
+                        self._times.serialise_s * self._chance.random(),
+                        partial(self._serialise, name, core, effect),
                     )
                 case DeliverRows(rows):
                     self.outcome.rows.append(rows)
@@ -315,7 +326,8 @@ class SeededRing:
         link = frozenset({sender, to})
         connection = self._connections.get(link, 0)
         arrival_s = max(
-            self._now_s + self._latency_s * (0.5 + self._chance.random()), self._arrivals.get((sender, to), 0.0)
+            self._now_s + self._times.latency_s * (0.5 + self._chance.random()),
+            self._arrivals.get((sender, to), 0.0),
         )
         self._arrivals[sender, to] = arrival_s
 

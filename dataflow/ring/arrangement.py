@@ -4,34 +4,48 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from peacefs.dataflow.model.numbers import is_number
+from peacefs.dataflow.model.numbers import check_count, is_number
 from peacefs.protocol.errors import InvalidQuery
 
 from .tokens import RING
 from .view import MembershipPhase, RingMember
 
 
-def arrange(
-    names: Sequence[str],
-    r: int,
-    *,
-    rack_of: Mapping[str, str] | None = None,
-    tokens: Mapping[str, int] | None = None,
-    spares: int = 0,
-) -> list[RingMember]:
+@dataclass(frozen=True)
+class RingArrangement:
+    """Where the nodes of a new ring are. Raises InvalidQuery for a number of spares that cannot be.
+
+    rack_of   the rack of each node ("node-1", ...), so that neighbours are in different racks
+    tokens    where the interval of each node begins, from 0 to 2**62 - 1; even unless they are given
+    spares    nodes that wait off the ring until others have too much to do
+    """
+
+    rack_of: Mapping[str, str] = field(default_factory=dict)
+    tokens: Mapping[str, int] | None = None
+    spares: int = 0
+
+    def __post_init__(self) -> None:
+        check_count(f"RingArrangement(spares={self.spares!r})", self.spares, least=0)
+
+
+def arrange(names: Sequence[str], r: int, arrangement: RingArrangement | None = None) -> list[RingMember]:
     """Return the members of a new ring. Raises InvalidQuery, in one line, for what cannot be one.
 
-    The last `spares` of the names stay off the ring. Tokens are even unless they are given; any r + 1 neighbours
-    are in different racks if the racks allow for it (SMR VII, Figure 13).
+    The last `spares` of the names stay off the ring. Any r + 1 neighbours are in different racks if the racks
+    allow for it (SMR VII, Figure 13), unless tokens are given.
     """
-    for what, given in (("rack_of", rack_of or {}), ("tokens", tokens or {})):
+    arrangement = arrangement or RingArrangement()
+    rack_of, tokens, spares = arrangement.rack_of, arrangement.tokens, arrangement.spares
+    for what, given in (("rack_of", rack_of), ("tokens", tokens or {})):
         unknown = sorted(map(str, given.keys() - set(names)))
         if unknown:
             raise InvalidQuery(
-                f"PeerRing({what}=...) names {unknown[0]!r}, and the nodes are {names[0]!r} to {names[-1]!r}"
+                f"RingArrangement({what}=...) names {unknown[0]!r}, and the nodes are {names[0]!r} to "
+                f"{names[-1]!r}"
             )
-    racks = {name: (rack_of or {}).get(name, "") for name in names}
+    racks = {name: rack_of.get(name, "") for name in names}
     ring = list(names[: len(names) - spares])
     if r < 0:
         raise InvalidQuery(f"PeerRing(r={r}): r is the number of neighbours that keep a copy, 0 or more")

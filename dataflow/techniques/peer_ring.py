@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
 from peacefs.dataflow.core.technique import Guard, Technique
 from peacefs.dataflow.limits import ring_checkpoint_s, ring_latency_s, ring_silence_s, ring_suspect_s
-from peacefs.dataflow.model.numbers import check_amount, check_count, is_number
+from peacefs.dataflow.model.numbers import check_amount, is_number
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.ring.arrangement import arrange
+from peacefs.dataflow.ring.arrangement import RingArrangement, arrange
 from peacefs.dataflow.ring.program import plan_of
 from peacefs.dataflow.ring.settings import RingSettings
 from peacefs.dataflow.ring.view import RingMember
@@ -31,11 +31,9 @@ class PeerRing(Technique):
     exactly_once   False: a take-over may count tuples again, as in the paper
     checkpoint_s   state goes to the neighbours so often
     latency_s      at least once: what clocks of mappers may differ by, and how long a tuple may be on its way
-    spares         nodes that wait off the ring until others have too much to do
-    balances       nodes relieve each other, and take spares, by themselves; `shrinks`: and leave
-    rack_of        the rack of each node ("node-1", ...), so that neighbours are in different ones
-    tokens         where the interval of each node begins, from 0 to 2**62 - 1; even unless they are given
     silence_s      a neighbour that was silent for so long is dead; one whose process dies is missed at once
+    balances       nodes relieve each other, and take spares, by themselves; `shrinks`: and leave
+    arrangement    racks, tokens and spares: `RingArrangement(rack_of={...}, tokens={...}, spares=n)`
     """
 
     name: ClassVar[str] = "peer-ring"
@@ -47,22 +45,17 @@ class PeerRing(Technique):
         exactly_once: bool = True,
         checkpoint_s: float = ring_checkpoint_s,
         latency_s: float = ring_latency_s,
-        spares: int = 0,
+        silence_s: float = ring_silence_s,
         balances: bool = True,
         shrinks: bool = False,
-        rack_of: Mapping[str, str] | None = None,
-        tokens: Mapping[str, int] | None = None,
-        silence_s: float = ring_silence_s,
+        arrangement: RingArrangement | None = None,
     ) -> None:
         if not is_number(r, whole=True) or not 0 <= r <= ring_neighbours_max:
             raise InvalidQuery(f"PeerRing(r={r!r}): r is a number of neighbours, from 0 to {ring_neighbours_max}")
-        check_count(f"PeerRing(spares={spares!r})", spares, least=0)
         times = {"checkpoint_s": checkpoint_s, "latency_s": latency_s, "silence_s": silence_s}
         for name, value in times.items():
             check_amount(f"PeerRing({name}={value!r})", value, most=_LONGEST_S)
-        self.spares = spares
-        self.rack_of = dict(rack_of or {})
-        self.tokens = None if tokens is None else dict(tokens)
+        self.arrangement = arrangement or RingArrangement()
         self.settings = RingSettings(
             r=r,
             exactly_once=exactly_once,
@@ -79,18 +72,18 @@ class PeerRing(Technique):
 
     def check_nodes(self, nodes: int) -> None:
         super().check_nodes(nodes)
-        r = self.settings.r
-        if nodes - self.spares < r + 1:
+        r, spares = self.settings.r, self.arrangement.spares
+        if nodes - spares < r + 1:
             raise InvalidQuery(
-                f"PeerRing(r={r}) keeps each tuple on {r + 1} nodes, and the ring has {nodes - self.spares}: "
-                f"start {r + 1 + self.spares} nodes or more, or choose a smaller r"
+                f"PeerRing(r={r}) keeps each tuple on {r + 1} nodes, and the ring has {nodes - spares}: "
+                f"start {r + 1 + spares} nodes or more, or choose a smaller r"
             )
         self.arrange(nodes)
 
     def arrange(self, nodes: int) -> list[RingMember]:
         """Return the members of a ring of so many nodes. Raises InvalidQuery for what cannot be one."""
         names = [f"node-{number}" for number in range(1, nodes + 1)]
-        return arrange(names, self.settings.r, rack_of=self.rack_of, tokens=self.tokens, spares=self.spares)
+        return arrange(names, self.settings.r, self.arrangement)
 
     def promises(self, network: OperatorClass) -> Recovery:
         """Each tuple counts once; but mappers' tuples may count in another order than without a failure."""

@@ -20,6 +20,7 @@ from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.ring.arrangement import RingArrangement
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.admission import ALTERNATIVES, admit, suffices
 from peacefs.dataflow.techniques.amnesia import Amnesia
@@ -159,7 +160,7 @@ def test_function_that_a_replay_does_not_repeat_is_refused_where_precise_is_said
         (lambda: Flux(catch_up_after_s=None), r"Flux\(catch_up_after_s=None\): it has to be from 0"),  # type: ignore[arg-type]
         (lambda: Flux(standby_nodes=0.5), r"Flux\(standby_nodes=0.5\): .* whole number, 0 or more"),  # type: ignore[arg-type]
         (lambda: PeerRing("2"), r"PeerRing\(r='2'\): r is a number of neighbours, from 0 to"),  # type: ignore[arg-type]
-        (lambda: PeerRing(spares=-1), r"PeerRing\(spares=-1\): .* whole number, 0 or more"),
+        (lambda: RingArrangement(spares=-1), r"RingArrangement\(spares=-1\): .* whole number, 0 or more"),
         (lambda: PeerRing(silence_s=float("nan")), r"PeerRing\(silence_s=nan\): it has to be above 0"),
         (lambda: CEC(Targets(extent=float("nan"))), r"Targets\(extent=nan\): .* 1 or more"),
         (lambda: CEC(Targets(replay_rows="many")), r"Targets\(replay_rows='many'\): .* 1 or more"),  # type: ignore[arg-type]

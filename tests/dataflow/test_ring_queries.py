@@ -22,7 +22,7 @@ from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.ring_run import RingRun
 from peacefs.dataflow.model.stream_type import TIME
-from peacefs.dataflow.ring.arrangement import arrange, by_racks, shared_racks
+from peacefs.dataflow.ring.arrangement import RingArrangement, arrange, by_racks, shared_racks
 from peacefs.dataflow.ring.key_places import key_places
 from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
 from peacefs.dataflow.ring.paged_table import PagedTable, TableKind
@@ -102,17 +102,21 @@ def test_peer_ring_refuses_fewer_nodes_than_copies() -> None:
 
 def test_peer_ring_refuses_tokens_that_collide_or_are_not_on_the_ring() -> None:
     with pytest.raises(InvalidQuery, match="'node-1' and 'node-2' have the same token, 5"):
-        arrange(["node-1", "node-2"], 1, tokens={"node-1": 5, "node-2": 5})
+        arrange(["node-1", "node-2"], 1, RingArrangement(tokens={"node-1": 5, "node-2": 5}))
     with pytest.raises(InvalidQuery, match="is not on the ring"):
-        arrange(["node-1", "node-2"], 1, tokens={"node-1": 5, "node-2": RING})
+        arrange(["node-1", "node-2"], 1, RingArrangement(tokens={"node-1": 5, "node-2": RING}))
 
 
 @pytest.mark.parametrize(
     ("technique", "nodes", "reason"),
     [
-        (PeerRing(tokens={"node-1": 5, "node-2": 5, "node-3": 7}), 3, "'node-1' and 'node-2' have the same token"),
-        (PeerRing(tokens={"node-1": 5, "node-2": 6}), 3, "'node-3' has no token"),
-        (PeerRing(r=2, spares=1), 3, "the ring has 2: start 4 nodes or more"),
+        (
+            PeerRing(arrangement=RingArrangement(tokens={"node-1": 5, "node-2": 5, "node-3": 7})),
+            3,
+            "'node-1' and 'node-2' have the same token",
+        ),
+        (PeerRing(arrangement=RingArrangement(tokens={"node-1": 5, "node-2": 6})), 3, "'node-3' has no token"),
+        (PeerRing(r=2, arrangement=RingArrangement(spares=1)), 3, "the ring has 2: start 4 nodes or more"),
     ],
 )
 def test_peer_ring_refuses_to_start_what_cannot_be_a_ring(

@@ -23,6 +23,7 @@ from peacefs.dataflow.hosts.seeded_ring import (
     LeaveAt,
     Move,
     RingEvent,
+    RingFunctions,
     RingOutcome,
     SeededRing,
 )
@@ -375,7 +376,9 @@ def test_ring_takes_nobody_for_dead_whom_a_busy_node_could_not_hear() -> None:
     for step in range(200, 400, often(50, 25)):
         paused = [CutLink(step, ("node-1", "node-2")), Hang(step, "node-2", for_s=0.45)]
         settings = RingSettings(r=1, checkpoint_s=0.2, silence_s=1.0, suspect_s=0.3, balances=False)
-        outcome = SeededRing(settings, batches, count, DictTable, seed=2, nodes=4, events=paused).run()
+        outcome = SeededRing(
+            settings, batches, RingFunctions(count, DictTable), seed=2, nodes=4, events=paused
+        ).run()
         assert outcome.refused == [], step
         assert delivered(outcome) == expected(batches)
 

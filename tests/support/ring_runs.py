@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 import pyarrow as pa
 
-from peacefs.dataflow.hosts.seeded_ring import RingOutcome, SeededRing
+from peacefs.dataflow.hosts.seeded_ring import RingFunctions, RingOutcome, RingTimes, SeededRing
+from peacefs.dataflow.ring.arrangement import RingArrangement
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
 from peacefs.dataflow.ring.settings import RingSettings
@@ -82,5 +84,9 @@ def ring_of(seed: int, batches: dict[str, list[HashedRows]], *, r: int = 1, **op
         balances=False,
         exactly_once=options.pop("exactly_once", True),
     )
-    reduce, new_table = options.pop("reduce", count), options.pop("new_table", DictTable)
-    return SeededRing(settings, batches, reduce, new_table, seed=seed, **options)
+    functions = RingFunctions(
+        options.pop("reduce", count), options.pop("new_table", DictTable), options.pop("relays", {})
+    )
+    times = RingTimes(**{each.name: options.pop(each.name) for each in fields(RingTimes) if each.name in options})
+    arrangement = RingArrangement(spares=options.pop("spares", 0))
+    return SeededRing(settings, batches, functions, seed=seed, arrangement=arrangement, times=times, **options)
