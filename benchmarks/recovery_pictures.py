@@ -27,6 +27,7 @@ from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
+from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.seeded import SeededRun
@@ -153,7 +154,8 @@ def observe(technique: Technique, *, before_s: float, after_s: float) -> Failure
         failure.seen += [(at_s - killed_s, (at_s - end) * 1000) for end in ends.tolist()]
     # At the end of the stream windows are shown before they are over.
     failure.seen = [(at, late) for at, late in failure.seen if late >= 0]
-    expected = SeededRun(network, Amnesia(), {"in": fed}, seed=1, rows_every_s=0.001).run(until_s=1e6).rows("out")
+    times = VirtualTimes(rows_every_s=0.001)
+    expected = SeededRun(network, Amnesia(), {"in": fed}, seed=1, times=times).run(until_s=1e6).rows("out")
     observed = [row for _, rows in out for row in zip(*rows.to_pydict().values(), strict=True)]
     failure.verdict = judge(expected, observed, lambda row: (row[0], row[2]))
     return failure

@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
+from peacefs.dataflow.core.bounds import Bounds, BufferBounds
 from peacefs.dataflow.core.messages import Ack, Data, Subscribe, Subscribed, Subscription
-from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.output_buffer import RowStage
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.core.unit import HAUnit
-from peacefs.dataflow.core.unit_start import BufferBounds, UnitStart
+from peacefs.dataflow.core.unit_start import UnitStart
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.logs.segments import MemorySegments, SegmentAppend, SegmentStore

@@ -17,10 +17,10 @@ from typing import Literal
 import pyarrow as pa
 
 from peacefs.dataflow.advice.closed_forms import HA_FILTER_S, HAParameters, UnitLoad
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.functions import col, count
-from peacefs.dataflow.hosts.costs import Costs, Traffic
+from peacefs.dataflow.hosts.costs import Costs, Traffic, VirtualTimes
 from peacefs.dataflow.hosts.failures import KillRunning
 from peacefs.dataflow.hosts.outcome import Outcome
 from peacefs.dataflow.hosts.seeded import SeededRun
@@ -166,9 +166,9 @@ def _run(setup: Setup, technique: Technique, seed: int) -> tuple[float, float, f
         nodes=_NODES,
         failures=[KillRunning(counted_from_s + counted_s, _UNIT)],
         bounds=_BOUNDS,
-        rows_every_s=setup.sources / setup.rate,
-        store_s=setup.delay_s,
-        costs=setup.costs(counted_from_s),
+        times=VirtualTimes(
+            rows_every_s=setup.sources / setup.rate, store_s=setup.delay_s, costs=setup.costs(counted_from_s)
+        ),
     )
     outcome = run.run(until_s=seconds + 10, until_recovered={_UNIT})
     plain, paged = _overheads(setup, outcome)

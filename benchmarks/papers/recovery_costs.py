@@ -37,7 +37,7 @@ from benchmarks.processor_time import cpu_s
 from benchmarks.recovery_pictures import FEEDS_PER_S, ROWS_PER_FEED, rows_of_now, three_units
 from benchmarks.report import show
 from benchmarks.state_pictures import draw
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints

@@ -13,8 +13,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.outcome import Outcome
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.operators.count_windows import AggregateCountWindows
@@ -70,8 +71,7 @@ def measure(
             seed=1,
             nodes=_NODES,
             bounds=bounds,
-            rows_every_s=1 / advice_batches_s,
-            store_s=_STORE_S,
+            times=VirtualTimes(rows_every_s=1 / advice_batches_s, store_s=_STORE_S),
         )
         return run.run(until_s=60.0 + 2 * count / rate)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.query.network import Network, sink_unit, source_unit
 
+from .bounds import Bounds
 from .edges import SinkUnit, SourceUnit
 from .effects import Effect, StopQuery
 from .exchange import Exchange
@@ -30,7 +31,6 @@ from .messages import (
     Subscribed,
     UnitPlacement,
 )
-from .node import Bounds
 
 
 class EdgeCore:

@@ -22,6 +22,7 @@ from peacefs.dataflow.query.network import Network, UnitPlan
 from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
 from peacefs.protocol.errors import OperatorFailed
 
+from .bounds import BufferBounds
 from .causes import UnitCauses, added
 from .determinants import EventKind, EventLog, UnitEvent
 from .ha_input import HAInput
@@ -34,7 +35,7 @@ from .restart_point import InputPoint, RestartPoint
 from .unit_edges import describe, read
 from .unit_operators import UnitOperators
 from .unit_output import make_output
-from .unit_start import BufferBounds, UnitStart
+from .unit_start import UnitStart
 from .watermarks import Watermarks
 
 

@@ -1,4 +1,4 @@
-"""How a unit begins, and how much of its rows may be in memory."""
+"""How a unit begins."""
 
 from __future__ import annotations
 
@@ -25,12 +25,3 @@ class UnitStart:
     phases: Mapping[str, Phases] = field(default_factory=dict)
     #: Gives the seeds of what functions draw.
     chance: random.Random | None = None
-
-
-@dataclass(frozen=True)
-class BufferBounds:
-    """Bytes of rows that the edges of a unit keep at most. See `Bounds`, from which they come."""
-
-    credit_bytes: int
-    buffer_bytes_max: int
-    retained_bytes_max: int

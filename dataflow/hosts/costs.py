@@ -98,6 +98,23 @@ class Costs:
         return rows * self.row_bytes + positions * self.number_bytes
 
 
+@dataclass(frozen=True)
+class VirtualTimes:
+    """How long things take in a seeded run, on average, and when its store is ready for checkpoints."""
+
+    rows_every_s: float = 0.05
+    #: Time of a message on its way; not used with `costs`.
+    latency_s: float = 0.002
+    #: Time to store or load a checkpoint.
+    store_s: float = 0.1
+    #: The share of checkpoints that are told to come back later, until a time.
+    not_now: float = 0.0
+    not_now_until_s: float = float("inf")
+    #: With costs, links and processors take the time that they say, bytes are counted, and failures happen at a
+    #: time. Places of units, and the most that memory held, are not noted then.
+    costs: Costs | None = None
+
+
 class VirtualLinks:
     """Links between hosts: each carries one message after the other, in each direction, and keeps their order."""
 

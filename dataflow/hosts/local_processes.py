@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 
 import cloudpickle
 
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.query.network import Network
 from peacefs.protocol import limits

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.effects import (
     CopyState,
     DropCopy,
@@ -21,7 +22,7 @@ from peacefs.dataflow.core.effects import (
     StoreCheckpoint,
 )
 from peacefs.dataflow.core.messages import CONTROLLER, CheckpointCost, Data, Message, NodeAlive, Placement
-from peacefs.dataflow.core.node import Bounds, NodeCore
+from peacefs.dataflow.core.node import NodeCore
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.limits import dataflow_checkpoint_retry_s, dataflow_tick_s
 from peacefs.dataflow.query.network import Network

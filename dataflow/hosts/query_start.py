@@ -7,7 +7,7 @@ from typing import Any
 
 import cloudpickle
 
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.model.numbers import is_number
 from peacefs.dataflow.model.reasons import reason_of

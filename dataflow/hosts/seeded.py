@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 
 import pyarrow as pa
 
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.controller import ControllerCore
 from peacefs.dataflow.core.edge import EdgeCore
 from peacefs.dataflow.core.effects import (
@@ -50,10 +51,9 @@ from peacefs.dataflow.core.messages import (
     UnitStopped,
     sequence_of,
 )
-from peacefs.dataflow.core.node import Bounds, NodeCore
+from peacefs.dataflow.core.node import NodeCore
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.limits import dataflow_tick_s
-from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.admission import admit
 from peacefs.protocol.errors import CheckpointCancelled, FileNotFound, QueryFailed
@@ -61,7 +61,7 @@ from peacefs.protocol.limits import state_page_bytes_choices
 
 from .checkpoint_store import MemoryCheckpoints, delete, name_of, retain
 from .copy_sizes import CopySizes
-from .costs import Costs, Flow, Traffic, VirtualLinks
+from .costs import Costs, Flow, Traffic, VirtualLinks, VirtualTimes
 from .failures import CutLink, Failure, Hang, Kill, KillRunning
 from .outcome import Outcome
 from .processor import Processor
@@ -93,29 +93,19 @@ class SeededRun:
         nodes: int = 3,
         failures: Iterable[Failure | KillRunning] = (),
         bounds: Bounds | None = None,
-        rows_every_s: float = 0.05,
-        latency_s: float = 0.002,
-        store_s: float = 0.1,
-        not_now: float = 0.0,
-        not_now_until_s: float = float("inf"),
-        guarantee: Recovery | None = None,
-        costs: Costs | None = None,
+        times: VirtualTimes | None = None,
     ) -> None:
-        """`not_now`: the share of checkpoints that are told to come back later, until a time.
-
-        With `costs` links and processors take the time that they say, and not `latency_s`; bytes are counted, and
-        failures are at a time. Places, and the most that memory held, are not noted then.
-        """
-        admit(network, technique, guarantee)
+        """Raises InvalidQuery for what cannot run."""
+        admit(network, technique, None)
+        self._times = times or VirtualTimes()
+        costs = self._times.costs
         self._network = network
         self._technique = technique
         self._bounds = bounds or Bounds(page_bytes=min(state_page_bytes_choices), state_bytes_max=_STATE_BYTES)
         if costs is not None:
             # A processor does one event after the other, however many rows it brings.
             self._bounds = replace(self._bounds, events_per_turn=sys.maxsize)
-        self._not_now, self._not_now_until_s = not_now, not_now_until_s
         self._chance = random.Random(seed)
-        self._rows_every_s, self._latency_s, self._store_s = rows_every_s, latency_s, store_s
         failures = list(failures)
         self._failures = sorted(
             (each for each in failures if isinstance(each, Failure)), key=lambda each: each.step
@@ -165,7 +155,7 @@ class SeededRun:
         for death in self._deaths:
             self._at(death.at_s, partial(self._kill_running, death.unit))
         for source in self._network.sources:
-            self._later(self._rows_every_s * self._chance.random(), partial(self._feed, source.name))
+            self._later(self._times.rows_every_s * self._chance.random(), partial(self._feed, source.name))
         while not self._edge.ended and not (
             until_recovered and self._clock.recovery_s.keys() >= set(until_recovered)
         ):
@@ -268,7 +258,7 @@ class SeededRun:
         if self._edge.has_room(source):
             rows = pending.pop(0)
             self._step(EDGE, lambda: self._edge.offer(self._now_s, source, rows))
-        self._later(self._rows_every_s * (0.5 + self._chance.random()), lambda: self._feed(source))
+        self._later(self._times.rows_every_s * (0.5 + self._chance.random()), lambda: self._feed(source))
 
     # -- effects --------------------------------------------------------------------------------------------
 
@@ -281,10 +271,14 @@ class SeededRun:
                 if self._copy_sizes is not None:
                     size = self._copy_sizes.of(core, effect.unit, effect.incarnation)
                     self._links.count(self._now_s, Flow(Traffic.REPLICATION, effect.unit, node, "store"), size)
-                self._later(self._store_s * (0.5 + self._chance.random()), lambda: self._store(node, core, effect))
+                self._later(
+                    self._times.store_s * (0.5 + self._chance.random()), lambda: self._store(node, core, effect)
+                )
             case LoadCheckpoint():
                 core = self._nodes[node].core
-                self._later(self._store_s * (0.5 + self._chance.random()), lambda: self._load(node, core, effect))
+                self._later(
+                    self._times.store_s * (0.5 + self._chance.random()), lambda: self._load(node, core, effect)
+                )
             case CopyState(unit, incarnation, number, _):
                 core = self._nodes[node].core
                 if self._copy_sizes is not None:
@@ -300,7 +294,7 @@ class SeededRun:
             case RecordCheckpoint(unit, checkpoint, _):
                 # The controller is told a while later, as by a real disk.
                 self._later(
-                    self._latency_s * self._chance.random(),
+                    self._times.latency_s * self._chance.random(),
                     lambda: self._step(CONTROLLER, lambda: self._controller.recorded(unit, checkpoint)),
                 )
             case DeleteCheckpoint(unit, checkpoint):
@@ -320,7 +314,7 @@ class SeededRun:
         if node not in self._nodes or self._nodes[node].core is not core:
             return
         outcome: CheckpointCost | CheckpointCancelled
-        told_to_wait = self._now_s < self._not_now_until_s and self._chance.random() < self._not_now
+        told_to_wait = self._now_s < self._times.not_now_until_s and self._chance.random() < self._times.not_now
         if told_to_wait:
             wanted.capture.cancel()
             self.outcome.checkpoints_cancelled += 1
@@ -345,9 +339,12 @@ class SeededRun:
         else:
             self._on_node(node, core, lambda: core.loaded(self._now_s, unit, incarnation, state))
 
+    def _stored_s(self) -> float:
+        return self._times.store_s * (0.5 + self._chance.random())
+
     def _memory_s(self) -> float:
         """Return the time that a copy in memory takes; with costs, none."""
-        return self._latency_s * self._chance.random() if self._costs is None else 0.0
+        return self._times.latency_s * self._chance.random() if self._costs is None else 0.0
 
     def _copy(self, node: str, core: NodeCore, wanted: CopyState) -> None:
         host = self._nodes.get(node)
@@ -377,7 +374,7 @@ class SeededRun:
             told = CONTROLLER in (sender, to)
             arrival_s = self._links.send(self._now_s, sender_host, receiver_host, message, told=told)
         else:
-            delay_s = 0.0 if len(link) == 1 else self._latency_s * (0.5 + self._chance.random())
+            delay_s = 0.0 if len(link) == 1 else self._times.latency_s * (0.5 + self._chance.random())
             arrival_s = max(self._now_s + delay_s, self._arrivals.get((sender, to), 0.0))
             self._arrivals[sender, to] = arrival_s
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.messages import CheckpointId, sequence_of
-from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.logs.unit_log import UnitLogWriter, read_unit_log
 from peacefs.dataflow.query.network import Network

@@ -15,8 +15,9 @@ from simulation.seeds import seeds
 from support.dataflows import input_rows, repeatable
 from support.waiting import wait_until
 
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
+from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.seeded import Failure, Kill, Outcome, SeededRun
 from peacefs.dataflow.techniques.sguard import SGuard
@@ -36,8 +37,7 @@ def run(seed: int, nodes: int, *failures: Failure, rows_every_s: float) -> Outco
         nodes=nodes,
         failures=failures,
         bounds=_BOUNDS,
-        rows_every_s=rows_every_s,
-        store_s=0.01,
+        times=VirtualTimes(rows_every_s=rows_every_s, store_s=0.01),
     )
     return played.run(until_s=300.0)
 

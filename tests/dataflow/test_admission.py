@@ -12,12 +12,11 @@ from support.dataflows import SAMPLES, SCHEMA
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.ring.arrangement import RingArrangement
@@ -78,7 +77,7 @@ def test_guarantee_that_a_technique_cannot_give_is_refused(
 ) -> None:
     network = network_of(kind)
     with pytest.raises(InvalidQuery, match=said) as refused:
-        SeededRun(network, technique, {}, seed=1, guarantee=guarantee)
+        admit(network, technique, guarantee)
     assert "\n" not in str(refused.value)
     host = LocalProcesses(1, DirectoryCheckpoints(tmp_path))
     with pytest.raises(InvalidQuery, match=said):

@@ -17,8 +17,9 @@ from support.steps import steps
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.comparison import compare_outputs
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.seeded import Failure, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
@@ -110,7 +111,7 @@ def rows_of(sample: Sample, seed: int) -> dict[str, list[pa.RecordBatch]]:
 
 def play(sample: Sample, technique: Technique, *failures: Failure, seed: int = 1, given: int = 1) -> Outcome:
     """`given`: the seed of the rows."""
-    how = {"seed": seed, "failures": failures, "rows_every_s": 0.04, "store_s": 0.03}
+    how = {"seed": seed, "failures": failures, "times": VirtualTimes(rows_every_s=0.04, store_s=0.03)}
     return SeededRun(sample.network, technique, rows_of(sample, given), **how).run()  # type: ignore[arg-type]
 
 
@@ -266,6 +267,8 @@ def test_windows_are_checked_early_when_producers_run_out_of_room() -> None:
     batch = max(each.nbytes for each in rows["in"])
     bounds = Bounds(credit_bytes=2 * batch, buffer_bytes_max=20 * batch)
     assert sum(each.nbytes for each in rows["in"]) > 2 * bounds.buffer_bytes_max
-    run = SeededRun(network, CEC(OpenOnly()), rows, seed=1, bounds=bounds, rows_every_s=0.05, store_s=0.05)
+    run = SeededRun(
+        network, CEC(OpenOnly()), rows, seed=1, bounds=bounds, times=VirtualTimes(rows_every_s=0.05, store_s=0.05)
+    )
     observed = run.run(until_s=60.0)
     assert observed.source_held_bytes_max < bounds.buffer_bytes_max, "the source waited for windows"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.messages import CheckpointId, sequence_of
-from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.hosts.checkpoint_store import (
     DirectoryCheckpoints,
     MemoryCheckpoints,

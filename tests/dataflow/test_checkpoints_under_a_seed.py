@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from simulation.seeds import seeds
 from support.dataflows import SAMPLES, Sample, repeatable
@@ -9,7 +11,8 @@ from support.steps import steps
 
 from peacefs.dataflow import Query
 from peacefs.dataflow.comparison import compare_outputs
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
+from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.seeded import Failure, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.techniques.sguard import SGuard
@@ -17,11 +20,12 @@ from peacefs.dataflow.techniques.sguard import SGuard
 _NOT_ARBITRARY = [each for each in OperatorClass if each is not OperatorClass.ARBITRARY]
 
 
-def play(sample: Sample, *failures: Failure, seed: int = 1, **how: object) -> Outcome:
-    how = {"rows_every_s": 0.04, "store_s": 0.05, **how}
+def play(sample: Sample, *failures: Failure, seed: int = 1, **other_times: float) -> Outcome:
+    times = replace(VirtualTimes(rows_every_s=0.04, store_s=0.05), **other_times)  # type: ignore[arg-type]
+    rows = sample.rows(seed)
     return SeededRun(
-        sample.network, SGuard(interval_s=0.06), sample.rows(seed), seed=seed, failures=failures, **how
-    ).run()  # type: ignore[arg-type]
+        sample.network, SGuard(interval_s=0.06), rows, seed=seed, failures=failures, times=times
+    ).run()
 
 
 @pytest.mark.parametrize("network", _NOT_ARBITRARY, ids=str)
@@ -86,10 +90,12 @@ def test_memory_is_bounded_while_no_checkpoint_can_start_for_a_minute() -> None:
             rows,
             seed=1,
             bounds=bounds,
-            rows_every_s=0.01,
-            store_s=0.01,
-            not_now=1.0 if not_now_until_s else 0.0,
-            not_now_until_s=not_now_until_s,
+            times=VirtualTimes(
+                rows_every_s=0.01,
+                store_s=0.01,
+                not_now=1.0 if not_now_until_s else 0.0,
+                not_now_until_s=not_now_until_s,
+            ),
         )
         return run.run(until_s=180.0)
 
@@ -110,7 +116,7 @@ def test_checkpoint_is_taken_early_when_producers_run_out_of_room() -> None:
     batch = max(batch.nbytes for batch in rows["in"])
     bounds = Bounds(credit_bytes=2 * batch, buffer_bytes_max=20 * batch)
     technique = SGuard(interval_s=60.0)
-    how = {"seed": 1, "bounds": bounds, "rows_every_s": 0.05, "store_s": 0.05}
+    how = {"seed": 1, "bounds": bounds, "times": VirtualTimes(rows_every_s=0.05, store_s=0.05)}
     observed = SeededRun(sample.network, technique, rows, **how).run(until_s=180.0)  # type: ignore[arg-type]
     assert sum(batch.nbytes for batch in rows["in"]) > 2 * bounds.buffer_bytes_max
     assert observed.checkpoints_stored >= 2

@@ -17,6 +17,7 @@ from support.judged_networks import digits
 from support.steps import steps, stride
 
 from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.failures import CutLink, Failure, Hang, Kill
 from peacefs.dataflow.hosts.outcome import Outcome
 from peacefs.dataflow.hosts.seeded import SeededRun
@@ -42,8 +43,9 @@ Rows = dict[str, list[pa.RecordBatch]]
 
 
 def play(network: Network, rows: Rows, technique: Technique, *failures: Failure, seed: int = 1) -> Outcome:
-    how = {"seed": seed, "nodes": len(_NODES), "rows_every_s": 0.04, "latency_s": 0.02, "store_s": 0.03}
-    return SeededRun(network, technique, rows, failures=failures, **how).run()  # type: ignore[arg-type]
+    times = VirtualTimes(rows_every_s=0.04, latency_s=0.02, store_s=0.03)
+    run = SeededRun(network, technique, rows, seed=seed, nodes=len(_NODES), failures=failures, times=times)
+    return run.run()
 
 
 @cache

@@ -23,13 +23,14 @@ from support.steps import steps, stride
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.comparison import compare_outputs
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.controller import ControllerCore
 from peacefs.dataflow.core.ha_output import HAOutput
 from peacefs.dataflow.core.messages import NodeHeartbeat, StandbyInStep, UnitPlacement
-from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.pair_plan import PairPlan
 from peacefs.dataflow.core.pair_reading import PairReading
 from peacefs.dataflow.core.technique import RecoveryPlan
+from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.operators.grains import Grains
@@ -59,7 +60,7 @@ def play(*failures: Failure, seed: int = 1, standby_nodes: int = 1, small: bool 
     rows = {"in": input_rows(1, batches=28, size=2)}
     technique = Flux(standby_nodes=standby_nodes, interval_s=0.1)
     how |= {"bounds": _SMALL} if small else {}
-    given = {"nodes": 4, "rows_every_s": 0.08, **how}
+    given = {"nodes": 4, "times": VirtualTimes(rows_every_s=0.08), **how}
     return SeededRun(network(), technique, rows, seed=seed, failures=failures, **given).run()
 
 
@@ -116,7 +117,8 @@ def _quartets(*failures: Failure) -> Outcome:
     stream.partition("key", parts=4, name="second").process(_count).sink("out")
     rows = {"in": input_rows(1, batches=often(8, 14), size=2)}
     technique = Flux(catch_up_after_s=1000.0, interval_s=0.1)
-    return SeededRun(query.network(), technique, rows, seed=1, failures=failures, nodes=4, rows_every_s=0.12).run()
+    times = VirtualTimes(rows_every_s=0.12)
+    return SeededRun(query.network(), technique, rows, seed=1, failures=failures, nodes=4, times=times).run()
 
 
 def _count(rows: pa.RecordBatch, state: MutableMapping[Any, Any]) -> pa.RecordBatch:
@@ -207,7 +209,7 @@ def test_flux_keeps_what_set_preserving_operators_make_in_any_order() -> None:
     passed(stream.partition("value", parts=2, name="second")).sink("out")
     admit(query.network(), Flux(), Recovery.PRECISE)
     rows = {"in": input_rows(1, batches=28, size=2)}
-    given: dict[str, Any] = {"seed": 1, "nodes": 4, "rows_every_s": 0.08}
+    given: dict[str, Any] = {"seed": 1, "nodes": 4, "times": VirtualTimes(rows_every_s=0.08)}
     for step in (None, 250, 500):
         failures = [] if step is None else [Kill(step, "node-2", back_after_s=0.2)]
         run = SeededRun(query.network(), Flux(interval_s=0.1), rows, failures=failures, **given)

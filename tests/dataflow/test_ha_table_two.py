@@ -16,6 +16,7 @@ from support.judged_networks import JUDGED_NETWORKS, JudgedNetwork
 from support.steps import steps
 
 from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.failures import Kill
 from peacefs.dataflow.hosts.outcome import Outcome
 from peacefs.dataflow.hosts.seeded import SeededRun
@@ -124,9 +125,11 @@ def play(judged: JudgedNetwork, line: Line, seed: int, *failures: Kill) -> Outco
         # One for each unit, and one for its standby.
         nodes=2 * len(judged.network.units),
         failures=failures,
-        rows_every_s=0.08,
-        latency_s=line.union_latency_s if judged.achievable is not None else _LATENCY_S,
-        store_s=0.05,
+        times=VirtualTimes(
+            rows_every_s=0.08,
+            latency_s=line.union_latency_s if judged.achievable is not None else _LATENCY_S,
+            store_s=0.05,
+        ),
     ).run()
 
 

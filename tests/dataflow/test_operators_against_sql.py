@@ -17,7 +17,7 @@ from support.judged_operators import BINARY, UNARY, Judged
 from support.long_runs import often
 
 from peacefs.dataflow import Query
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.failures import Kill
 from peacefs.dataflow.hosts.outcome import Outcome

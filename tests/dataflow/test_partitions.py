@@ -13,7 +13,7 @@ from support.dataflows import SCHEMA, Row, input_rows
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.seeded import Kill, SeededRun
 from peacefs.dataflow.operators.key_hashes import hash_keys, parts_of

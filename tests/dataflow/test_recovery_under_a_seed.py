@@ -13,8 +13,9 @@ from support.steps import steps
 
 from peacefs.dataflow import Query
 from peacefs.dataflow.comparison import compare_outputs
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.seeded import Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.techniques.amnesia import Amnesia
@@ -31,7 +32,7 @@ def play(
 ) -> Outcome:
     """`given`: the seed of the rows."""
     rows = sample.rows(given)
-    how = {"rows_every_s": 0.04, "store_s": 0.05, **how}
+    how = {"times": VirtualTimes(rows_every_s=0.04, store_s=0.05), **how}
     return SeededRun(sample.network, technique, rows, seed=seed, failures=failures, **how).run()  # type: ignore[arg-type]
 
 
@@ -140,7 +141,12 @@ def test_memory_is_bounded_while_a_consumer_is_away() -> None:
     assert sum(batch.nbytes for batch in rows["in"]) > 3 * bounds.buffer_bytes_max
 
     def run(*failures: Failure) -> Outcome:
-        how = {"seed": 1, "failures": failures, "bounds": bounds, "rows_every_s": 0.01, "store_s": 0.01}
+        how = {
+            "seed": 1,
+            "failures": failures,
+            "bounds": bounds,
+            "times": VirtualTimes(rows_every_s=0.01, store_s=0.01),
+        }
         return SeededRun(sample.network, sguard(), rows, **how).run()  # type: ignore[arg-type]
 
     expected = run()

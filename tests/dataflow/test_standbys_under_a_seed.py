@@ -18,7 +18,8 @@ from support.steps import steps
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.comparison import compare_outputs
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
+from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
@@ -42,7 +43,7 @@ def play(
 ) -> Outcome:
     """`given`: the seed of the rows."""
     sample = sample_of(network)
-    how = {"rows_every_s": 0.04, **how}
+    how = {"times": VirtualTimes(rows_every_s=0.04), **how}
     return SeededRun(sample.network, technique, sample.rows(given), seed=seed, failures=failures, **how).run()  # type: ignore[arg-type]
 
 
@@ -178,7 +179,7 @@ def test_second_failure_is_survived_once_a_new_standby_has_a_copy(
     rows = sample.rows(1, batches=batches)
 
     def run(*failures: Failure) -> Outcome:
-        how = {"seed": 1, "failures": failures, "rows_every_s": 3.0 / batches}
+        how = {"seed": 1, "failures": failures, "times": VirtualTimes(rows_every_s=3.0 / batches)}
         return SeededRun(sample.network, technique(), rows, **how).run()  # type: ignore[arg-type]
 
     expected = run()
@@ -235,7 +236,7 @@ def test_memory_is_bounded_with_a_slow_consumer(technique: Callable[[], StandbyT
     failures = {"standby": [Kill(200, "node-2")], "nobody": []}[dead]
     # The sink's node stands still, as a consumer that is slow does.
     failures += [CutLink(150, ("node-1", "edge"))]
-    how = {"seed": 1, "bounds": bounds, "rows_every_s": 0.01, "nodes": 2, "failures": failures}
+    how = {"seed": 1, "bounds": bounds, "times": VirtualTimes(rows_every_s=0.01), "nodes": 2, "failures": failures}
     observed = SeededRun(sample.network, technique(), rows, **how).run()  # type: ignore[arg-type]
     assert len(observed.rows("out")) == sum(batch.num_rows for batch in rows["in"])
     assert 0 < observed.held_bytes_max < bounds.buffer_bytes_max + 2 * batch
@@ -276,7 +277,8 @@ def test_what_chance_and_time_did_is_done_again(technique: Callable[[], StandbyT
     given = repeatable_rows(12)
 
     def run(*failures: Failure) -> Outcome:
-        return SeededRun(network, technique(), given, seed=3, failures=failures, rows_every_s=0.08).run()
+        times = VirtualTimes(rows_every_s=0.08)
+        return SeededRun(network, technique(), given, seed=3, failures=failures, times=times).run()
 
     expected = run()
     assert 10 < len(expected.rows("drawn")) < 40

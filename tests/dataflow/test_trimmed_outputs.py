@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 from support.dataflows import arbitrary, input_rows, repeatable
 
+from peacefs.dataflow.core.bounds import Bounds, BufferBounds
 from peacefs.dataflow.core.messages import Ack, Data, Subscribed
-from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.output_buffer import RowStage
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.core.unit import HAUnit
 from peacefs.dataflow.core.unit_output import make_output
-from peacefs.dataflow.core.unit_start import BufferBounds, UnitStart
+from peacefs.dataflow.core.unit_start import UnitStart
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.model.batches import Batch, Position

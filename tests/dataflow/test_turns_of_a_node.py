@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from support.dataflows import input_rows, repeatable
 
+from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.effects import Effect, SendMessage
 from peacefs.dataflow.core.messages import (
     CONTROLLER,
@@ -14,8 +15,9 @@ from peacefs.dataflow.core.messages import (
     Subscribed,
     UnitPlacement,
 )
-from peacefs.dataflow.core.node import Bounds, NodeCore
+from peacefs.dataflow.core.node import NodeCore
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints
+from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.failures import Kill
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.hosts.unit_states import UnitStates
@@ -66,7 +68,13 @@ def test_runs_in_short_turns_give_the_same_rows_after_a_failure() -> None:
         bounds = Bounds(page_bytes=8192, state_bytes_max=1 << 26, events_per_turn=events_per_turn)
         technique = UpstreamBackup(interval_s=0.06, precise=True)
         run = SeededRun(
-            sample.network, technique, rows, seed=1, failures=failures, bounds=bounds, rows_every_s=0.01
+            sample.network,
+            technique,
+            rows,
+            seed=1,
+            failures=failures,
+            bounds=bounds,
+            times=VirtualTimes(rows_every_s=0.01),
         )
         return run.run().rows("out")
 

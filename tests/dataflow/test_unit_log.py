@@ -12,10 +12,10 @@ from support.long_runs import often
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
+from peacefs.dataflow.core.bounds import Bounds, BufferBounds
 from peacefs.dataflow.core.messages import Data, Subscribed
-from peacefs.dataflow.core.node import Bounds
 from peacefs.dataflow.core.unit import HAUnit
-from peacefs.dataflow.core.unit_start import BufferBounds, UnitStart
+from peacefs.dataflow.core.unit_start import UnitStart
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.logs.segments import MemorySegments, SegmentAppend

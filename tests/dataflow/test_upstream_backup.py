@@ -19,7 +19,8 @@ from support.upstream_samples import CONVERGING, disordered_rows
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.core.node import Bounds
+from peacefs.dataflow.core.bounds import Bounds
+from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.seeded import Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
@@ -36,7 +37,7 @@ def backup(*, precise: bool = True, adjacent_failures: bool = True) -> UpstreamB
 def play(
     network: Network, rows: Rows, *failures: Failure, technique: UpstreamBackup | None = None, **how: object
 ) -> Outcome:
-    how = {"seed": 1, "rows_every_s": 0.04, **how}
+    how = {"seed": 1, "times": VirtualTimes(rows_every_s=0.04), **how}
     return SeededRun(network, technique or backup(), rows, failures=failures, **how).run()  # type: ignore[arg-type]
 
 
@@ -159,10 +160,10 @@ def test_memory_is_bounded_while_a_consumer_is_away() -> None:
     rows = sample.rows(1, batches=60)
     batch = max(batch.nbytes for batch in rows["in"])
     bounds = Bounds(credit_bytes=4 * batch, buffer_bytes_max=10 * batch)
-    expected = play(sample.network, rows, bounds=bounds, rows_every_s=0.01)
+    expected = play(sample.network, rows, bounds=bounds, times=VirtualTimes(rows_every_s=0.01))
     away = node_of(expected, "second")
     for failure in (Kill(150, away), Hang(150, away, for_s=0.7)):
-        observed = play(sample.network, rows, failure, bounds=bounds, rows_every_s=0.01)
+        observed = play(sample.network, rows, failure, bounds=bounds, times=VirtualTimes(rows_every_s=0.01))
         assert observed.rows("out") == expected.rows("out")
         # Rows that it has are kept for two intervals or three, besides those that it lacks.
         assert 0 < observed.held_bytes_max < 3 * bounds.buffer_bytes_max < 60 * batch

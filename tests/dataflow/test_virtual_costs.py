@@ -12,7 +12,7 @@ from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.messages import Ack, Data, Subscribe, Subscription
 from peacefs.dataflow.core.output_buffer import RowStage
-from peacefs.dataflow.hosts.costs import Costs, Flow, Traffic, VirtualLinks
+from peacefs.dataflow.hosts.costs import Costs, Flow, Traffic, VirtualLinks, VirtualTimes
 from peacefs.dataflow.hosts.failures import KillRunning
 from peacefs.dataflow.hosts.seeded import Outcome, SeededRun
 from peacefs.dataflow.model.batches import START, Batch
@@ -94,9 +94,7 @@ def run(costs: Costs, *failures: KillRunning, batches: int = 40) -> Outcome:
         {"in": rows},
         seed=1,
         failures=failures,
-        rows_every_s=0.01,
-        store_s=0.001,
-        costs=costs,
+        times=VirtualTimes(rows_every_s=0.01, store_s=0.001, costs=costs),
     )
     return played.run(until_s=120)
 
