@@ -51,6 +51,13 @@ class _Noted:
 
 
 class UnitCauses:
+    """The points at which one unit could begin again, with the output that consumers must have for each.
+
+    `note` adds the point of the present; `reached` gives the latest point that consumers allow, each at most once.
+    Of points, and of moments, there are at most `dataflow_causes_max`: of more, every second one is left out.
+    `UnitOperators` stamps rows with it, and `HAUnit` calls `note` and `reached`.
+    """
+
     def __init__(
         self,
         plan: UnitPlan,

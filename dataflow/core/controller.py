@@ -64,6 +64,14 @@ class _Member:
 
 
 class ControllerCore:
+    """Decides which node runs which unit, and with which checkpoint or restart point it begins.
+
+    It takes heartbeats, messages of nodes and the time, and returns effects; it does no I/O. Each start of a unit
+    has a higher incarnation than the ones before, and reports of an earlier start change nothing. The primary and
+    the standby of a unit are never on one node. `EdgeRun` drives it in the program that started the query, and
+    `SeededRun` under a seed.
+    """
+
     def __init__(
         self,
         units: Collection[str],

@@ -47,6 +47,13 @@ ExchangeMessage = Subscribe | Subscribed | Data | Ended | Credit | Ack | Pause |
 
 
 class Exchange:
+    """Moves rows and answers between the units, sources and sinks of this node and those of other nodes.
+
+    It knows from the placement where the producer of each input is. A request for rows of a unit that has not
+    begun here is kept until the unit begins. Rows themselves are in the inputs and outputs. `NodeCore` and
+    `EdgeCore` pass it placements, messages and broken connections, and perform the effects that it yields.
+    """
+
     def __init__(self, network: Network, technique: Technique, *, retry_s: float) -> None:
         self._network = network
         self._technique = technique

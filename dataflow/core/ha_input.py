@@ -18,6 +18,13 @@ _PATIENCE_DOUBLED_MAX = 5
 
 
 class HAInput:
+    """One input of a unit or a sink: it asks for rows, queues them, and grants credit for more.
+
+    Within one numbering of the stream, rows enter the queue in order and once: those that are here already are
+    left out, and a gap is a violation of the protocol. `processed` is the position up to which the consumer has
+    taken rows. Units and sinks take rows from it; `Exchange` and `PairReading` bring it the producer's messages.
+    """
+
     def __init__(
         self,
         stream: str,

@@ -48,6 +48,13 @@ class _Connection:
 
 
 class HAOutput:
+    """One output of a unit or a source: it numbers rows, keeps them in a buffer, and sends them.
+
+    Only the latest start of a consumer, and its latest subscription, is sent rows, in order and as long as there
+    is credit. While output is held, rows above the released number wait. Units and sources emit rows into it;
+    `Exchange` passes it the messages of consumers and sends what is `due`.
+    """
+
     def __init__(
         self,
         stream: str,

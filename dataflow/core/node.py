@@ -65,6 +65,13 @@ from .unit_start import UnitStart
 
 
 class NodeCore:
+    """The units of one node: it begins, runs, recovers and stops them as the latest placement says.
+
+    A unit runs here only under the incarnation that the placement gives this node, as the unit's primary or as its
+    standby. The core does no I/O: each event returns effects, which the host performs in order. `NodeProcess`
+    drives it in a process, and `SeededRun` under a seed.
+    """
+
     def __init__(
         self,
         name: str,

@@ -47,6 +47,12 @@ MarkedRanges = tuple[tuple[Mark, tuple[tuple[int, int], ...]], ...]
 
 
 class OutputBuffer:
+    """The numbered rows of one stream that somebody may still need, and the marks of all numbers.
+
+    A row goes as soon as it bears every mark of the retention rule. Marks outlive rows, so that rows that are
+    produced again are left out, and what a destination has acknowledged is not sent to it. `HAOutput` calls it.
+    """
+
     def __init__(self, retention: frozenset[Mark]) -> None:
         self._retention = retention
         self._marks: dict[Mark, NumberRanges] = {PRODUCED: NumberRanges()}

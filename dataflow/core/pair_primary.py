@@ -60,6 +60,13 @@ class _Copy:
 
 
 class PrimaryHalf:
+    """What the primary of one unit owes to its standby: copies of the state, events, and what to trim.
+
+    At most one copy is under way. Once events are sent, output that depends on an event leaves only when the
+    standby has that event. After a broken connection the next copy, if one is needed, is a whole one. `Pairs`
+    makes one for each unit that runs here and has a standby, and passes it answers and the time.
+    """
+
     def __init__(self, unit: HAUnit, standby: StandbyPlacement, technique: Technique, *, records: bool) -> None:
         """`records`: events of the unit have to be recorded."""
         self.node, self.incarnation = standby.node, standby.incarnation

@@ -39,6 +39,13 @@ ToStandby = CopyPiece | Determinants | TrimOutput
 
 
 class Pairs:
+    """The halves of pairs on one node: units that have a standby, and standbys of units elsewhere.
+
+    A message that names another incarnation of a standby is ignored; one for a standby that this node has not been
+    told of yet is kept, up to a limit. `NodeCore` passes it placements, messages and the time, and performs the
+    effects that it yields.
+    """
+
     def __init__(self, network: Network, technique: Technique) -> None:
         self._technique = technique
         self._active = technique.standby is StandbyKind.ACTIVE

@@ -40,6 +40,13 @@ from .watermarks import Watermarks
 
 
 class HAUnit:
+    """One start of a unit: its inputs, its operators and its outputs.
+
+    It lets one event happen at a time: rows of an input, the end of an input, or the time. Of an event that fails
+    nothing is published. While the unit is `silent` it processes again what an earlier start has processed, and
+    publishes nothing. `NodeCore` makes it, has it process, and captures it for checkpoints and copies.
+    """
+
     def __init__(
         self,
         plan: UnitPlan,

@@ -102,6 +102,13 @@ class RunOptions:
 
 
 class EdgeRun(HostedRun):
+    """A query on nodes, seen from the program that started it: sources, sinks and controller.
+
+    One thread with an event loop moves everything. A checkpoint counts only once its record is durable, and rows
+    are delivered only within `DriverFence.delivery`, which refuses when a younger driver has begun. `start_query`
+    makes it for all techniques but the peer ring; the user waits for it and closes it.
+    """
+
     def __init__(
         self,
         network: Network,

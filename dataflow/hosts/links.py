@@ -43,6 +43,13 @@ class LinkReader(Protocol):
 
 
 class Links:
+    """The connections of one process to the other processes of its query.
+
+    Messages to a peer arrive in order. When a connection ends, what was on its way is lost, and `broken` is called
+    with the peer. Until a connection has greeted with the query's token, nothing else of it is read. Edges and
+    nodes, of units and of rings, have one each and call it on their event loop alone.
+    """
+
     def __init__(
         self,
         name: str,

@@ -74,6 +74,13 @@ class NodeOrders:
 
 
 class NodeProcess:
+    """The shell of one `NodeCore`: it gives the core messages and the time, and performs its effects.
+
+    The core is called on the event loop of `run` alone; states are loaded, written and copied on other threads.
+    The node ends when its connection to the edge breaks, or on an error that nobody has provided for. This module
+    run as a process, and tasks of Spark (`executors_host.py`), call `run`.
+    """
+
     def __init__(self, orders: NodeOrders) -> None:
         self._orders = orders
         self._addresses = {EDGE: orders.edge_address}

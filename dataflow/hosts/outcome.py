@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from peacefs.dataflow.core.late_rows import LateRowCounts
+from peacefs.dataflow.core.node import NodeCore
 
 from .costs import Flow
 
@@ -47,6 +48,16 @@ class Outcome:
     recovery_s: Mapping[str, float] = field(default_factory=dict)
     bytes: Mapping[Flow, int] = field(default_factory=dict)
     page_bytes: Mapping[str, int] = field(default_factory=dict)
+
+    def note(self, node: str, core: NodeCore, copied_bytes: int) -> None:
+        """Note what a node runs now, and how many bytes it holds."""
+        self.copied_bytes_max = max(self.copied_bytes_max, copied_bytes)
+        if not core.runs:
+            return
+        self.held_bytes_max = max(self.held_bytes_max, core.held_bytes)
+        self.queued_bytes_max = max(self.queued_bytes_max, core.queued_bytes)
+        self.state_bytes_max = max(self.state_bytes_max, core.state_bytes)
+        self.places.update((unit, node) for unit in core.runs)
 
     def rows(self, sink: str) -> list[tuple[object, ...]]:
         return [

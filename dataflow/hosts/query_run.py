@@ -32,6 +32,12 @@ dataflow_failed_starts_max: Final = 5
 
 
 class HostedRun(ABC):
+    """A query that runs in the background: its thread with an event loop, its end, sources and sinks.
+
+    `wait` returns once every sink has had its last row, and raises the first failure. After a failure no sink is
+    called any more. `EdgeRun` and `RingRun` derive from it; users call `wait` and `close`, from any thread.
+    """
+
     def __init__(self, name: str, *, threads: int, observer: Observer | None) -> None:
         """`threads`: so many calls of the loop may block at the same time."""
         self._name, self._observer = name, observer

@@ -53,6 +53,13 @@ class RingOrders:
 
 
 class RingNode:
+    """The shell of one `ReducerCore`: it gives the core messages and the time, and performs its effects.
+
+    The core is called on the event loop of `run` alone; only the bytes of checkpoints are made on other threads.
+    The node ends when its connection to the edge breaks, when the ring has no place for it, or on an error that
+    nobody has provided for. This module run as a process, and tasks of Spark (`executors_host.py`), call `run`.
+    """
+
     def __init__(self, orders: RingOrders) -> None:
         self._orders = orders
         self._addresses = {EDGE: orders.edge_address}

@@ -40,6 +40,13 @@ log = logging.getLogger("peacefs.dataflow")
 
 
 class RingRun(HostedRun):
+    """A query on a peer ring, seen from the program that started it: sources, mappers and sink.
+
+    It starts a process for each place, and another one, as a spare, when a process ends. The ring begins once all
+    nodes have an address; from then on nodes take over from each other without being told to. `start_query` makes
+    it for `PeerRing`; the user waits for it and closes it.
+    """
+
     def __init__(
         self,
         network: Network,

@@ -83,6 +83,13 @@ class _Host:
 
 
 class SeededRun:
+    """A whole query in one thread and in virtual time, with its nodes, links, store, edge and controller.
+
+    The same seed, rows and failures give the same run, step by step. Without costs, each event is followed by two
+    checks: every checkpoint that the controller has recorded is stored, and no unit has both of its replicas on
+    one node. Tests, benchmarks and `advice/measure.py` make one and call `run` once.
+    """
+
     def __init__(
         self,
         network: Network,
@@ -479,7 +486,8 @@ class SeededRun:
                 held_bytes = self._edge.held_bytes
                 self.outcome.source_held_bytes_max = max(self.outcome.source_held_bytes_max, held_bytes)
             elif name in self._nodes:
-                self._note(name, self._nodes[name])
+                host = self._nodes[name]
+                self.outcome.note(name, host.core, host.states.copied_bytes)
         self._touched.clear()
         if self._controller.placement is self._checked:
             return
@@ -490,13 +498,3 @@ class SeededRun:
             assert where.standby is None or where.standby.node != where.node, "both of a pair are on one node"
             if where.checkpoint is not None:
                 assert sequence_of(where.checkpoint) in self._checkpoints.pages().sequences(name_of(unit))
-
-    def _note(self, name: str, host: _Host) -> None:
-        outcome, core = self.outcome, host.core
-        outcome.copied_bytes_max = max(outcome.copied_bytes_max, host.states.copied_bytes)
-        if not core.runs:
-            return
-        outcome.held_bytes_max = max(outcome.held_bytes_max, core.held_bytes)
-        outcome.queued_bytes_max = max(outcome.queued_bytes_max, core.queued_bytes)
-        outcome.state_bytes_max = max(outcome.state_bytes_max, core.state_bytes)
-        outcome.places.update((unit, name) for unit in core.runs)

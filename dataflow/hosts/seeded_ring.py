@@ -121,6 +121,12 @@ class _SeededNode:
 
 
 class SeededRing:
+    """A whole peer ring in one thread and in virtual time: nodes, links, mappers and the sink.
+
+    The same seed, batches and events give the same run, step by step. Tests and `benchmarks/papers/ring_scale.py`
+    make one, call `run` once, and look at `outcome` and at the states of `owners`.
+    """
+
     def __init__(
         self,
         settings: RingSettings,

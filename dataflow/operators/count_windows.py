@@ -73,6 +73,13 @@ class AggregateCountWindows(OperatorSpecification):
 
 
 class _CountWindows(Operator):
+    """The operator as it runs: it numbers the rows of each key, and emits windows that are complete.
+
+    Its state is the number of rows of each key, and the accumulators of each key and pane. A pane goes when no
+    later window contains it. What it emits does not depend on how rows are cut into batches, unless there is a
+    timeout. Its unit calls it, one batch at a time.
+    """
+
     def __init__(
         self, of: AggregateCountWindows, stream: StreamType, schema: pa.Schema, state: OperatorState
     ) -> None:

@@ -66,6 +66,12 @@ class JoinWindow(OperatorSpecification):
 
 
 class _Join(Operator):
+    """The operator as it runs: rows wait for the other input, are taken in one order, and meet its window.
+
+    The pairs, and their order, do not depend on how rows of the two inputs interleave. A row leaves the window
+    when no later row of the other input can be near enough. Its unit calls it, one batch at a time.
+    """
+
     def __init__(
         self, of: JoinWindow, inputs: Sequence[StreamType], schema: pa.Schema, state: OperatorState
     ) -> None:

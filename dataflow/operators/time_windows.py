@@ -75,6 +75,12 @@ class AggregateTimeWindows(OperatorSpecification):
 
 
 class _TimeWindows(Operator):
+    """The operator as it runs: it aggregates rows by pane, and emits windows that are over.
+
+    Windows are emitted in the order of their ends, each once. A row that is older than the end of a window that
+    was over when it came is counted as late and left out. Its unit calls it, one batch at a time.
+    """
+
     def __init__(
         self, of: AggregateTimeWindows, stream: StreamType, schema: pa.Schema, state: OperatorState
     ) -> None:

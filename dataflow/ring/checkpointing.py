@@ -16,6 +16,13 @@ from .tuple_backup import Piece
 
 
 class Checkpointing:
+    """Checkpoints of fragments on one node: it sends those of its own, and takes those of others.
+
+    A fragment has at most one checkpoint under way. A holder takes a checkpoint only if that contains everything
+    that the holder's state contains, so that no state goes back. `ReducerCore` calls it with messages and the
+    time; `Transitions` asks it whether a fragment is `ready`.
+    """
+
     def __init__(self, context: NodeContext) -> None:
         self._context = context
         self._numbers = 0

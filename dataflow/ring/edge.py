@@ -30,6 +30,13 @@ class RingRelay:
 
 
 class EdgeOfRing:
+    """The mappers of a ring and its sink, with their view of the ring.
+
+    With exactly-once, a result is delivered only if its number is above what the sink has for that mapper and
+    place, and a gap is reported as a loss. It does no I/O: each event returns effects. `RingRun` drives it in the
+    program that started the query, and `SeededRing` under a seed.
+    """
+
     def __init__(
         self,
         members: Iterable[RingMember],

@@ -48,6 +48,13 @@ class _Unheld:
 
 
 class MapperCore:
+    """One mapper: the batches of a source, or of results, that some node may still need.
+
+    A batch goes once all nodes that the ring names as holders have everything up to it. A node is sent the rows of
+    its own intervals alone, in the order of batches; after its connection broke, again what it has not
+    acknowledged. `EdgeOfRing` calls it, and sends the messages that it yields.
+    """
+
     def __init__(self, name: str, view: RingView, settings: RingSettings) -> None:
         self.name = name
         self._view = view

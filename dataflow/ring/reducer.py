@@ -73,6 +73,14 @@ class _HeldState:
 
 
 class ReducerCore:
+    """One node of a peer ring: it processes the tuples of its interval, and keeps those of neighbours.
+
+    It takes messages, broken connections and the time, and returns effects in order; it does no I/O. With
+    exactly-once, a batch changes the state of a fragment only if its number is above the fragment's coverage, so
+    that each tuple counts once, whatever is replayed. After a `LeaveRing` effect the node does nothing more.
+    `RingNode` drives it in a process, and `SeededRing` under a seed.
+    """
+
     def __init__(
         self,
         now_s: float,

@@ -20,6 +20,13 @@ from .view import Arc, MembershipPhase, RingMember
 
 
 class Transitions:
+    """The change of the ring that this node is making: it moves, joins or leaves.
+
+    A node makes one change at a time. Of nearby nodes that have each begun one, the node with the first name
+    goes on and the others withdraw. The change takes effect in `finish`, once all holders have what they need.
+    `RingBalancer` begins changes; `ReducerCore` passes reports and calls `finish` after each event.
+    """
+
     def __init__(self, context: NodeContext, checkpointing: Checkpointing) -> None:
         self._context = context
         self._checkpointing = checkpointing

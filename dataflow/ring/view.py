@@ -87,6 +87,13 @@ class Arc:
 
 
 class RingView:
+    """What one node, or the edge, knows of the ring: its members, and from them whose interval is whose.
+
+    Views that have learned the same of all members agree, in whatever order the news came. A member that is gone
+    stays gone. `revision` rises with each change. `NodeContext` has one for the cores of a node, and `EdgeOfRing`
+    one that it shares with its mappers.
+    """
+
     def __init__(self, r: int, members: Iterable[RingMember] = ()) -> None:
         self.r = r
         self._members: dict[str, RingMember] = {}

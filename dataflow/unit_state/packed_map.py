@@ -46,6 +46,13 @@ _decode_count: Final = msgspec.msgpack.decode
 
 
 class PackedMap(ValueMap):
+    """The map of Python values that a function with state is given.
+
+    A key's value is the pending one if there is any, else the known one, else that of the pages. `PagedState`
+    makes it, and has it flushed before each capture, so that a checkpoint has all changes. Functions call the
+    rest.
+    """
+
     def __init__(self, page_set: PageSet) -> None:
         self._stored = UnorderedMap.create(page_set, _SCHEMA, "key")
         self._piece_bytes = page_set.frames.page_bytes // dataflow_pieces_per_page - _OVERHEAD_BYTES

@@ -31,6 +31,12 @@ _OF_VALUES = ("sum", "min", "max", "last")
 
 
 class PagedGroups:
+    """The groups of one operator, in pages: the accumulators of each key, in buckets.
+
+    A bucket has one map for each set of key columns that are null. What was scanned of a bucket is kept until the
+    bucket changes. `PagedState.groups` makes it; the operator calls it, a batch at a time.
+    """
+
     def __init__(
         self,
         keys: pa.Schema,

@@ -34,6 +34,13 @@ _Numbers = NDArray[np.int64]
 
 
 class CountContents:
+    """Windows of rows, for the log of their unit: which have opened and closed, and their state.
+
+    It stands between the operator and its groups, and notes the keys that the operator changes. Beside the number
+    of rows of a key stands the commit of its footprint, or 0 if the key has none. `windows_of` makes it, and
+    `WindowedState` asks it for the changes at each commit.
+    """
+
     closed_before = EARLIEST_BUCKET
 
     def __init__(self, of: AggregateCountWindows) -> None:

@@ -96,6 +96,13 @@ class _Loaded:
 
 
 class WindowedState:
+    """The state of one unit under CEC: structures in pages, and a log that makes them durable.
+
+    At most one commit is under way, and none is made while rows are replayed. Producers have to keep the rows
+    after `covered`, whatever fails. `UnitStates` makes it, empty or from a log that was read; operators and the
+    unit use it as any `UnitState`, and the unit as its `journal`.
+    """
+
     def __init__(
         self,
         pages: UnitState,

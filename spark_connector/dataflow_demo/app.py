@@ -106,6 +106,13 @@ class _Seen:
 
 
 class _DataflowDemo:
+    """One run of the demo: it starts a cluster and a driver, follows the driver, and kills twice.
+
+    The executor with the windows is killed once, after a checkpoint of them is stored; then a datanode, after rows
+    have come again. Whatever was started has ended when `run` returns or raises. `run_demo` makes it and calls
+    `run` once.
+    """
+
     def __init__(
         self, options: Options, directory: Path, log: DemoInput, java: JavaRuntime, screen: DemoScreen
     ) -> None:
