@@ -9,7 +9,7 @@ from peacefs.protocol.errors import StartupError
 from peacefs.runtime.secret import is_loopback
 
 from .etcd import EtcdJournal
-from .etcd_gateway import EtcdAccess
+from .etcd_client import EtcdAccess
 from .port import Journal
 
 PREFIX_DEFAULT = "/peacefs"

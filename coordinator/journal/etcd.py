@@ -16,14 +16,25 @@ import threading
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from peacefs.coordinator.limits import journal_read_bytes_max
 from peacefs.protocol.limits import MIB
 
-from .etcd_gateway import EtcdAccess, EtcdGateway, Range, key_of, value_of
+from .etcd_client import EtcdAccess, EtcdClient
+from .etcd_messages import (
+    SORT_ASCENDING,
+    SORT_DESCENDING,
+    TARGET_VALUE,
+    TARGET_VERSION,
+    Compare,
+    Keys,
+    KeyValue,
+    Operation,
+    Put,
+)
 from .port import (
     Entry,
     Fenced,
@@ -48,7 +59,7 @@ class EtcdJournal(Journal):
     """One coordinator's way to the journal below `prefix`."""
 
     def __init__(self, access: EtcdAccess, prefix: str) -> None:
-        self._etcd = EtcdGateway(access)
+        self._etcd = EtcdClient(access)
         self._prefix = f"{prefix.rstrip('/')}/"
         #: Tells this process's epoch from the same number in another's hands.
         self._owner = uuid.uuid4().hex
@@ -56,13 +67,13 @@ class EtcdJournal(Journal):
         self._leading = 0
         self._standing: tuple[int, float] = (0, 0.0)
 
-    def _key(self, name: str) -> str:
-        return self._prefix + name
+    def _key(self, name: str) -> bytes:
+        return (self._prefix + name).encode()
 
     # -- whose it is ---------------------------------------------------------------------------------
 
     def identity(self) -> JournalIdentity | None:
-        value = self._get("identity")
+        value = self._get(self._key("identity"))
         if value is None:
             return None
         try:
@@ -87,17 +98,17 @@ class EtcdJournal(Journal):
     # -- entries -------------------------------------------------------------------------------------
 
     def epoch(self) -> int:
-        return _epoch_of(self._get("epoch"))
+        return _epoch_of(self._get(self._key("epoch")))
 
     def take(self, old: int, new: int) -> bool:
         key, mine = self._key("epoch"), self._epoch_value(new)
-        value = self._get("epoch")
+        value = self._get(self._key("epoch"))
         if (0 if value is None else int(value.split()[0])) != old:
             return value == mine
         unchanged = _is_absent(key) if value is None else _has_value(key, value)
         if self._etcd.txn([unchanged], [_put(key, mine)]).succeeded:
             return True
-        return self._get("epoch") == mine
+        return self._get(self._key("epoch")) == mine
 
     def _epoch_value(self, epoch: int) -> bytes:
         return f"{epoch} {self._owner}".encode()
@@ -115,48 +126,41 @@ class EtcdJournal(Journal):
         self._append_value(epoch, number, _PARTED + str(len(parts)).encode())
 
     def _append_value(self, epoch: int, number: int, value: bytes) -> None:
-        key, has_epoch = self._entry_key(number), (self._key("epoch"), self._epoch_value(epoch))
-        if self._etcd.put_if(has_epoch, key, value):
-            return
+        key, epoch_key, mine = self._entry_key(number), self._key("epoch"), self._epoch_value(epoch)
         outcome = self._etcd.txn(
-            [_has_value(*has_epoch), _is_absent(key)],
+            [_has_value(epoch_key, mine), _is_absent(key)],
             [_put(key, value)],
-            [_get_one(self._key("epoch")), _get_one(key)],
+            [_get_one(epoch_key), _get_one(key)],
         )
         if outcome.succeeded:
             return
-        has, there = outcome.read(0), outcome.read(1)
-        if has is None or has.value != self._epoch_value(epoch):
-            begun = "none" if has is None else has.value.split()[0].decode()
+        has, there = _value_of(outcome.pairs(0)), _value_of(outcome.pairs(1))
+        if has != mine:
+            begun = "none" if has is None else has.split()[0].decode()
             raise Fenced(f"epoch {epoch} is over: the journal's is {begun}")
-        if there is None or there.value != value:
+        if there != value:
             raise Fenced(f"entry {number} of the journal is another's")
 
     def read(self, after: int, limit: int) -> list[Entry]:
-        return self._entries(self._etcd.range(**self._behind(after, limit)))
+        return self._entries(self._etcd.range(self._behind(after, limit)).kvs)
 
     def look(self, after: int, limit: int) -> Look:
-        behind = {"request_range": self._behind(after, limit)}
+        behind = Operation(request_range=self._behind(after, limit))
         seen = self._etcd.txn([], [behind, _get_one(self._key("leader")), _get_one(self._key("epoch"))])
-        leader, epoch = seen.read(1), seen.read(2)
         return Look(
-            self._entries(seen.responses[0].response_range),
-            _leader_of(None if leader is None else leader.value),
-            _epoch_of(None if epoch is None else epoch.value),
+            self._entries(seen.pairs(0)),
+            _leader_of(_value_of(seen.pairs(1))),
+            _epoch_of(_value_of(seen.pairs(2))),
         )
 
-    def _behind(self, after: int, limit: int) -> dict[str, Any]:
-        return {
-            "key": key_of(self._entry_key(after + 1)),
-            "range_end": key_of(self._key("entry0")),
-            "limit": max(1, limit),
-        }
+    def _behind(self, after: int, limit: int) -> Keys:
+        return Keys(self._entry_key(after + 1), self._key("entry0"), max(1, limit))
 
-    def _entries(self, found: Range) -> list[Entry]:
+    def _entries(self, found: Sequence[KeyValue]) -> list[Entry]:
         entries: list[Entry] = []
         read_bytes = 0
-        for pair in found.kvs:
-            entry = self._entry(pair.key, pair.value)
+        for pair in found:
+            entry = self._entry(pair)
             read_bytes += len(entry.data)
             entries.append(entry)
             if read_bytes >= journal_read_bytes_max:
@@ -164,30 +168,31 @@ class EtcdJournal(Journal):
         return entries
 
     def ends(self) -> tuple[Entry, Entry] | None:
-        begin, end = key_of(self._key("entry/")), key_of(self._key("entry0"))
-        first = self._etcd.range(key=begin, range_end=end, limit=1, sort_order="ASCEND", sort_target="KEY").kvs
-        last = self._etcd.range(key=begin, range_end=end, limit=1, sort_order="DESCEND", sort_target="KEY").kvs
+        begin, end = self._key("entry/"), self._key("entry0")
+        first, last = (
+            self._etcd.range(Keys(begin, end, 1, order)).kvs for order in (SORT_ASCENDING, SORT_DESCENDING)
+        )
         if not first or not last:
             return None
-        return self._entry(first[0].key, first[0].value), self._entry(last[0].key, last[0].value)
+        return self._entry(first[0]), self._entry(last[0])
 
     def trim(self, below: int) -> None:
-        self._etcd.delete(self._key("part/"), self._part_key(below, 0))
-        self._etcd.delete(self._key("entry/"), self._entry_key(below))
+        self._etcd.delete(Keys(self._key("part/"), self._part_key(below, 0)))
+        self._etcd.delete(Keys(self._key("entry/"), self._entry_key(below)))
 
-    def _entry(self, key: bytes, value: bytes) -> Entry:
-        number = int(key[-_DIGITS:])
+    def _entry(self, pair: KeyValue) -> Entry:
+        number, value = int(pair.key[-_DIGITS:]), pair.value
         if value[:1] == _WHOLE:
             return Entry(number, value[1:])
-        parts = [self._get(self._part_key(number, place), is_whole_key=True) for place in range(int(value[1:]))]
+        parts = [self._get(self._part_key(number, place)) for place in range(int(value[1:]))]
         if any(part is None for part in parts):
             raise JournalUnsure(f"entry {number} was trimmed while it was read")
         return Entry(number, b"".join(part for part in parts if part is not None))
 
-    def _entry_key(self, number: int) -> str:
+    def _entry_key(self, number: int) -> bytes:
         return self._key(f"entry/{number:0{_DIGITS}d}")
 
-    def _part_key(self, number: int, place: int) -> str:
+    def _part_key(self, number: int, place: int) -> bytes:
         return self._key(f"part/{number:0{_DIGITS}d}/{place:06d}")
 
     # -- who leads -----------------------------------------------------------------------------------
@@ -196,16 +201,14 @@ class EtcdJournal(Journal):
         if not self._leading:
             self._leading = self._etcd.grant_lease(lease_s)
         key = self._key("leader")
-        put = _put(key, msgspec.json.encode(me))
-        put["request_put"]["lease"] = self._leading
+        put = _put(key, msgspec.json.encode(me), self._leading)
         try:
             outcome = self._etcd.txn([_is_absent(key)], [put], [_get_one(key)])
         except JournalUnsure:
             # The lease may be over by now: another try begins with another.
             self._leading = 0
             raise
-        there = None if outcome.succeeded else outcome.read()
-        if outcome.succeeded or (there is not None and there.lease == self._leading):
+        if outcome.succeeded or any(there.lease == self._leading for there in outcome.pairs(0)):
             return True
         self.resign()
         return False
@@ -222,7 +225,7 @@ class EtcdJournal(Journal):
             self._etcd.revoke_lease(lease)
 
     def leader(self) -> Member | None:
-        return _leader_of(self._get("leader"))
+        return _leader_of(self._get(self._key("leader")))
 
     def stand(self, standing: Standing, lives_s: float) -> None:
         with self._lock:
@@ -230,13 +233,12 @@ class EtcdJournal(Journal):
             if not lease or seconds != lives_s or not self._etcd.keep_lease(lease):
                 lease = self._etcd.grant_lease(lives_s)
                 self._standing = lease, lives_s
-            put = _put(self._key(f"standing/{standing.member.name}"), msgspec.json.encode(standing))
-            put["request_put"]["lease"] = lease
-            self._etcd.txn([], [put])
+            key = self._key(f"standing/{standing.member.name}")
+            self._etcd.txn([], [_put(key, msgspec.json.encode(standing), lease)])
         self._etcd.go_to_leader()
 
     def standings(self) -> Sequence[Standing]:
-        found = self._etcd.range(key=key_of(self._key("standing/")), range_end=key_of(self._key("standing0")))
+        found = self._etcd.range(Keys(self._key("standing/"), self._key("standing0")))
         return [msgspec.json.decode(pair.value, type=Standing) for pair in found.kvs]
 
     def close(self) -> None:
@@ -245,32 +247,33 @@ class EtcdJournal(Journal):
                 self._etcd.revoke_lease(self._standing[0])
         self._etcd.close()
 
-    def _get(self, name: str, *, is_whole_key: bool = False) -> bytes | None:
-        found = self._etcd.range(key=key_of(name if is_whole_key else self._key(name))).kvs
-        return found[0].value if found else None
+    def _get(self, key: bytes) -> bytes | None:
+        return _value_of(self._etcd.range(Keys(key)).kvs)
 
 
-def _is_absent(key: str) -> dict[str, Any]:
-    return {"key": key_of(key), "target": "VERSION", "result": "EQUAL", "version": 0}
+def _is_absent(key: bytes) -> Compare:
+    return Compare(TARGET_VERSION, key, version=0)
 
 
-def _has_value(key: str, value: bytes) -> dict[str, Any]:
-    return {"key": key_of(key), "target": "VALUE", "result": "EQUAL", "value": value_of(value)}
+def _has_value(key: bytes, value: bytes) -> Compare:
+    return Compare(TARGET_VALUE, key, value=value)
 
 
-def _put(key: str, value: bytes) -> dict[str, Any]:
-    return {"request_put": {"key": key_of(key), "value": value_of(value)}}
+def _put(key: bytes, value: bytes, lease: int = 0) -> Operation:
+    return Operation(request_put=Put(key, value, lease))
 
 
-def _get_one(key: str) -> dict[str, Any]:
-    return {"request_range": {"key": key_of(key)}}
+def _get_one(key: bytes) -> Operation:
+    return Operation(request_range=Keys(key))
 
 
-def _delete(key: str, end: str | None = None) -> dict[str, Any]:
-    wanted = {"key": key_of(key)}
-    if end is not None:
-        wanted["range_end"] = key_of(end)
-    return {"request_delete_range": wanted}
+def _delete(key: bytes, end: bytes = b"") -> Operation:
+    return Operation(request_delete_range=Keys(key, end))
+
+
+def _value_of(found: Sequence[KeyValue]) -> bytes | None:
+    """Return the value of the one key that was asked for, None where it is absent."""
+    return found[0].value if found else None
 
 
 def _leader_of(value: bytes | None) -> Member | None:

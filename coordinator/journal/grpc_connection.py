@@ -1,22 +1,43 @@
-"""One connection to a member of etcd over which gRPC is spoken, a call at a time; h2 does HTTP/2."""
+"""A connection to a member of etcd for gRPC, one call at a time; the library h2 does HTTP/2."""
 
 from __future__ import annotations
 
+import socket
 import ssl
 import struct
-from typing import NoReturn
+import time
+from typing import Final, NoReturn
+from urllib.parse import unquote
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import ConnectionTerminated, DataReceived, Event, StreamEnded, StreamReset, TrailersReceived
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    TrailersReceived,
+)
 from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes
 
-from .member_connection import BrokenExchange, connect
+from peacefs.protocol.limits import MIB, tcp_keepalive_idle_s
+
+# A member gets this long to accept a connection, and for each piece of an answer. Then the next member is asked.
+journal_connect_timeout_s: Final = 0.5
+journal_call_timeout_s: Final = 2.0
+# A standby that catches up reads at most 256 entries of 1 MiB in one answer.
+journal_answer_bytes_max: Final = 512 * MIB
 
 #: The head of a message: a flag for compressed ones, and the number of bytes that follow.
 _MESSAGE = struct.Struct(">BI")
-_PIECE_BYTES = 64 * 1024
+_PIECE_BYTES = 256 * 1024
 _STATUS_OK = b"0"
+#: The bytes that a member may send before we acknowledge any; etcd's answers to a standby are this long.
+_WINDOW_BYTES = 8 * MIB
+_WINDOW_BYTES_AT_FIRST = 65535
 #: Our headers are few and right, and of an answer's one is looked at: to check them all takes a quarter of a call.
 _CONFIGURATION = H2Configuration(
     header_encoding=None,
@@ -27,29 +48,42 @@ _CONFIGURATION = H2Configuration(
 )
 
 
+class BrokenExchange(ConnectionError):
+    """The connection closed before the answer was whole, or the member does not speak gRPC."""
+
+
+class GrpcRefusal(Exception):
+    """The member answered the call with an error; the text is the member's own."""
+
+
 class GrpcConnection:
-    """Kept for as long as `is_open`; every piece of an answer has to come within `journal_call_timeout_s`."""
+    """A connection that can be used again while `is_open`. Not thread-safe.
+
+    A call ends when its answer has not progressed for `journal_call_timeout_s`.
+    """
 
     def __init__(self, endpoint: str, context: ssl.SSLContext | None) -> None:
         """Connect to `host:port`, over TLS with a `context` that offers `h2`. Raises OSError."""
-        self._socket = connect(endpoint, context)
+        self._socket = _connect(endpoint, context)
         self._scheme, self._authority = "http" if context is None else "https", endpoint
         self._http = H2Connection(_CONFIGURATION)
-        # It goes out with the first call.
+        # What these queue goes out with the first call.
         self._http.initiate_connection()
-        self.is_open = True
+        self._http.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW_BYTES})
+        self._http.increment_flow_control_window(_WINDOW_BYTES - _WINDOW_BYTES_AT_FIRST)
+        self._is_new = self.is_open = True
 
-    def call(self, path: str, message: bytes, token: str = "") -> bytes | None:
-        """Return the message that answers this one, or None for a refusal.
+    def call(self, path: str, message: bytes, token: str = "") -> bytes:
+        """Return the message that answers this one.
 
-        Raises OSError; the connection is of no more use then.
+        Raises GrpcRefusal, and OSError, after which the connection cannot be used again.
         """
         try:
             return self._call(path, message, token)
         except ProtocolError as error:
-            self._break(f"this is no HTTP/2: {error}")
+            self._break(f"no HTTP/2 is spoken there, as gRPC needs: {error}")
 
-    def _call(self, path: str, message: bytes, token: str) -> bytes | None:
+    def _call(self, path: str, message: bytes, token: str) -> bytes:
         http, stream = self._http, self._http.get_next_available_stream_id()
         headers = [
             (":method", "POST"),
@@ -71,19 +105,30 @@ class GrpcConnection:
                 self._exchange(answer)
         while not answer.has_ended:
             self._exchange(answer)
+        if unsent:
+            # The member refused the call before it was whole: the rest of it cannot be taken back.
+            self.is_open = False
         return answer.message()
 
     def _exchange(self, answer: _Answer) -> None:
-        """Send what there is to send, and take a piece of what comes."""
+        """Send what is queued, and take the next piece of the answer."""
+        left_s = answer.progressed_s + journal_call_timeout_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self._socket.settimeout(left_s)
         self._socket.sendall(self._http.data_to_send())
         piece = self._socket.recv(_PIECE_BYTES)
         if not piece:
             self._break("the connection was closed before the answer was whole")
+        if self._is_new and piece.startswith(b"HTTP/1"):
+            # h2 would take it for the beginning of a long frame.
+            raise ProtocolError("the answer is of HTTP/1")
+        self._is_new = False
         for event in self._http.receive_data(piece):
             if isinstance(event, DataReceived):
                 self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             if isinstance(event, ConnectionTerminated):
-                # The peer still answers the calls that were begun.
+                # The member still answers the calls that it has begun.
                 self.is_open = False
             answer.take(event)
 
@@ -102,7 +147,8 @@ class _Answer:
     def __init__(self, stream: int) -> None:
         self._stream = stream
         self._data = bytearray()
-        self._status = b""
+        self._headers: dict[bytes, bytes] = {}
+        self.progressed_s = time.monotonic()
         self.has_ended = False
 
     def take(self, event: Event) -> None:
@@ -110,16 +156,40 @@ class _Answer:
             return
         if isinstance(event, DataReceived):
             self._data += event.data
-        elif isinstance(event, TrailersReceived):
-            self._status = dict(event.headers or ()).get(b"grpc-status", b"")
+            if len(self._data) > journal_answer_bytes_max:
+                raise BrokenExchange(f"an answer is longer than {journal_answer_bytes_max} bytes")
+        elif isinstance(event, ResponseReceived | TrailersReceived):
+            self._headers.update(event.headers)
         elif isinstance(event, StreamEnded | StreamReset):
             self.has_ended = True
+        self.progressed_s = time.monotonic()
 
-    def message(self) -> bytes | None:
-        """Return the one message, or None for a refusal. Raises BrokenExchange."""
-        if self._status != _STATUS_OK:
-            return None
+    def message(self) -> bytes:
+        """Return the one message. Raises GrpcRefusal, BrokenExchange."""
+        status = self._headers.get(b"grpc-status")
+        if status is None:
+            said = self._headers.get(b":status", b"no status").decode(errors="replace")
+            raise BrokenExchange(f"the call ended without a gRPC status (HTTP status {said})")
+        if status != _STATUS_OK:
+            said = unquote(self._headers.get(b"grpc-message", b"").decode(errors="replace"))
+            raise GrpcRefusal(said or f"gRPC status {status.decode(errors='replace')}")
         head, message = self._data[: _MESSAGE.size], bytes(self._data[_MESSAGE.size :])
         if head != _MESSAGE.pack(0, len(message)):
-            raise BrokenExchange("an answer is not the one message that was to come")
+            raise BrokenExchange("an answer is not exactly one message")
         return message
+
+
+def _connect(endpoint: str, context: ssl.SSLContext | None) -> socket.socket:
+    """Connect to `host:port`, over TLS with a `context`. Raises OSError."""
+    host, _, port = endpoint.rpartition(":")
+    host = host.strip("[]")
+    connection = socket.create_connection((host, int(port)), journal_connect_timeout_s)
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # An idle cluster appends nothing for hours: firewalls on the way must not forget the connection.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, tcp_keepalive_idle_s)
+        return connection if context is None else context.wrap_socket(connection, server_hostname=host)
+    except BaseException:
+        connection.close()
+        raise

@@ -1,30 +1,31 @@
-"""A relay before a member of etcd that sees how its clients speak to it, and may let them down."""
+"""A relay before a member of etcd that sees how its clients speak to it, and can cut their connections."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-_PREFACE = b"PRI * HTTP/2.0"
 _PIECE_BYTES = 65536
 
 
 class Relay:
-    """Passes connections on. `grpc_is_cut` ends those of gRPC, `answers_are_lost` when they are answered."""
+    """Passes connections on.
+
+    `loses_answer` is asked for each piece of an answer, and ends the connection in its place where it says True.
+    """
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
         self._target = host, int(port)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.endpoint = f"127.0.0.1:{self._listening.getsockname()[1]}"
-        self.grpc_is_cut = False
-        self.answers_are_lost = False
-        #: All connections, those over which gRPC was begun, and transactions that were asked of the gateway.
+        self.loses_answer: Callable[[bytes], bool] = lambda piece: False
         self.connections = 0
-        self.grpc_connections = 0
-        self.gateway_transactions = 0
+        self.cuts = 0
+        #: The first bytes of each connection, and all bytes that clients have sent.
+        self.begun: list[bytes] = []
         self._open: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
@@ -36,27 +37,25 @@ class Relay:
                 self.connections += 1
                 server = socket.create_connection(self._target)
                 self._open += [client, server]
-                speaks_grpc = threading.Event()
                 for work in (self._take, self._give):
-                    self._threads.append(threading.Thread(target=work, args=(client, server, speaks_grpc)))
+                    self._threads.append(threading.Thread(target=work, args=(client, server)))
                     self._threads[-1].start()
 
-    def _take(self, client: socket.socket, server: socket.socket, speaks_grpc: threading.Event) -> None:
+    def _take(self, client: socket.socket, server: socket.socket) -> None:
+        is_first = True
         with suppress(OSError):
             while piece := client.recv(_PIECE_BYTES):
-                if piece.startswith(_PREFACE):
-                    self.grpc_connections += 1
-                    speaks_grpc.set()
-                self.gateway_transactions += piece.count(b"POST /v3/kv/txn")
-                if speaks_grpc.is_set() and self.grpc_is_cut:
-                    break
+                if is_first:
+                    self.begun.append(piece[:16])
+                    is_first = False
                 server.sendall(piece)
         _end(client, server)
 
-    def _give(self, client: socket.socket, server: socket.socket, speaks_grpc: threading.Event) -> None:
+    def _give(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while piece := server.recv(_PIECE_BYTES):
-                if speaks_grpc.is_set() and self.answers_are_lost:
+                if self.loses_answer(piece):
+                    self.cuts += 1
                     break
                 client.sendall(piece)
         _end(client, server)

@@ -19,7 +19,7 @@ from support.waiting import wait_until
 from peacefs.client.local_cluster.etcd_process import find_etcd
 from peacefs.client.local_cluster.reserved_ports import ReservedPorts
 from peacefs.coordinator.journal.etcd import EtcdJournal
-from peacefs.coordinator.journal.etcd_gateway import EtcdAccess
+from peacefs.coordinator.journal.etcd_client import EtcdAccess
 from peacefs.runtime.tls import TlsFiles
 
 # Services come back with the ports that they had.

@@ -1,0 +1,232 @@
+"""A client of etcd, as much of one as a journal needs: transactions, ranges, leases, over gRPC.
+
+A call goes to one member after the other until one answers. It was carried out at most once per member that was
+asked: what a call must not do twice is guarded by what its transaction compares.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from peacefs.protocol.errors import StartupError
+
+from .etcd_messages import (
+    Compare,
+    EtcdMembers,
+    Keys,
+    Lease,
+    LeaseId,
+    LeaseTime,
+    Login,
+    Nothing,
+    Operation,
+    Range,
+    Revision,
+    Status,
+    Token,
+    Txn,
+    TxnAnswer,
+)
+from .grpc_connection import GrpcConnection, GrpcRefusal
+from .port import JournalFull, JournalRefused, JournalUnsure
+from .protobuf import MalformedMessage, Message
+
+A = TypeVar("A", bound=Message)
+
+#: Parts of etcd's errors after which the same call succeeds at no member.
+_REFUSALS: Final = (
+    "authentication failed",
+    "permission denied",
+    "invalid user name",
+    "user name is empty",
+    "user name not found",
+    "request is too large",
+)
+#: Parts of etcd's errors after which the user has to log in again: etcd was restarted, or its users were changed.
+_LOG_IN_AGAIN: Final = ("invalid auth token", "revision of auth store is old")
+_NO_ROOM: Final = "database space exceeded"
+
+
+@dataclass(frozen=True)
+class EtcdAccess:
+    """The members of etcd, as `host:port`, and what they are shown and believed by."""
+
+    endpoints: tuple[str, ...]
+    #: True to speak TLS; with `ca` for what signed the members' certificates.
+    is_tls: bool = False
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    user: str = ""
+    password: str = ""
+
+
+class _Connections:
+    """Connections to the members that are kept, each used by one call at a time. Thread-safe."""
+
+    def __init__(self, access: EtcdAccess) -> None:
+        """Raises OSError for certificates that cannot be read."""
+        self._context = _verification(access) if access.is_tls else None
+        self._kept: dict[str, list[GrpcConnection]] = {}
+        self._lock = threading.Lock()
+
+    def call(self, endpoint: str, path: str, message: bytes, token: str) -> bytes:
+        """Raises OSError, GrpcRefusal."""
+        with self._lock:
+            kept = self._kept.setdefault(endpoint, [])
+            connection = kept.pop() if kept else None
+        if connection is None:
+            connection = GrpcConnection(endpoint, self._context)
+        try:
+            return connection.call(path, message, token)
+        except GrpcRefusal:
+            raise
+        except BaseException:
+            connection.close()
+            # Other connections to this member have most likely failed as well.
+            self._drop(endpoint)
+            raise
+        finally:
+            if connection.is_open:
+                with self._lock:
+                    self._kept.setdefault(endpoint, []).append(connection)
+            else:
+                connection.close()
+
+    def _drop(self, endpoint: str) -> None:
+        with self._lock:
+            for connection in self._kept.pop(endpoint, []):
+                connection.close()
+
+    def close(self) -> None:
+        for endpoint in list(self._kept):
+            self._drop(endpoint)
+
+
+class EtcdClient:
+    """Calls to whichever member of etcd answers. Thread-safe."""
+
+    def __init__(self, access: EtcdAccess) -> None:
+        """Raises StartupError for certificates that cannot be read."""
+        self._access = access
+        self._lock = threading.Lock()
+        #: The member that answered the last call.
+        self._at = 0
+        self._token = ""
+        try:
+            self._connections = _Connections(access)
+        except OSError as error:
+            raise StartupError(f"the certificates for the journal cannot be read: {error}") from None
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def txn(
+        self, compare: Sequence[Compare], success: Sequence[Operation], failure: Sequence[Operation] = ()
+    ) -> TxnAnswer:
+        """Carry out `success` if all comparisons hold, else `failure`, in one step."""
+        return self._call("KV/Txn", Txn(tuple(compare), tuple(success), tuple(failure)), TxnAnswer)
+
+    def range(self, wanted: Keys) -> Range:
+        return self._call("KV/Range", wanted, Range)
+
+    def delete(self, keys: Keys) -> None:
+        done = self._call("KV/DeleteRange", keys, Status)
+        # Without compaction, etcd keeps what was deleted until it is full.
+        self._call("KV/Compact", Revision(done.header.revision), Status, may_fail=True)
+
+    def grant_lease(self, seconds: float) -> int:
+        return self._call("Lease/LeaseGrant", LeaseTime(max(1, round(seconds))), Lease).ID
+
+    def keep_lease(self, lease: int) -> bool:
+        """Return whether the lease has begun anew; False when it is over."""
+        # This call is a stream in both directions, of which one message each is used.
+        return self._call("Lease/LeaseKeepAlive", LeaseId(lease), Lease).TTL > 0
+
+    def revoke_lease(self, lease: int) -> None:
+        self._call("Lease/LeaseRevoke", LeaseId(lease), Status, may_fail=True)
+
+    def go_to_leader(self) -> None:
+        """Ask etcd's leader from now on: any other member would have to pass on to it what changes something.
+
+        It is found by the address that it names; where it names one that is not ours, nothing changes.
+        """
+        status = self._call("Maintenance/Status", Nothing(), Status, may_fail=True)
+        if status.leader in (0, status.header.member_id):
+            return
+        for member in self._call("Cluster/MemberList", Nothing(), EtcdMembers, may_fail=True).members:
+            named = [url.rpartition("//")[2] for url in member.clientURLs if status.leader == member.ID]
+            for at, endpoint in enumerate(self._access.endpoints):
+                if endpoint in named:
+                    with self._lock:
+                        self._at = at
+
+    def _call(self, method: str, request: Message, answer: type[A], *, may_fail: bool = False) -> A:
+        content, problem = request.encode(), "nobody was asked"
+        for _ in range(len(self._access.endpoints) + 1):
+            with self._lock:
+                at = self._at
+            endpoint = self._access.endpoints[at]
+            try:
+                token = self._token or self._log_in(endpoint)
+                return answer.decode(self._ask(endpoint, method, content, token))
+            except OSError as error:
+                problem = f"{endpoint}: {error or type(error).__name__}"
+                self._go_on(at)
+            except MalformedMessage as error:
+                raise JournalRefused(f"{endpoint} does not answer as etcd does: {error}") from None
+            except GrpcRefusal as refusal:
+                problem = f"{endpoint}: {refusal}"
+                if _NO_ROOM in problem:
+                    raise JournalFull(
+                        f"the journal's etcd is full ({problem}): free room there (its alarm NOSPACE)"
+                    ) from None
+                if self._access.user and any(part in problem for part in _LOG_IN_AGAIN):
+                    self._token = ""
+                    continue
+                _raise_refusal(f"the journal's etcd refuses this coordinator: {problem}")
+                if may_fail:
+                    return answer()
+                self._go_on(at)
+        raise JournalUnsure(f"the journal's etcd did not answer: {problem}")
+
+    def _ask(self, endpoint: str, method: str, content: bytes, token: str) -> bytes:
+        """Raises OSError, GrpcRefusal."""
+        return self._connections.call(endpoint, f"/etcdserverpb.{method}", content, token)
+
+    def _go_on(self, at: int) -> None:
+        """The next member may fare better."""
+        with self._lock:
+            if self._at == at:
+                self._at = (at + 1) % len(self._access.endpoints)
+
+    def _log_in(self, endpoint: str) -> str:
+        """Return the token that shows the user, empty without one. Raises OSError, GrpcRefusal, JournalRefused."""
+        if self._access.user:
+            request = Login(self._access.user, self._access.password).encode()
+            try:
+                answer = self._ask(endpoint, "Auth/Authenticate", request, "")
+            except GrpcRefusal as refusal:
+                _raise_refusal(f"the journal's etcd refuses user {self._access.user!r}: {refusal}")
+                raise
+            self._token = Token.decode(answer).token
+        return self._token
+
+
+def _raise_refusal(problem: str) -> None:
+    """Raise JournalRefused if another try cannot succeed."""
+    if any(refusal in problem for refusal in _REFUSALS):
+        raise JournalRefused(problem)
+
+
+def _verification(access: EtcdAccess) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=None if access.ca is None else str(access.ca))
+    context.set_alpn_protocols(["h2"])
+    if access.certificate is not None:
+        context.load_cert_chain(access.certificate, access.key)
+    return context
