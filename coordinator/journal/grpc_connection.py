@@ -21,7 +21,6 @@ from h2.events import (
     TrailersReceived,
 )
 from h2.exceptions import ProtocolError
-from h2.settings import SettingCodes
 
 from peacefs.protocol.limits import MIB, tcp_keepalive_idle_s
 
@@ -33,11 +32,8 @@ journal_answer_bytes_max: Final = 512 * MIB
 
 #: The head of a message: a flag for compressed ones, and the number of bytes that follow.
 _MESSAGE = struct.Struct(">BI")
-_PIECE_BYTES = 256 * 1024
+_PIECE_BYTES = 64 * 1024
 _STATUS_OK = b"0"
-#: The bytes that a member may send before we acknowledge any; etcd's answers to a standby are this long.
-_WINDOW_BYTES = 8 * MIB
-_WINDOW_BYTES_AT_FIRST = 65535
 #: Our headers are few and right, and of an answer's one is looked at: to check them all takes a quarter of a call.
 _CONFIGURATION = H2Configuration(
     header_encoding=None,
@@ -67,10 +63,8 @@ class GrpcConnection:
         self._socket = _connect(endpoint, context)
         self._scheme, self._authority = "http" if context is None else "https", endpoint
         self._http = H2Connection(_CONFIGURATION)
-        # What these queue goes out with the first call.
+        # What this queues goes out with the first call.
         self._http.initiate_connection()
-        self._http.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW_BYTES})
-        self._http.increment_flow_control_window(_WINDOW_BYTES - _WINDOW_BYTES_AT_FIRST)
         self._is_new = self.is_open = True
 
     def call(self, path: str, message: bytes, token: str = "") -> bytes:
@@ -112,10 +106,9 @@ class GrpcConnection:
 
     def _exchange(self, answer: _Answer) -> None:
         """Send what is queued, and take the next piece of the answer."""
-        left_s = answer.progressed_s + journal_call_timeout_s - time.monotonic()
-        if left_s <= 0:
+        if time.monotonic() - answer.progressed_s >= journal_call_timeout_s:
+            # The member sends something, but not the answer.
             raise TimeoutError("timed out")
-        self._socket.settimeout(left_s)
         self._socket.sendall(self._http.data_to_send())
         piece = self._socket.recv(_PIECE_BYTES)
         if not piece:
@@ -189,7 +182,10 @@ def _connect(endpoint: str, context: ssl.SSLContext | None) -> socket.socket:
         # An idle cluster appends nothing for hours: firewalls on the way must not forget the connection.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, tcp_keepalive_idle_s)
-        return connection if context is None else context.wrap_socket(connection, server_hostname=host)
+        if context is not None:
+            connection = context.wrap_socket(connection, server_hostname=host)
+        connection.settimeout(journal_call_timeout_s)
+        return connection
     except BaseException:
         connection.close()
         raise

@@ -26,6 +26,7 @@ class MalformedMessage(ValueError):
 
 class _Field(NamedTuple):
     name: str
+    tag: bytes
     kind: type
     is_repeated: bool
     default: object
@@ -36,16 +37,16 @@ class Message(msgspec.Struct, frozen=True):
 
     def encode(self) -> bytes:
         written = bytearray()
-        for number, field in _fields(type(self)).items():
+        for field in _fields(type(self)).values():
             value = getattr(self, field.name)
             if value == field.default:
                 continue
             for each in value if field.is_repeated else (value,):
                 if isinstance(each, int):
-                    written += _varint(number << 3 | _VARINT) + _varint(each & _ALL_BITS)
+                    written += field.tag + _varint(each & _ALL_BITS)
                 else:
                     content = each if isinstance(each, bytes) else each.encode()
-                    written += _varint(number << 3 | _BYTES) + _varint(len(content)) + content
+                    written += field.tag + _varint(len(content)) + content
         return bytes(written)
 
     @classmethod
@@ -80,7 +81,8 @@ def _fields(message: type[Message]) -> dict[int, _Field]:
         is_repeated = get_origin(kind) is tuple
         if is_repeated or isinstance(kind, UnionType):
             kind = get_args(kind)[0]
-        found[number] = _Field(declared.name, kind, is_repeated, declared.default)
+        tag = _varint(number << 3 | (_VARINT if issubclass(kind, int) else _BYTES))
+        found[number] = _Field(declared.name, tag, kind, is_repeated, declared.default)
     return found
 
 
