@@ -23,6 +23,7 @@ _ALL = (
     "authentication",
     "restart",
     "failover",
+    "journal_transports",
     "repair",
     "dead_writers",
     "planning",
