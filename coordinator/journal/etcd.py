@@ -24,17 +24,7 @@ from peacefs.coordinator.limits import journal_read_bytes_max
 from peacefs.protocol.limits import MIB
 
 from .etcd_client import EtcdAccess, EtcdClient
-from .etcd_messages import (
-    SORT_ASCENDING,
-    SORT_DESCENDING,
-    TARGET_VALUE,
-    TARGET_VERSION,
-    Compare,
-    Keys,
-    KeyValue,
-    Operation,
-    Put,
-)
+from .etcd_messages import SORT_ASCENDING, SORT_DESCENDING, TARGET_VALUE, Compare, Keys, KeyValue, Operation, Put
 from .port import (
     Entry,
     Fenced,
@@ -252,7 +242,7 @@ class EtcdJournal(Journal):
 
 
 def _is_absent(key: bytes) -> Compare:
-    return Compare(TARGET_VERSION, key, version=0)
+    return Compare(key=key, version=0)
 
 
 def _has_value(key: bytes, value: bytes) -> Compare:

@@ -10,7 +10,8 @@ from typing import Annotated
 
 from .protobuf import Message
 
-TARGET_VERSION, TARGET_VALUE = 0, 3
+#: What a comparison looks at; the default is the version.
+TARGET_VALUE = 3
 SORT_ASCENDING, SORT_DESCENDING = 1, 2
 
 
@@ -49,7 +50,7 @@ class Put(Message, frozen=True):
 class Compare(Message, frozen=True):
     """Require that a key has this `version` or this `value`. An absent key has version 0."""
 
-    target: Annotated[int, 2] = TARGET_VERSION
+    target: Annotated[int, 2] = 0
     key: Annotated[bytes, 3] = b""
     version: Annotated[int | None, 4] = None
     value: Annotated[bytes | None, 7] = None

@@ -41,7 +41,7 @@ _EXAMPLES = often(40, 2000)
 _INT64 = st.integers(-(2**63), 2**63 - 1)
 _KEYS = st.builds(ours.Keys, st.binary(), st.binary(), _INT64, st.integers(0, 2))
 _COMPARES = st.one_of(
-    st.builds(ours.Compare, st.just(ours.TARGET_VERSION), st.binary(), version=_INT64),
+    st.builds(ours.Compare, key=st.binary(), version=_INT64),
     st.builds(ours.Compare, st.just(ours.TARGET_VALUE), st.binary(), value=st.binary()),
 )
 _PUTS = st.builds(ours.Put, st.binary(), st.binary(max_size=300), _INT64)
