@@ -38,7 +38,7 @@ _PACKAGES = (
     "spark_connector",
 )
 _SOURCES = sorted(path for package in _PACKAGES for path in (_ROOT / package).rglob("*.py"))
-#: The folders whose constructors and functions have few parameters: all of the product but `dataflow`.
+#: The folders of the product, whose constructors and functions have few parameters.
 _WITH_FEW_PARAMETERS = (
     "protocol",
     "runtime",
@@ -49,6 +49,7 @@ _WITH_FEW_PARAMETERS = (
     "datanode",
     "client",
     "state",
+    "dataflow",
     "spark_connector",
     "peacefs/commands",
 )
