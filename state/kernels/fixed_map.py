@@ -74,8 +74,15 @@ def _search(flat: Any, base: int, shape: Any, keys: Any, key: int, start: int) -
 
 @kernel
 def locate(
-    pages: Any,
-    buckets: Any,
+    words: Any,
+    table: Any,
+    flags: Any,
+    owner: Any,
+    free: Any,
+    counters: Any,
+    directory: Any,
+    state: Any,
+    shape: Any,
     keys: Any,
     initial: Any,
     mode: int,
@@ -86,15 +93,10 @@ def locate(
 ) -> int:
     """Write to `positions` where each key's record is in memory, in words; -1 if there is none.
 
-    `pages` holds the arrays of the map's pages: words, table, flags, owner, free, counters. `buckets` holds its
-    directory, state and shape.
-
     `keys` holds the words of all keys in sequence. INSERT adds missing keys with the value words `initial`, and
     flags them in `inserted`. INSERT and CHANGE make the pages writable. Returns the first key that was not
     handled; `counters[STATUS]` says why it stopped. Positions are valid until a page is split, released or cloned.
     """
-    words, table, flags, owner, free, counters = pages
-    directory, state, shape = buckets
     flat = words.reshape(-1)
     page_words = words.shape[1]
     key_words, record_words, capacity = shape[KEY_WORDS], shape[RECORD_WORDS], shape[CAPACITY]
@@ -166,16 +168,21 @@ def locate(
 
 @kernel
 def remove(
-    pages: Any,
-    buckets: Any,
+    words: Any,
+    table: Any,
+    flags: Any,
+    owner: Any,
+    free: Any,
+    counters: Any,
+    directory: Any,
+    state: Any,
+    shape: Any,
     keys: Any,
     start: int,
     stop: int,
     removed: Any,
 ) -> int:
     """Remove keys; `removed` flags those that existed. Returns the first unhandled key, like `locate`."""
-    words, table, flags, owner, free, counters = pages
-    directory, state, shape = buckets
     flat = words.reshape(-1)
     page_words = words.shape[1]
     key_words, capacity = shape[KEY_WORDS], shape[CAPACITY]

@@ -254,8 +254,15 @@ class RecordMap(Structure, MutableMapping[Any, Any]):
     def _arrays(self) -> tuple[Any, ...]:
         frames = self._frames
         return (
-            (frames.words, self._pages.table, frames.flags, frames.owner, frames.free, frames.counters),
-            (self._directory, self._state, self._shape),
+            frames.words,
+            self._pages.table,
+            frames.flags,
+            frames.owner,
+            frames.free,
+            frames.counters,
+            self._directory,
+            self._state,
+            self._shape,
         )
 
     def _flat_keys(self, rows: Words) -> Words:
