@@ -1,5 +1,5 @@
-"""The core of the cluster: who is there, which replica is where, what to repair, move or delete.
+"""The core of the cluster: which datanodes are alive, where replicas are, which to copy, move or delete.
 
-Begin with `core.py`. Pure: events and `now` in, commands for datanodes out. Imports no time, asyncio, socket or
-logging, and neither SQL nor any door.
+Begin with `core.py`. Pure: events and `now` in, commands for datanodes out. Imports no time, asyncio, socket,
+logging or SQL, and neither `api` nor `rpc`.
 """

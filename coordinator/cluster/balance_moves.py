@@ -1,7 +1,7 @@
-"""One run of balancing, and the search for replicas of a source that may move to a target. Pure.
+"""A run of balancing, and the search for replicas that may move from a source to a target. Pure.
 
-A chunk is moved only while all is well with it: as many good replicas as wanted, all on living datanodes that
-stay, none corrupt or awaited. The replicas are spread over the racks afterwards as well as before.
+Only a healthy chunk is moved: it has as many good replicas as wanted, all on datanodes in service, and none is
+corrupt or awaited. A move does not reduce the spread over racks.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from .membership import Membership, State
 from .repair import Repair, ReplicaCopy
 
 balance_chunks_per_turn: Final = 500
-# A datanode takes part in so much at once: two moves of large chunks, or sixteen of small ones.
+# The weight that a datanode can take part in at once: two moves of large chunks, or sixteen of small ones.
 balance_weight_per_node_max: Final = 16
 
 
-#: The share of a datanode's attention that the move of a large chunk takes, in moves of small ones.
+#: The weight of a large chunk's move; a small chunk's move has weight 1.
 _LARGE_WEIGHT = 8
 
 
 class _Wait(Enum):
-    """A chunk could be moved, but not now."""
+    """The result for a chunk that could be moved, but not now."""
 
     WAIT = "wait"
 
 
 class MoveFinder:
-    """For one turn, during which datanodes and chunks stay as they are."""
+    """Find the moves of one turn. The balancer creates a finder per tick; datanodes and chunks must not change."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class MoveFinder:
         self.is_through = True
 
     def find(self, load: Counter[NodeId]) -> Iterator[ReplicaCopy]:
-        """Copies to start now, entered into the run's plan. `load` is what the datanodes are busy with."""
+        """Yield copies to start now, and enter them into the run's plan. `load` has the datanodes' weights."""
         for source in self._run.plan.sources():
             if source in self._nodes:
                 yield from self._from(source, load)
@@ -97,7 +97,7 @@ class MoveFinder:
         if state is None or state.length == 0 or not self._is_well(chunk, state, source):
             return None
         is_moving = chunk in self._moving or chunk in self._found
-        # The moves of small ones bring little.
+        # Moves of small chunks gain little, so they come last.
         if (is_moving or state.length <= small_chunk_bytes_max) and not walk.is_second_round:
             walk.postpone(chunk)
             return None
@@ -150,7 +150,7 @@ class MoveFinder:
 
 
 def weight(size: int) -> int:
-    """Return the weight of a chunk's move among those that a datanode takes part in."""
+    """Return the weight of moving a chunk of `size` bytes; see `balance_weight_per_node_max`."""
     return 1 if size <= small_chunk_bytes_max else _LARGE_WEIGHT
 
 
@@ -173,7 +173,7 @@ def _is_alive(members: Membership, node_id: NodeId) -> bool:
 
 
 class ChunkWalk:
-    """The chunks of a source, each once; some are left for a second round."""
+    """An iteration over the chunks of a source. Each comes once; postponed chunks come in a second round."""
 
     def __init__(self, chunks: list[ChunkId]) -> None:
         self._waiting = chunks
@@ -181,24 +181,24 @@ class ChunkWalk:
         self.is_second_round = False
 
     def next(self) -> ChunkId | None:
-        """None after the last."""
+        """Return the next chunk, or None after the last."""
         if not self._waiting and not self.is_second_round:
             self.is_second_round = True
             self._waiting, self._postponed = self._postponed, []
         return self._waiting.pop() if self._waiting else None
 
     def postpone(self, chunk: ChunkId) -> None:
-        """To the second round."""
+        """Postpone a chunk to the second round."""
         self._postponed.append(chunk)
 
     def put_back(self, chunk: ChunkId) -> None:
-        """It is the next again."""
+        """Put a chunk back, so that `next` returns it again."""
         self._waiting.append(chunk)
 
 
 @dataclass
 class BalanceRun:
-    """`bytes_per_second` is what each datanode sends, and what it receives, at most for it."""
+    """A run of balancing. Each datanode sends, and receives, at most `bytes_per_second` for it."""
 
     name: str
     threshold: float
@@ -210,8 +210,8 @@ class BalanceRun:
     bytes_moved: int = 0
     moved: int = 0
     failed: int = 0
-    #: Copies that failed since the last that did not.
+    #: Copies that failed since the last success.
     failed_in_a_row: int = 0
     walks: dict[NodeId, ChunkWalk] = field(default_factory=dict)
-    #: When a datanode will have sent, or received, what was ordered.
+    #: When each datanode will have sent or received everything that was ordered, at the limited rate.
     free_at_s: dict[NodeId, float] = field(default_factory=dict)

@@ -1,15 +1,14 @@
-"""Moves replicas from datanodes that are fuller than others to emptier ones, while somebody wants it. Pure.
+"""Moves replicas from fuller datanodes to emptier ones, while a client keeps the run going. Pure.
 
     copy ordered --target reports the replica--> both asked --they hold the same--> source's replica dropped
          `--refused, overdue, a datanode lost--> nothing has changed
 
-A replica is dropped only when the datanode that got the copy has shown that it holds the same as the source: so
-there are as many as before, whatever the other holders say. And only if that leaves as many good replicas on
-living datanodes as are wanted, in no fewer racks. What looks doubtful is left: it is one replica too many, which
-`surplus` judges.
+The source's replica is dropped only if the target has proven that it holds the same content, and if enough good
+replicas remain on living datanodes, in no fewer racks. In doubt the replica stays, as surplus for `surplus` to
+judge.
 
-A run belongs to who started it and keeps renewing it; when that ends, so does the run: no more copies are ordered,
-and those under way are carried through. One run at a time. The coordinator's restart ends it, too.
+There is one run at a time. The client that started it must keep renewing it. When the renewals stop, no more
+copies are ordered, but those under way are completed. A restart of the coordinator ends the run, too.
 """
 
 from __future__ import annotations
@@ -38,35 +37,38 @@ class _Move:
     length: int
     deadline_s: float
     run: BalanceRun
-    #: True once the source has answered: neither of the two is busy with the move any more.
+    #: True once the source has answered. Then neither datanode is busy with the move any more.
     is_answered: bool = False
 
 
 class Balancer:
-    """The run that is under way or was last, and all moves."""
+    """The current or last run, and all moves. Operators start and stop runs; `Cluster` calls the rest.
+
+    A chunk is in at most one move: first in `_moves`, then in `_arrived` until its source's replica is judged.
+    """
 
     def __init__(self) -> None:
         self.run: BalanceRun | None = None
         self._moves: dict[ChunkId, _Move] = {}
-        #: Copies that their targets have reported and that are to be shown to be there.
+        #: Copies that their targets have reported and must still prove.
         self._arrived: dict[ChunkId, ReplicaCopy] = {}
 
     @property
     def under_way(self) -> int:
-        """Return how many replicas are being moved."""
+        """The number of replicas that are being moved."""
         return len(self._moves) + len(self._arrived)
 
     @property
     def arrived(self) -> Set[ChunkId]:
-        """Chunks of which a copy is to be shown to be there."""
+        """Chunks with a copy that its target must still prove."""
         return self._arrived.keys()
 
-    # -- what who runs it says ---------------------------------------------------------------------
+    # -- what the run's client says ----------------------------------------------------------------
 
     def start(
         self, now_s: float, name: str, members: Membership, threshold: float, bytes_per_second: float
     ) -> BalanceRun:
-        """Begins a run; gives the one that is under way if there is one, which has another name then."""
+        """Begin a run, or return the one that is under way, perhaps under another name."""
         if self.run is None or (self.run.phase is not BalancePhase.RUNNING and self.run.name != name):
             fills = {
                 node.id: Fill(node.usage.live_bytes, node.usage.capacity_bytes)
@@ -81,25 +83,25 @@ class Balancer:
 
     @staticmethod
     def _take_over(move: _Move, run: BalanceRun) -> None:
-        """Have a run take over a move that an earlier one left under way."""
+        """Let a run take over a move that an earlier run left under way."""
         if run.plan.has(move.copy.source, move.copy.target):
             move.run = run
             run.plan.move(move.copy.source, move.copy.target, move.length)
 
     def renew(self, now_s: float, name: str) -> None:
-        """Renew a run that whoever started it still wants."""
+        """Keep the run of this name going."""
         if self.run is not None and self.run.name == name:
             self.run.renewed_s = now_s
 
     def cancel(self, name: str) -> None:
-        """Order no more copies."""
+        """Order no more copies for the run of this name."""
         if self.run is not None and self.run.name == name and self.run.phase is BalancePhase.RUNNING:
             self.run.phase = BalancePhase.CANCELLED
 
     # -- time --------------------------------------------------------------------------------------
 
     def tick(self, now_s: float, chunks: ChunkMap, members: Membership, repair: Repair) -> list[ReplicaCopy]:
-        """Copies to start now."""
+        """Return copies to start now."""
         for move in [move for move in self._moves.values() if move.deadline_s <= now_s]:
             self._fail(move)
         run = self.run
@@ -139,7 +141,7 @@ class Balancer:
     # -- what datanodes say ------------------------------------------------------------------------
 
     def answered(self, copy: ReplicaCopy, *, copied: bool) -> None:
-        """The source says how it went. What counts is what the target says, which may have come before."""
+        """Take in the source's answer. A success only frees both datanodes; the move counts when `reported`."""
         move = self._moves.get(copy.chunk)
         if move is None or move.copy is not copy:
             return
@@ -148,7 +150,7 @@ class Balancer:
             self._fail(move)
 
     def reported(self, node: NodeId, replica: Replica) -> None:
-        """A datanode says that it holds a replica."""
+        """Take in a datanode's report of a replica. The target's report completes the copy of a move."""
         move = self._moves.get(replica.chunk)
         if move is None or (node, replica.version) != (move.copy.target, move.copy.version):
             return
@@ -160,7 +162,7 @@ class Balancer:
         self._arrived[replica.chunk] = move.copy
 
     def ask(self, now_s: float, chunks: ChunkMap, members: Membership, possession: Possession) -> None:
-        """Has the sources and targets asked of what has arrived."""
+        """Ask sources and targets to prove the copies that have arrived, until one has no room for questions."""
         for chunk, copy in list(self._arrived.items()):
             state = chunks.get(chunk)
             if state is None or not may_drop(chunk, state, copy, chunks, members):
@@ -171,7 +173,7 @@ class Balancer:
     def judge(
         self, evidence: Evidence, chunks: ChunkMap, members: Membership, possession: Possession
     ) -> Drop | None:
-        """Return the replica to drop for a copy, both of whose ends have answered."""
+        """Return the source's replica to drop, if the evidence allows it. Ends the move in any case."""
         chunk = evidence.chunk
         copy, state = self._arrived.pop(chunk), chunks.get(chunk)
         if state is None or state.version != evidence.version or not may_drop(chunk, state, copy, chunks, members):
@@ -182,7 +184,7 @@ class Balancer:
         return Drop(chunk, state.version, state.length, copy.source)
 
     def node_lost(self, node: NodeId) -> None:
-        """A datanode is dead or starts anew."""
+        """End the moves from and to a datanode that is dead or registers again."""
         for move in list(self._moves.values()):
             if node in (move.copy.source, move.copy.target):
                 self._fail(move)

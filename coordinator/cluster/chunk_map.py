@@ -1,11 +1,11 @@
 """Locations of replicas: soft state, rebuilt from reports, never stored. Pure.
 
 The namespace says which chunks exist (`add_chunk`, `forget`), datanodes say what they hold (`add_replica`,
-`remove_replica`). What an event makes of a replica is in the table of `replica_states`; here is where its state
-is found. What a datanode holds and the namespace does not know is *unreferenced*: a write under way, or garbage of
-one that failed. Unreferenced chunks below the GC floor are garbage for certain, because no token to complete them
-can be valid. Replicas on a datanode that is *decommissioning* can be read and copied, and count for nothing else.
-Those on one *in maintenance* count, even while it is down, but never as the only ones.
+`remove_replica`). The table in `replica_states` says how an event changes a replica's state; the lists here imply
+the state. A replica of a chunk that the namespace does not know is *unreferenced*: a write under way, or garbage
+of a failed write. Unreferenced chunks below the GC floor are certainly garbage, because no token to complete them
+can be valid. Replicas on a *decommissioning* datanode can be read and copied, but do not count towards the
+replication. Replicas on a datanode *in maintenance* count even while it is down, if there is another one besides.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .replica_states import TRANSITIONS, ReplicaEvent, ReplicaState
 from .unconfirmed_replicas import UnconfirmedReplicas
 from .unreferenced_chunks import UnreferencedChunks
 
-# The sets of datanodes that hold a chunk are few, each is kept once; with very many datanodes they are not.
+# Chunks with the same holders share one tuple. With very many datanodes there may be too many tuples to remember.
 holder_tuples_max: Final = 100_000
 
 
 _MISSING = object()
-# They are looked up for every replica that is reported.
+# Aliases, because they are looked up for every reported replica.
 _ABSENT, _UNCONFIRMED, _LIVE = ReplicaState.ABSENT, ReplicaState.UNCONFIRMED, ReplicaState.LIVE
 _CORRUPT, _LOST, _AWAITED = ReplicaState.CORRUPT, ReplicaState.LOST, ReplicaState.AWAITED
 _ATTESTED, _REFERENCED = ReplicaEvent.ATTESTED, ReplicaEvent.REFERENCED
@@ -42,11 +42,11 @@ _REPORTED_UNREFERENCED = ReplicaEvent.REPORTED_UNREFERENCED
 class ChunkState(msgspec.Struct, gc=False):
     """A chunk that the namespace knows.
 
-    `holders` have a good replica, `corrupt` a bad one; `awaited` had a good one, are down, and are to come back.
+    `holders` have a good replica, `corrupt` a bad one. `awaited` had a good one, are down, and should come back.
 
-    There may be many millions of these. So `chunk` is the one object of that number, for the sets to hold:
-    datanodes say it too, each with an object of its own. And `holders` is one tuple for all that have the same.
-    They are part of no cycle: the garbage collector need not know them.
+    There may be many millions of states, so they save memory. All sets hold the id object in `chunk`, not the
+    equal ones that arrive in messages. All chunks with the same holders share one tuple. States are part of no
+    reference cycle, so Python's garbage collector need not track them.
     """
 
     chunk: ChunkId
@@ -59,29 +59,33 @@ class ChunkState(msgspec.Struct, gc=False):
 
 
 class ChunkMap:
-    """All chunks with their replicas, and the sets that repair works from."""
+    """All chunks with their replicas, and the sets that repair works from: `under`, `over` and `missing`.
+
+    `Cluster` calls it with what the namespace and datanodes say. Every change of a replica reindexes its chunk,
+    except that changes of a whole datanode are applied little by little, by `remove_lost`.
+    """
 
     def __init__(self) -> None:
         self._chunks: dict[ChunkId, ChunkState] = {}
         self._held_by: dict[NodeId, set[ChunkId]] = {}
-        #: Lost with their datanode and not removed yet: see `remove_node`. Their holders are still named.
+        #: Lost with their datanode, but still listed in `holders`: see `remove_node`.
         self._lost: dict[NodeId, set[ChunkId]] = {}
         self._decommissioning: set[NodeId] = set()
         self._in_maintenance: set[NodeId] = set()
-        #: Like `_lost`, of datanodes that were in maintenance when they were lost: these come to be awaited.
+        #: Like `_lost`, for datanodes that went away in maintenance: these chunks will be listed as awaited.
         self._to_await: dict[NodeId, set[ChunkId]] = {}
         self._awaited_from: dict[NodeId, set[ChunkId]] = {}
-        #: No longer awaited and not removed yet: see `await_no_more`. They are still named as awaited.
+        #: No longer awaited, but still listed in `awaited`: see `await_no_more`.
         self._awaited_no_more: dict[NodeId, set[ChunkId]] = {}
-        #: Chunks of datanodes that have another mode now, which are to be judged by it.
+        #: Chunks to reindex because the mode of their datanode has changed.
         self._to_reindex: dict[NodeId, list[ChunkId]] = {}
         self._tuples: dict[tuple[NodeId, ...], tuple[NodeId, ...]] = {}
         self.unreferenced = UnreferencedChunks()
-        #: Holders that others have named.
+        #: Replicas that were reported by others than their datanode.
         self.unconfirmed = UnconfirmedReplicas()
-        #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
+        #: Chunks with fewer lasting replicas than wanted. Chunks without any good replica are only in `missing`.
         self.under = LowRedundancyQueue()
-        #: With replicas in excess or corrupt, those first that have not been looked at for longest.
+        #: Chunks with surplus or corrupt replicas, those first that were examined longest ago.
         self.over: dict[ChunkId, None] = {}
         self.missing: set[ChunkId] = set()
 
@@ -92,7 +96,7 @@ class ChunkMap:
         return self._chunks.get(chunk)
 
     def replica_state(self, state: ChunkState, node: NodeId) -> ReplicaState:
-        """Return where in the lists a datanode stands for a chunk."""
+        """Return the state of the chunk's replica on a datanode, derived from the lists that name it."""
         if node in state.holders:
             if (self._lost or self._to_await) and self.is_lost(state.chunk, node):
                 return _LOST if state.chunk in self._lost.get(node, ()) else _AWAITED
@@ -107,7 +111,7 @@ class ChunkMap:
         return len(self._held_by.get(node, ()))
 
     def chunks_of(self, node: NodeId) -> list[ChunkId]:
-        """All of which a datanode holds a good replica: a copy, at 10 ms a million."""
+        """Return a copy of the set of chunks of which a datanode holds a good replica. Takes 10 ms per million."""
         return list(self._held_by.get(node, ()))
 
     def staying(self, state: ChunkState) -> list[NodeId]:
@@ -119,23 +123,23 @@ class ChunkMap:
         ]
 
     def lasting(self, state: ChunkState) -> list[NodeId]:
-        """Return the nodes whose replicas count towards what is wanted: all but decommissioning ones."""
+        """Return the nodes that count towards the replication: awaited ones, and holders not decommissioning."""
         return [node for node in state.holders if node not in self._decommissioning] + list(state.awaited)
 
     def to_drain(self, node: NodeId) -> int:
-        """Return how many of a datanode's chunks still lack replicas elsewhere, which it must wait for."""
+        """Return how many of a datanode's chunks still lack replicas elsewhere, so that it must stay."""
         return sum(1 for _chunk in self._to_drain(node))
 
     def without_a_place(self, node: NodeId, places: int) -> int:
-        """Return how many of these want more replicas than there are places: they wait until there are more."""
+        """Return how many of the chunks that `to_drain` counts want more replicas than there are places."""
         return sum(1 for chunk in self._to_drain(node) if self._chunks[chunk].replication > places)
 
     def is_drained(self, node: NodeId) -> bool:
-        """Return whether there are none: known as soon as one is found."""
+        """Return whether `to_drain` would be 0. Stops at the first chunk found."""
         return next(self._to_drain(node), None) is None
 
     def _to_drain(self, node: NodeId) -> Iterator[ChunkId]:
-        # The smaller of the two is walked: in a cluster that is well few chunks lack replicas.
+        # Walk the smaller set: in a healthy cluster few chunks lack replicas.
         held = self._held_by.get(node, set())
         smaller, larger = (self.under, held) if len(self.under) < len(held) else (held, self.under)
         for chunk in smaller:
@@ -145,10 +149,9 @@ class ChunkMap:
     # -- what an operator says ---------------------------------------------------------------------
 
     def set_mode(self, node: NodeId, mode: Mode) -> int:
-        """Take a datanode's admin state. Until it goes, its replicas are as good to read as any.
+        """Set a datanode's mode. Return how many replicas were awaited from it and are not any more.
 
-        How many replicas were awaited from it and are no more. What it holds is reindexed by `remove_lost`,
-        but for the first of it.
+        Its first chunks are reindexed at once, the others later by `remove_lost`.
         """
         for those, belongs in (
             (self._decommissioning, mode is Mode.DECOMMISSION),
@@ -164,13 +167,13 @@ class ChunkMap:
         return 0 if mode is Mode.MAINTENANCE else self.await_no_more(node)
 
     def expect(self, node: NodeId, chunk: ChunkId) -> None:
-        """A datanode that is away for a while is to come back with a good replica."""
+        """Expect a datanode that is down for maintenance to come back with a good replica."""
         self._apply(self._chunks[chunk], node, ReplicaEvent.EXPECTED)
 
     def await_no_more(self, node: NodeId) -> int:
-        """A datanode has come back and said what it holds, or has been away for too long.
+        """Stop awaiting replicas of a datanode that has come back and reported, or stayed away for too long.
 
-        How many replicas were awaited from it. They too are removed by `remove_lost`.
+        Return how many were awaited. `remove_lost` removes them.
         """
         unseen, awaited = self._to_await.pop(node, set()), self._awaited_from.pop(node, set())
         count = len(unseen) + len(awaited)
@@ -183,9 +186,9 @@ class ChunkMap:
     def add_chunk(
         self, record: ChunkRecord, holders: Sequence[NodeId] = (), now_s: float = 0.0
     ) -> list[tuple[NodeId, ReplicaEvent]]:
-        """A chunk exists, or its wanted replication changed; `holders` gave receipts for it.
+        """Add a chunk, or change its wanted replication. `holders` gave receipts for it.
 
-        Return what has happened to which of its replicas.
+        Return the events of its replicas.
         """
         state = self._chunks.get(record.chunk)
         if state is None:
@@ -214,7 +217,7 @@ class ChunkMap:
                 yield node, _REFERENCED if fits else ReplicaEvent.MISMATCHED
 
     def forget(self, chunk: ChunkId) -> list[NodeId]:
-        """A chunk is gone from the namespace; who still holds something of it."""
+        """Remove a chunk that the namespace has removed. Return who still holds a replica, good or corrupt."""
         state = self._chunks.get(chunk)
         left = [] if state is None else [node for node in state.holders if not self.is_lost(chunk, node)]
         self._chunks.pop(chunk, None)
@@ -231,7 +234,7 @@ class ChunkMap:
     # -- what datanodes say ------------------------------------------------------------------------
 
     def add_replica(self, node: NodeId, replica: Replica) -> ReplicaEvent:
-        """A datanode holds a replica. Return what that means; one that is MISMATCHED should be dropped."""
+        """List a replica that a datanode reports. Return the event; a MISMATCHED replica should be dropped."""
         state = self._chunks.get(replica.chunk)
         if state is None:
             self.unreferenced.add_replica(node, replica)
@@ -240,32 +243,32 @@ class ChunkMap:
             replica.version == state.version and replica.length != state.length
         ):
             return ReplicaEvent.MISMATCHED
-        # The completion of a newer version has not arrived yet; until then the old content is the valid one.
+        # For a newer version the completion has not arrived yet. Until then the old content is the valid one.
         event = _REPORTED_NEWER if replica.version > state.version else _REPORTED
         self._apply(state, node, event)
         return event
 
     def attest(self, now_s: float, node: NodeId, state: ChunkState) -> None:
-        """Somebody else says that a datanode holds a replica; it counts until the datanode must have said so."""
+        """List a replica that another service reported. It counts until its datanode's confirmation is overdue."""
         self._attest(now_s, state, node)
         self._reindex(state.chunk, state)
 
     def remove_replica(self, node: NodeId, chunk: ChunkId, event: ReplicaEvent = ReplicaEvent.REMOVED) -> None:
-        """A datanode holds it no more, or is told to drop it, or cannot be believed to hold it."""
+        """Remove a replica that is gone, is being dropped, or was not confirmed. `event` says which."""
         self.unreferenced.remove_replica(node, chunk)
         state = self._chunks.get(chunk)
         if state is not None:
             self._apply(state, node, event)
 
     def mark_corrupt(self, node: NodeId, chunk: ChunkId) -> bool:
-        """A datanode found its own replica to be corrupt. Return whether that is a replica of a file's chunk."""
+        """Mark a replica that its datanode found corrupt. Return whether a file refers to the chunk."""
         state = self._chunks.get(chunk)
         if state is not None:
             self._apply(state, node, ReplicaEvent.FOUND_CORRUPT)
         return state is not None
 
     def first_over(self, limit: int) -> list[ChunkId]:
-        """Up to `limit` of those in `over`, which then stand behind all others."""
+        """Return the first chunks in `over`, up to `limit`, and move them to its end."""
         first = list(islice(self.over, limit))
         for chunk in first:
             del self.over[chunk]
@@ -273,10 +276,10 @@ class ChunkMap:
         return first
 
     def remove_node(self, node: NodeId) -> int:
-        """A datanode is dead or registers anew: nothing that it held counts. How many replicas that were.
+        """Stop counting the replicas of a datanode that is dead or registers again. Return how many are lost.
 
-        There may be millions: they are removed by `remove_lost`, little by little. What the datanode says
-        of a chunk meanwhile counts at once. What one in maintenance held comes to be awaited: that is not lost.
+        There may be millions, so `remove_lost` removes them little by little. What the datanode reports meanwhile
+        counts at once. If it is in maintenance, its replicas become awaited, and none is lost.
         """
         self.unreferenced.remove_node(node)
         is_in_maintenance = node in self._in_maintenance
@@ -285,13 +288,13 @@ class ChunkMap:
         return lost
 
     def is_lost(self, chunk: ChunkId, node: NodeId) -> bool:
-        """Return whether a holder of the chunk is still listed whose datanode is lost."""
+        """Return whether the node is only listed as a holder because `remove_lost` has not removed it yet."""
         return chunk in self._lost.get(node, ()) or chunk in self._to_await.get(node, ())
 
     def remove_lost(self, limit: int) -> bool:
-        """Remove up to `limit` replicas that were lost or are awaited no more, then reindex what has changed.
+        """Remove up to `limit` replicas that are lost or no longer awaited, then reindex chunks of changed nodes.
 
-        Whether there are more.
+        Return whether more remain.
         """
         more_unreferenced = self.unreferenced.remove_lost(limit)
         for due in (self._lost, self._awaited_no_more, self._to_await):
@@ -312,7 +315,7 @@ class ChunkMap:
         return self._reindex_changed(limit) or more_unreferenced
 
     def is_indexed(self, node: NodeId) -> bool:
-        """Return whether all that a datanode holds has been judged by its mode."""
+        """Return whether all chunks of a datanode have been reindexed for its mode."""
         return node not in self._to_reindex
 
     def _reindex_changed(self, limit: int) -> bool:
@@ -331,7 +334,7 @@ class ChunkMap:
     # ----------------------------------------------------------------------------------------------
 
     def _apply(self, state: ChunkState, node: NodeId, event: ReplicaEvent) -> None:
-        """Have the table decide what becomes of a replica, and list it there."""
+        """Look up the replica's next state in the table, and move it to the matching list."""
         before = self.replica_state(state, node)
         after = TRANSITIONS[before].get(event)
         assert after is not None, f"{event.name} of a replica that is {before.name}"
@@ -377,7 +380,7 @@ class ChunkMap:
         self._awaited_from.setdefault(node, set()).add(state.chunk)
 
     def _remove_replica(self, chunk: ChunkId, state: ChunkState, node: NodeId) -> None:
-        """A node is named as a holder no more, nor as one that is awaited, if it was."""
+        """Remove the node from the holders or from the awaited nodes."""
         if node in state.holders:
             state.holders = self._shared(_without(state.holders, node))
         elif node in state.awaited:
@@ -407,14 +410,14 @@ class ChunkMap:
         if staying > state.replication or (good > 0 and state.corrupt):
             self.over.setdefault(chunk)
         elif self.over and self.over.pop(chunk, _MISSING) is None and not self.over:
-            # One that has become empty keeps the memory of what was in it.
+            # Free the memory: an emptied dictionary keeps its table.
             self.over.clear()
 
 
 def _discard(chunks: set[ChunkId], chunk: ChunkId) -> None:
     if chunk in chunks:
         chunks.remove(chunk)
-        # A set that has become empty keeps the memory of what was in it: at a start, of all chunks.
+        # Free the memory: an emptied set keeps its table, which held all chunks at the start.
         if not chunks:
             chunks.clear()
 
@@ -424,7 +427,7 @@ def _without(nodes: tuple[NodeId, ...], gone: NodeId) -> tuple[NodeId, ...]:
 
 
 def _enlist(listed: dict[NodeId, set[ChunkId]], node: NodeId, chunks: set[ChunkId]) -> None:
-    """Takes `chunks` over without looking at each; the smaller of the two joins the larger."""
+    """Add `chunks` to the node's set by adding the smaller of the two sets to the larger. Takes over `chunks`."""
     smaller, larger = sorted((listed.get(node, set()), chunks), key=len)
     larger |= smaller
     if larger:

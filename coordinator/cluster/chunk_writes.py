@@ -2,15 +2,15 @@
 
 A write stream ends when its file is published, when its writer abandons it, or when its token has expired.
 
-A replica of an abandoned chunk is garbage at once, and not only below the floor. Only the writer to whom a chunk
-was assigned can abandon it; one that comes in the URL of a CREATE, which may be sent again, is assigned to the
-first body that comes (`datanode/gateway/one_time_chunks.py`). A chunk that is being published, or was, cannot be
-abandoned; a file that names an abandoned one is refused. The coordinator abandons a writer's chunks when it
-refuses the writer's completion for good.
+Replicas of an abandoned chunk are garbage at once, not only when they are below the GC floor. Only the writer to
+whom a chunk was assigned can abandon it. The chunk in the URL of a CREATE, which may be sent again, is assigned to
+the first body that arrives (`datanode/gateway/one_time_chunks.py`). A chunk that is or was published cannot be
+abandoned, and a file that names an abandoned chunk is refused. If the coordinator refuses a completion for good,
+it abandons the writer's chunks.
 
-All this is soft and bounded: what is forgotten here, or was said to an earlier coordinator, goes by the floor.
-After a restore from a backup it is the same: the coordinator knows neither what writers have abandoned since nor
-what they published, and nobody can abandon a chunk that another coordinator assigned.
+All this is soft and bounded state. Chunks that are forgotten here, or were assigned by an earlier coordinator,
+cannot be abandoned, and are deleted when they are below the GC floor. The same is true after a restore from a
+backup.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from typing import Final
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.ids import ChunkId, show
 
-# Chunks of which the coordinator remembers who alone may write them, and those that were abandoned.
+# The number of assigned and of abandoned chunks that the coordinator remembers.
 assigned_chunks_max: Final = 50_000
 abandoned_chunks_max: Final = 50_000
 
 
 class ChunkAssignments:
-    """Assignments of chunks to writers, and those that were abandoned. A writer has a name of its own."""
+    """Chunks assigned to writers, by the writer's name, and abandoned chunks; `in` tests for the latter."""
 
     def __init__(self) -> None:
         self._writers: dict[ChunkId, str] = {}
         self._of_writer: dict[str, set[ChunkId]] = {}
-        #: In how many completions under way.
+        #: The number of completions under way that name each chunk.
         self._publishing: dict[ChunkId, int] = {}
-        #: Longest ago first.
+        #: In the order in which they were abandoned.
         self._abandoned: dict[ChunkId, None] = {}
 
     def __contains__(self, chunk: ChunkId) -> bool:
@@ -46,7 +46,7 @@ class ChunkAssignments:
         return len(self._abandoned)
 
     def assign(self, chunk: ChunkId, writer: str) -> None:
-        """Assign a chunk to `writer`, who alone may write it."""
+        """Assign a chunk to `writer`; only that writer may abandon it."""
         self._writers[chunk] = writer
         self._of_writer.setdefault(writer, set()).add(chunk)
         if len(self._writers) > assigned_chunks_max:
@@ -57,7 +57,7 @@ class ChunkAssignments:
         return sorted(self._of_writer.get(writer, ()))
 
     def abandon(self, chunk: ChunkId, writer: str) -> bool:
-        """Abandon a chunk; return whether its writer may."""
+        """Abandon a chunk. Return False if it is not assigned to `writer` or is being published."""
         if self._writers.get(chunk) != writer or chunk in self._publishing:
             return False
         self._forget(chunk)
@@ -68,7 +68,7 @@ class ChunkAssignments:
 
     @contextmanager
     def publishing(self, chunks: Sequence[ChunkId]) -> Iterator[None]:
-        """While this lasts none of the chunks can be abandoned. Raises BadRequest if one was."""
+        """Keep the chunks from being abandoned during this context. Raises BadRequest if one was abandoned."""
         for chunk in chunks:
             if chunk in self._abandoned:
                 raise BadRequest(f"chunk {show(chunk)} was abandoned by its writer; write its data again")
@@ -83,7 +83,7 @@ class ChunkAssignments:
                     self._publishing[chunk] = left
 
     def published(self, chunk: ChunkId) -> None:
-        """Take note that a chunk is part of a file: nobody can abandon it any more."""
+        """Note that a chunk is part of a file, and so cannot be abandoned any more."""
         self._forget(chunk)
 
     def _forget(self, chunk: ChunkId) -> None:
@@ -100,11 +100,11 @@ _SLACK = 1000
 
 
 class WriteStreams:
-    """Chunks that their writers may write. Whether one is being written only its datanodes know."""
+    """Chunks that their writers may write. Only the datanodes know whether a chunk is actually being written."""
 
     def __init__(self) -> None:
         self._chunks: set[ChunkId] = set()
-        #: In order, for all tokens live equally long. Also those that have ended since.
+        #: In order of time, because all tokens live equally long. Includes streams that have ended since.
         self._deadlines: deque[tuple[float, ChunkId]] = deque()
 
     def open(self, chunk: ChunkId, deadline_s: float) -> None:
@@ -114,7 +114,7 @@ class WriteStreams:
             self._deadlines = deque(entry for entry in self._deadlines if entry[1] in self._chunks)
 
     def close(self, chunk: ChunkId) -> None:
-        """Close a stream; one that has ended already is passed over."""
+        """Close a stream. Does nothing if it has ended already."""
         self._chunks.discard(chunk)
 
     def close_overdue(self, now_s: float) -> None:

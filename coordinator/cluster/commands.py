@@ -21,7 +21,7 @@ class Order:
 
 
 def delete_orders(doomed: Mapping[NodeId, Sequence[Replica]]) -> list[Order]:
-    """To drop replicas, so many at a time."""
+    """Return orders to delete replicas, with up to `deletes_per_command` replicas each."""
     return [
         Order(node, DeleteChunks(list(replicas[at : at + deletes_per_command])))
         for node, replicas in sorted(doomed.items())

@@ -47,19 +47,20 @@ from .surplus import Drop, Surplus
 from .transient_chunks import TransientChunks
 
 garbage_chunks_per_tick: Final = 2000
-# A standby keeps what was freed so long, for the case that the leader dies before it has had it deleted.
+# A standby keeps freed chunks this long, in case the leader dies before it has ordered their deletion.
 standby_freed_kept_s: Final = 300.0
 
 
-#: Hears that something has happened to a replica: now, what, of which chunk, on which datanode.
+#: Called with each event of a replica: the time, the event, the chunk, the datanode.
 Note = Callable[[float, ReplicaEvent, ChunkId, NodeId], None]
 _REPORTED_UNREFERENCED, _MISMATCHED = ReplicaEvent.REPORTED_UNREFERENCED, ReplicaEvent.MISMATCHED
 
 
 @dataclass(slots=True)
 class Ticked:
-    """The result of a tick: orders, copies to start (the shell mints their tokens), questions whose answers are
-    for `proven`, and news for the log.
+    """The result of a tick.
+
+    The shell mints the tokens of `copies`, passes the answers to `questions` to `proven`, and logs the rest.
     """
 
     orders: list[Order] = field(default_factory=list)
@@ -70,7 +71,7 @@ class Ticked:
 
 
 class Cluster:
-    """All soft state of the coordinator about datanodes and replicas."""
+    """All soft state of the coordinator about datanodes and replicas. `CoordinatorCore` owns and drives it."""
 
     def __init__(
         self,
@@ -83,11 +84,11 @@ class Cluster:
         granted_pipelines: Callable[[], Mapping[ChunkId, Sequence[NodeId]]] = dict,
         history: ReplicaHistory | None = None,
     ) -> None:
-        """`described` is the network as an administrator has it.
+        """`described` is the administrator's description of the network.
 
-        `nonce` draws what no datanode can foresee; without it `rng` does, which is for simulations. `has_room`
-        tells whether chunks that clients write leave something of a datanode for copies, `granted_pipelines`
-        those of grants in flight. `history` hears what happens to replicas.
+        `nonce` draws bytes that no datanode can foresee; by default `rng` does, which suits only simulations.
+        `has_room` returns whether client writes leave capacity on a datanode for copies. `granted_pipelines`
+        returns the pipelines of grants in flight. `history` records what happens to replicas.
         """
         self.history = history or ReplicaHistory()
         self._note = self.history.note
@@ -108,17 +109,16 @@ class Cluster:
         self.transient = TransientChunks()
         self.replicas = ReplicaLookup(self.chunks, self.transient, self.repair)
         self._ticked_s = now_s
-        #: The highest epoch that each datanode has heard, and the one that all have to before surplus replicas go.
+        #: The highest epoch that each datanode has heard; the epoch that all must hear before surplus is dropped.
         self._epochs_heard: dict[NodeId, int] = {}
         self._epoch_awaited = 0
         self._has_room = has_room
-        #: The pipelines of grants in flight.
         self.granted_pipelines = granted_pipelines
 
     # -- what the namespace says -------------------------------------------------------------------
 
     def load(self, records: Sequence[ChunkRecord]) -> None:
-        """A page of the chunks that the namespace knew at the start."""
+        """Take in a page of the chunks that the namespace knew at the start."""
         for record in records:
             self._know(record, note=self.history.note_listed)
             self._readiness.expect(record.hint)
@@ -132,13 +132,13 @@ class Cluster:
             note(self._ticked_s, event, record.chunk, node)
 
     def _is_awaited(self, node_id: NodeId) -> bool:
-        """Return whether a datanode is away on purpose, since before this coordinator started."""
+        """Return whether a datanode is in maintenance and has not reported since this coordinator started."""
         node = self.members.get(node_id)
         is_here = self._readiness.loaded or (node is not None and node.reported)
         return not is_here and self.members.mode(node_id) is Mode.MAINTENANCE
 
     def loaded(self) -> None:
-        """Note that the last page was loaded: from now on datanodes are waited for."""
+        """Note that the last page was loaded, and start to wait for datanodes."""
         self._readiness.wait(self._ticked_s)
 
     @property
@@ -147,12 +147,12 @@ class Cluster:
         return self._readiness.loaded
 
     def published(self, records: Sequence[ChunkRecord]) -> None:
-        """A file was completed: its chunks exist, on the nodes that gave receipts."""
+        """Take in the chunks of a completed file. Each record's `hint` names the nodes that gave receipts."""
         for record in records:
             self._end(record.chunk)
             self.assignments.published(record.chunk)
-            # The names as the members have them: one object for all chunks. A node that died meanwhile says what
-            # it has when it comes back.
+            # Use the members' own id objects, so that all chunks share them. Skip a node that has died meanwhile:
+            # it reports its replicas when it comes back.
             holders = [
                 node.id
                 for name in record.hint
@@ -161,7 +161,7 @@ class Cluster:
             self._know(record, holders, note=self._note)
 
     def freed(self, now_s: float, records: Sequence[ChunkRecord]) -> list[Order]:
-        """No file refers to these chunks any more. Their replicas stay for a while: see `transient_chunks`."""
+        """Free chunks that no file refers to any more. Their replicas stay for a while: see `transient_chunks`."""
         for record in records:
             state = self.chunks.get(record.chunk)
             corrupt = () if state is None else state.corrupt
@@ -182,12 +182,12 @@ class Cluster:
     # -- what datanodes say ------------------------------------------------------------------------
 
     def register(self, now_s: float, registration: Register) -> None:
-        """A datanode comes or comes back; what it held is forgotten until its report says it again."""
+        """Take in a new or returning datanode. Its earlier replicas do not count until it reports them again."""
         self._lose(now_s, registration.node)
         self.members.register(now_s, registration, self.network.rack_of(registration))
 
     def report(self, now_s: float, node_id: NodeId, part: ReportChunks) -> list[Order]:
-        """A part of a full block report."""
+        """Take in a part of a full block report."""
         node = self.members.get(node_id)
         if node is None or not self.members.heard(now_s, node_id):
             return [Order(node_id, ReportAgain())]
@@ -199,12 +199,12 @@ class Cluster:
         return orders
 
     def heartbeat(self, now_s: float, node_id: NodeId, beat: Heartbeat) -> list[Order]:
-        """A sign of life, with what changed since the last."""
+        """Take in a heartbeat, with the changes since the last one."""
         if not self.members.heard(now_s, node_id, beat.usage):
             return [Order(node_id, ReportAgain())]
         if beat.stopping:
             self.members.stops(node_id)
-        # It remembers the highest across its restarts.
+        # A datanode remembers the highest epoch across its restarts.
         self._epochs_heard[node_id] = max(beat.epoch, self._epochs_heard.get(node_id, 0))
         self.slow_peers.tell(node_id, beat.samples)
         self.members.tell_disks(node_id, beat.disks)
@@ -222,18 +222,18 @@ class Cluster:
         return orders
 
     def suspect_replica(self, node_id: NodeId, replica: Replica) -> list[Order]:
-        """A reader says that a replica is corrupt. Its datanode is asked to look: only its word counts."""
+        """Ask a datanode to verify a replica that a reader found corrupt. Only its own finding counts."""
         return [Order(node_id, VerifyChunks([replica]))]
 
     def answered(self, copy: ReplicaCopy, *, copied: bool) -> None:
-        """A source answered to a copy order."""
+        """Take in a source's answer to a copy order, of the balancer or of repair."""
         if copy.bytes_per_second:
             self.balancer.answered(copy, copied=copied)
         else:
             self.copy_finished(copy.chunk, copied=copied)
 
     def copy_finished(self, chunk: ChunkId, *, copied: bool) -> None:
-        """A source answered to an order of the repair: its target has acknowledged, or something failed."""
+        """Take in a source's answer to an order of repair. `copied` is true if the target has acknowledged."""
         copy = self.repair.finished(chunk, copied=copied)
         state = self.chunks.get(chunk)
         if copied and copy is not None and state is not None:
@@ -244,7 +244,7 @@ class Cluster:
             self._note(self._ticked_s, ReplicaEvent.COPY_FAILED, chunk, copy.target)
 
     def proven(self, question: Question, answer: Message) -> None:
-        """A datanode answered what it was asked, or did not, which is a Failure."""
+        """Take in a datanode's answer to a question; a Failure if it gave none."""
         self.possession.answered(question, answer)
 
     def _take_in(self, now_s: float, node_id: NodeId, replicas: Sequence[Replica], note: Note) -> list[Order]:
@@ -262,13 +262,13 @@ class Cluster:
         return delete_orders(doomed)
 
     def _reported(self, node_id: NodeId, replica: Replica) -> ReplicaEvent:
-        """List a replica that its datanode has; return what that is of."""
+        """List a replica that its datanode reports. Return the event that this is."""
         if self.transient.add_replica(node_id, replica.chunk):
             return ReplicaEvent.REPORTED_FREED
         return self.chunks.add_replica(node_id, replica)
 
     def _drop_unconfirmed(self, now_s: float) -> None:
-        """Drop replicas that the datanode itself, whose heartbeats come, has not confirmed in time."""
+        """Drop replicas that were not confirmed in time although their datanode is alive."""
         unconfirmed = self.chunks.unconfirmed
         for node_id, chunk in unconfirmed.overdue(now_s):
             node = self.members.get(node_id)
@@ -281,7 +281,7 @@ class Cluster:
             unconfirmed.confirm(node_id, chunk)
 
     def _lose(self, now_s: float, node_id: NodeId) -> int:
-        """Nothing that a datanode held counts any more. Return how many replicas are lost by that."""
+        """Stop counting the replicas of a datanode. Return how many replicas are lost."""
         is_away = self.members.mode(node_id) is Mode.MAINTENANCE
         lost = self.chunks.remove_node(node_id)
         self._forget_copies(node_id)
@@ -298,9 +298,9 @@ class Cluster:
     # -- what an operator says ---------------------------------------------------------------------
 
     def describe_network(self, described: Topology) -> None:
-        """The administrator's description changed: datanodes may stand elsewhere now. What is where stays.
+        """Take the administrator's new description, which may move datanodes to other racks.
 
-        Raises InvalidTopology, and changes nothing, when a datanode is called as a switch is.
+        Raises InvalidTopology, and changes nothing, if a datanode has the name of a switch.
         """
         ClusterNetwork(described).topology(self.members.all())
         self.network.describe(described)
@@ -312,23 +312,23 @@ class Cluster:
         return self.network.topology(self.members.alive())
 
     def set_mode(self, node_id: NodeId, mode: Mode, ends_s: float = inf) -> None:
-        """A datanode is taken out of service until `ends_s`, or back into it; it need not be there.
+        """Take a datanode out of service until `ends_s`, or back into service. It need not be registered.
 
-        Before `load`, for what was decided in an earlier epoch.
+        Call this before `load` for decisions of earlier epochs.
         """
         self.members.set_mode(node_id, mode, ends_s)
         self._treat(node_id, mode)
 
     def revoke(self, node_id: NodeId) -> None:
-        """A datanode is not to be trusted any more: whatever it held counts as lost, at once."""
+        """Stop trusting a datanode. All its replicas count as lost at once."""
         if self.members.mode(node_id) is Mode.MAINTENANCE:
-            # Nobody waits for it any more.
+            # Otherwise its replicas would be awaited instead of lost.
             self.set_mode(node_id, Mode.IN_SERVICE)
         self.members.revoke(node_id)
         self.replicas_lost_total += self._lose(self._ticked_s, node_id)
 
     def readmit(self, node_id: NodeId) -> None:
-        """It may come again, and then says what it holds."""
+        """Let a revoked datanode register again. It then reports its replicas."""
         self.members.readmit(node_id)
 
     def _treat(self, node_id: NodeId, mode: Mode) -> None:
@@ -340,14 +340,14 @@ class Cluster:
             self.replicas_lost_total += lost
 
     def admin_state_of(self, node: Node) -> AdminState:
-        """Return how far a datanode has come in leaving."""
+        """Return a datanode's progress in leaving service."""
         is_known = node.reported or node.state is State.DEAD
         is_judged = is_known and self.chunks.is_indexed(node.id)
         is_drained = is_judged and self._readiness.settled and self.chunks.is_drained(node.id)
         return ADMIN_STATES[self.members.mode(node.id), is_drained]
 
     def without_a_place(self, node: Node) -> int:
-        """Count the chunks of a decommissioning datanode that want more replicas than datanodes stay."""
+        """Count the chunks of a decommissioning datanode that need more replicas than there will be datanodes."""
         if self.members.mode(node.id) is not Mode.DECOMMISSION:
             return 0
         stay = [
@@ -360,7 +360,7 @@ class Cluster:
     # -- time --------------------------------------------------------------------------------------
 
     def tick(self, now_s: float, garbage: Garbage) -> Ticked:
-        """To be called several times a second. `garbage` says which unreferenced chunks are."""
+        """Do the periodic work, several times a second. `garbage` tells which unreferenced chunks are garbage."""
         ticked = Ticked(transitions=self.members.tick(now_s))
         self._ticked_s = now_s
         for node in self.members.take_ended(now_s):
@@ -383,7 +383,7 @@ class Cluster:
                 self._note(now_s, ReplicaEvent.COPY_ORDERED, copy.chunk, copy.target)
             ticked.orders += self._clean_up(now_s, garbage)
             if not self.awaits_epoch:
-                # A replica that a datanode shows before then may be dropped by an order of the leader before.
+                # Until then a datanode may still obey a drop order of the previous leader after proving a replica.
                 self.balancer.ask(now_s, self.chunks, self.members, self.possession)
                 for chunk, node in self._surplus.ask(now_s, self.balancer.arrived):
                     self._note(now_s, ReplicaEvent.SWEPT, chunk, node)
@@ -391,16 +391,15 @@ class Cluster:
         return ticked
 
     def await_epoch(self, epoch: int) -> None:
-        """Have nobody show what it holds, and drop no surplus, before all datanodes say that they know this epoch.
+        """Ask for no proofs and drop no surplus until all datanodes that are not dead have heard of this epoch.
 
-        Until then the leader before may still be obeyed, which may be dropping the others. One that is dead, and
-        comes back, says so first, too.
+        Until then a datanode may still obey the previous leader, which may be dropping the other replicas.
         """
         self._epoch_awaited = epoch
 
     @property
     def awaits_epoch(self) -> bool:
-        """Return whether a datanode may still obey the leader before."""
+        """Return whether a datanode may still obey the previous leader."""
         return self._epoch_awaited > 0 and any(
             self._epochs_heard.get(node.id, 0) < self._epoch_awaited
             for node in self.members.all()
@@ -408,9 +407,9 @@ class Cluster:
         )
 
     def stand_by(self, now_s: float) -> list[Transition]:
-        """The tick of a coordinator that does not lead: who is there, and nothing that orders anything.
+        """Do the periodic work of a standby: track membership, and order nothing.
 
-        What was freed is kept for longer than the leader takes to have it deleted.
+        Freed chunks are kept longer than the leader needs to have them deleted.
         """
         transitions = self.members.tick(now_s)
         self._ticked_s = now_s
@@ -446,7 +445,7 @@ class Cluster:
     def ready(self, now_s: float) -> bool:
         """Return whether enough is known to judge replication, place chunks and report data as missing.
 
-        Once true, true for the rest of the epoch.
+        Once true, it stays true for the rest of the epoch.
         """
         return self._readiness.judge(now_s, self.members, self.chunks)
 
@@ -461,9 +460,9 @@ class Cluster:
         exclude: frozenset[NodeId],
         expires_s: float,
     ) -> list[Node]:
-        """Nodes for a new chunk, the head of the pipeline first. Raises NoDatanodes.
+        """Choose nodes for a new chunk, the head of the pipeline first.
 
-        Fewer than `replication` when fewer are alive; the repair makes up for it when more come.
+        Returns fewer than `replication` if fewer are alive; repair adds replicas later. Raises NoDatanodes.
         """
         chosen = self._placement.place(writer_host, replication, exclude)
         self.granted(now_s, chunk, chosen, expires_s)
@@ -471,16 +470,16 @@ class Cluster:
         return [node for node in nodes if node is not None]
 
     def granted(self, now_s: float, chunk: ChunkId, nodes: Sequence[NodeId], expires_s: float) -> None:
-        """The scheduling service has placed a chunk."""
+        """Note that a chunk was placed on `nodes` and may be written for `expires_s`."""
         self._streams.open(chunk, now_s + expires_s)
         self._pending.add(now_s, chunk, nodes)
 
     def written(self, chunk: ChunkId) -> None:
-        """A chunk is on its datanodes; its file is still to be published."""
+        """Note that a chunk is on its datanodes. Its file is not published yet."""
         self._pending.end(chunk)
 
     def write_ended(self, chunk: ChunkId) -> None:
-        """A chunk is not being written any more. Whether its data will be part of a file is another matter."""
+        """Note that a chunk is not being written any more. Its data may still become part of a file."""
         self._end(chunk)
 
     def _end(self, chunk: ChunkId) -> None:
@@ -488,7 +487,7 @@ class Cluster:
         self._pending.end(chunk)
 
     def abandon(self, chunks: Iterable[ChunkId], writer: str) -> list[Order]:
-        """Abandon chunks at the word of their writer; those of others stay as they are."""
+        """Abandon the chunks that are assigned to `writer`; ignore the others."""
         doomed: dict[NodeId, list[Replica]] = {}
         for chunk in chunks:
             self._end(chunk)
@@ -499,29 +498,29 @@ class Cluster:
         return delete_orders(doomed)
 
     def pipelines(self) -> list[list[NodeId]]:
-        """Those that chunks are being written through now, as far as is known here.
+        """Return the pipelines of the chunks that are being written now, as far as is known.
 
-        What was granted counts until its end is told; the rest is small, and counts for a moment.
+        A granted chunk counts until its end is reported; other chunks are small and count for a moment.
         """
         return [list(nodes) for nodes in {**self._pending.pipelines(), **self.granted_pipelines()}.values()]
 
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
-        """Return the holders of good replicas: alive ones first, on the reader's host, then its rack, then others.
+        """Return the holders of good replicas, the best for a reader on `near_host` first.
 
-        Decommissioning ones come last.
+        The order is that of `ChunkPlacement.nearest_first`.
         """
         state = self.chunks.get(chunk)
         holders = self.transient.holders(chunk) if state is None else state.holders
         return self._placement.nearest_first(holders, near_host)
 
     def is_held(self, chunk: ChunkId) -> bool:
-        """Return whether a datanode has said that it holds something of a chunk, of a file or of none."""
+        """Return whether any datanode holds a good or an unreferenced replica of the chunk."""
         state = self.chunks.get(chunk)
         return chunk in self.chunks.unreferenced if state is None else bool(state.holders)
 
     @property
     def chunks_being_written(self) -> Set[ChunkId]:
-        """Chunks that were placed and are neither completed nor abandoned: somebody may write them, or does."""
+        """Chunks that were placed and are neither completed nor abandoned. Clients may be writing them."""
         return self._streams.chunks
 
     def hop(self, node_id: NodeId) -> Hop | None:

@@ -1,9 +1,8 @@
-"""Chunks that a writer has replaced by larger ones with the same bytes, until nobody can read them any more. Pure.
+"""Chunks that a writer has replaced by larger ones with the same bytes, kept while readers may need them. Pure.
 
-A reader that has the layout of a file goes on reading by it. So their replicas are dropped, after the commit that
-replaced them, as late as a token may be renewed that was given before. A coordinator that restarts has forgotten
-them: datanodes hold them then for no file, and they are kept by that commit for as long
-(`Transaction.keep_chunk`).
+A reader that has the layout of a file goes on reading by it. So the replicas stay, after the commit that replaced
+them, for as long as tokens that were issued before can be renewed. A restarted coordinator has forgotten these
+chunks; then that commit keeps them from garbage collection for as long (`Transaction.keep_chunk`).
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import Final
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.protocol.limits import read_token_renewable_s
 
-# Pieces that were written anew wait for readers that know them, while their tokens are renewed, up to this many.
+# The maximum number of replaced chunks that are kept for readers.
 deferred_deletes_max: Final = 1_000_000
 
 
 class DeferredDeletes:
-    """In the order in which they were replaced."""
+    """A queue of replaced chunks, in the order in which they were replaced."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[float, ChunkRecord]] = deque()
@@ -31,7 +30,7 @@ class DeferredDeletes:
         return [self._waiting.popleft()[1] for _ in range(len(self._waiting) - deferred_deletes_max)]
 
     def due(self, now_s: float) -> list[ChunkRecord]:
-        """Return the chunks that have waited for long enough."""
+        """Remove and return the chunks that have waited long enough."""
         due = []
         while self._waiting and now_s - self._waiting[0][0] >= read_token_renewable_s:
             due.append(self._waiting.popleft()[1])

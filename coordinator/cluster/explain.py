@@ -1,6 +1,6 @@
-"""Why a chunk is as it is: what is known of its replicas, what is pending, what happened lately. Pure.
+"""Explain a chunk: the states of its replicas, what is pending, and recent events, like dask's `story`. Pure.
 
-The counterpart of dask's `story(key)`. Says nothing about files: `operations/chunk_explanation` adds them.
+Says nothing about files: `operations/chunk_explanation` adds them.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _NOT_REMEMBERED: Final = "what brought it there is not remembered"
 
 
 class Explainer:
-    """Explains chunks from what a cluster's core knows at one moment."""
+    """Explains chunks from the state of a `Cluster` at one moment. `operations/chunk_explanation` calls it."""
 
     def __init__(self, cluster: Cluster, now_s: float) -> None:
         self._cluster = cluster
         self._now_s = now_s
 
     def explain(self, chunk: ChunkId, record: ChunkRecord | None) -> ChunkExplanation | None:
-        """Return what is known of a chunk; `record` is what the namespace has of it. None if nothing is known."""
+        """Explain a chunk; `record` is its record in the namespace. Return None if nothing is known of it."""
         replicas, story = self._cluster.replicas.of(chunk), self._cluster.history.story(chunk)
         standing = self._standing(chunk, record)
         if standing is ChunkStanding.UNREFERENCED and not replicas and not story:
@@ -109,7 +109,7 @@ class Explainer:
         return ReplicaExplanation(node, _name(state), datanode, _LISTED if was_listed else _NOT_REMEMBERED)
 
     def _cause(self, node: NodeId, state: ReplicaState, story: list[Happened]) -> Happened | None:
-        """Return the last event that can have brought a replica into its state, of itself or of its datanode."""
+        """Return the last event, of the replica or of its datanode, that can have caused the replica's state."""
         causes = [each for each in story if each.node == node and _leads_to(each.event, state)]
         last = causes[-1] if causes else None
         whole = self._cluster.history.of_datanode(node)
@@ -117,7 +117,7 @@ class Explainer:
             return last
         if _leads_to(whole.event, state):
             return whole
-        # Since the datanode started anew it has listed what it has, and that is not remembered one by one.
+        # After NODE_LOST the datanode listed all its replicas in a full report, which the history does not keep.
         return None if whole.event is ReplicaEvent.NODE_LOST else last
 
     # -- pending -----------------------------------------------------------------------------------
@@ -162,5 +162,5 @@ def _name(state: ReplicaState) -> str:
 
 
 def _leads_to(event: ReplicaEvent, state: ReplicaState) -> bool:
-    """Return whether an event brings some replica that was in another state into this one."""
+    """Return whether an event can bring a replica from another state into this one."""
     return any(TRANSITIONS[before].get(event) is state for before in ReplicaState if before is not state)

@@ -1,4 +1,4 @@
-"""The health of a chunk, judged from who holds replicas of it. Pure."""
+"""Judge the health of chunks and files from the holders of their replicas, for `fsck`. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ RackOf = Callable[[NodeId], str | None]
 
 
 def judge_chunk(state: ChunkState, lasting: Sequence[NodeId], rack_of: RackOf, racks: int) -> list[Finding]:
-    """Faults of a chunk, the worst last.
+    """Return the faults of a chunk, the worst last.
 
-    `lasting` are the holders that are not decommissioning, `racks` is how many have datanodes in service.
+    `lasting` are the nodes that count towards the replication, `racks` is how many racks have datanodes in
+    service.
     """
     good = len(lasting)
     findings = []
@@ -38,7 +39,7 @@ def judge_chunk(state: ChunkState, lasting: Sequence[NodeId], rack_of: RackOf, r
 
 
 class HealthCheck:
-    """Judges chunks and files against what a coordinator knows now."""
+    """Judges chunks and files by the current state of the cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -49,11 +50,11 @@ class HealthCheck:
         return None if node is None else node.rack
 
     def file(self, path: str, length: int, replication: int) -> FileJudgement:
-        """The judgement of a file, to which its chunks are still to be added."""
+        """Return an empty judgement of a file. Add its chunks with `add`."""
         return FileJudgement(path, length, replication)
 
     def add(self, judgement: FileJudgement, chunks: Iterable[ChunkId]) -> None:
-        """Some more chunks of a file."""
+        """Judge more chunks of a file."""
         for chunk in chunks:
             state = self._cluster.chunks.get(chunk)
             if state is None:
@@ -75,16 +76,16 @@ class FileJudgement:
         self._unhealthy: list[ChunkFindings] = []
 
     def mark_open(self) -> None:
-        """Somebody writes the file."""
+        """Count the file as open for writing."""
         self._tally.open_files = 1
 
     def add_unknown(self) -> None:
-        """A chunk whose completion is on its way from the metadata to the chunk map."""
+        """Add a chunk that the chunk map does not have yet, although its completion is committed."""
         self._tally.chunks += 1
         self.mark_open()
 
     def add(self, chunk: ChunkId, state: ChunkState, lasting: int, findings: list[Finding]) -> None:
-        """A chunk that was judged; `lasting` of its good replicas are to stay."""
+        """Add a judged chunk; `lasting` of its replicas count towards the replication."""
         tally = self._tally
         tally.chunks += 1
         tally.replicas += len(state.holders)
@@ -123,11 +124,11 @@ class FileJudgement:
 
 
 def judge_cluster(cluster: Cluster) -> ClusterFindings:
-    """Return the findings that belong to no file."""
+    """Return the findings about the cluster as a whole, such as orphaned replicas."""
     alive = cluster.members.alive()
     unreferenced, being_written = list(cluster.chunks.unreferenced.replicas()), cluster.chunks_being_written
     orphans = [replica for _node, replica in unreferenced if replica.chunk not in being_written]
-    # A CREATE that was never carried out is nothing that is being written.
+    # A chunk that was only placed does not count as being written: its client may never have sent the body.
     under_way = cluster.granted_pipelines().keys() | {
         r.chunk for _node, r in unreferenced if r.chunk in being_written
     }

@@ -1,12 +1,12 @@
-"""The datanodes, their state and whether they serve. Pure: events and `now` in, transitions out.
+"""Membership: the datanodes, their states, and which are in service. Pure: events and `now` in, transitions out.
 
     (unknown) --register--> ALIVE --3 s of silence--> SUSPECT --10 s--> DEAD --register--> ALIVE
                               ^-------heartbeat----------'
 
-One that says that it is being stopped is SUSPECT at once, and stays so until it registers again or is dead.
-A suspect gets no new writes, nor does one that an operator takes out of service; a dead one's replicas count as
-lost. A dead node must register again, with a full report, before it counts. A coordinator that finds that it was
-itself paused forgives everybody the time.
+A datanode that announces its stop is SUSPECT at once, until it registers again or is dead. Suspect datanodes and
+those that an operator takes out of service get no new writes. The replicas of a dead datanode count as lost, and
+it must register again with a full report. If the coordinator itself was paused, the pause does not count as
+silence.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class State(Enum):
 
 @dataclass(slots=True)
 class Node:
-    """A datanode as it registered, with what it said last."""
+    """A datanode: its registration and its latest reports."""
 
     registration: Register
     usage: Usage
     heard_s: float
-    #: The rack that the cluster assigns, not always the one that the datanode states (`network.ClusterNetwork`).
+    #: The rack that the cluster assigns; it may differ from the datanode's own (`network.ClusterNetwork`).
     rack: str
     state: State = State.ALIVE
     #: True once its full report has arrived.
@@ -68,28 +68,31 @@ class Transition:
 
 
 class Membership:
-    """All datanodes that ever registered in this epoch."""
+    """All datanodes that have registered in this epoch, and the operators' decisions about datanodes.
+
+    `Cluster` feeds it registrations, heartbeats and ticks. A datanode never leaves DEAD except by `register`.
+    """
 
     def __init__(self) -> None:
         self._nodes: dict[NodeId, Node] = {}
-        #: Those whose credentials are revoked, whether they are here or not.
+        #: Datanodes whose credentials are revoked, registered or not.
         self._revoked: set[NodeId] = set()
         self._modes: dict[NodeId, tuple[Mode, float]] = {}
         self._ticked_s: float | None = None
-        #: None when it has to be found out anew.
+        # Caches; None if outdated.
         self._in_service: tuple[Node, ...] | None = None
         self._all: tuple[Node, ...] | None = None
         self._by_host: dict[str, list[Node]] | None = None
 
     def register(self, now_s: float, registration: Register, rack: str | None = None) -> Node:
-        """A datanode comes or comes back, on `rack` or on that which it says; its report is still to come."""
+        """Add a new or returning datanode, which has not reported yet. Without `rack` its own statement holds."""
         node = Node(registration, registration.usage, now_s, registration.rack if rack is None else rack)
         self._nodes[node.id] = node
         self._in_service = self._all = self._by_host = None
         return node
 
     def revoke(self, node_id: NodeId) -> None:
-        """A datanode is dead whatever it says, until `readmit`."""
+        """Count a datanode as dead. The caller must refuse its registrations until `readmit`."""
         self._revoked.add(node_id)
         node = self._nodes.get(node_id)
         if node is not None:
@@ -97,19 +100,19 @@ class Membership:
             self._in_service = None
 
     def readmit(self, node_id: NodeId) -> None:
-        """It may register again."""
+        """Let a revoked datanode register again."""
         self._revoked.discard(node_id)
 
     def is_revoked(self, node_id: NodeId) -> bool:
         return node_id in self._revoked
 
     def move(self, node_id: NodeId, rack: str) -> None:
-        """A datanode stands elsewhere than was known."""
+        """Change the rack of a datanode."""
         self._nodes[node_id].rack = rack
         self._in_service = None
 
     def heard(self, now_s: float, node_id: NodeId, usage: Usage | None = None) -> bool:
-        """A sign of life. False when the node has to register first."""
+        """Note a sign of life. Return False if the node has to register first."""
         node = self._nodes.get(node_id)
         if node is None or node.state is State.DEAD:
             return False
@@ -122,17 +125,17 @@ class Membership:
         return True
 
     def stops(self, node_id: NodeId) -> None:
-        """A datanode that is not dead is being stopped: nobody is to be led to it any more."""
+        """Note that a datanode is being stopped, so that no new writes are sent to it. It must not be dead."""
         node = self._nodes[node_id]
         node.stopping, node.state = True, State.SUSPECT
         self._in_service = None
 
     def tell_disks(self, node_id: NodeId, disks: list[DiskReport]) -> None:
-        """Return the state of a datanode's disks."""
+        """Store the reported state of a datanode's disks."""
         self._nodes[node_id].disks = disks
 
     def tick(self, now_s: float) -> list[Transition]:
-        """To be called several times a second; finds out who has been silent for too long."""
+        """Find datanodes that have been silent for too long. Call this several times a second."""
         self._forgive_own_pause(now_s)
         transitions = []
         for node in self._nodes.values():
@@ -158,7 +161,7 @@ class Membership:
                 node.heard_s += gap_s
 
     def set_mode(self, node_id: NodeId, mode: Mode, ends_s: float = inf) -> None:
-        """Note an operator's decision; it stands until `ends_s` whether the datanode is there or not."""
+        """Note an operator's decision, which holds until `ends_s` even if the datanode is not registered."""
         self._modes[node_id] = mode, ends_s
         self._in_service = None
 
@@ -166,11 +169,11 @@ class Membership:
         return self._modes[node_id][0] if node_id in self._modes else Mode.IN_SERVICE
 
     def out_of_service(self) -> list[NodeId]:
-        """Return the datanodes for which an operator's decision stands."""
+        """Return the datanodes that an operator has taken out of service."""
         return [node for node, (mode, _ends_s) in self._modes.items() if mode is not Mode.IN_SERVICE]
 
     def take_ended(self, now_s: float) -> list[NodeId]:
-        """Datanodes whose time out of service is over: they are in service again."""
+        """Put datanodes whose time out of service has ended back into service, and return them."""
         ended = [node for node, (_mode, ends_s) in self._modes.items() if ends_s <= now_s]
         for node in ended:
             del self._modes[node]
@@ -181,13 +184,13 @@ class Membership:
         return self._nodes.get(node_id)
 
     def all(self) -> Sequence[Node]:
-        """In an order that does not depend on who registered first."""
+        """Return all datanodes, sorted by id."""
         if self._all is None:
             self._all = tuple(sorted(self._nodes.values(), key=lambda node: node.id))
         return self._all
 
     def on_host(self, host: str) -> Sequence[Node]:
-        """Those whose data is on a host."""
+        """Return the datanodes on a host."""
         if self._by_host is None:
             self._by_host = {}
             for node in self.all():
@@ -204,11 +207,11 @@ class Membership:
         )
 
     def alive(self) -> list[Node]:
-        """In the order of `all`."""
+        """Return the datanodes that are ALIVE, sorted by id."""
         return [node for node in self.all() if node.state is State.ALIVE]
 
     def in_service(self) -> tuple[Node, ...]:
-        """Those that may get new replicas: the same tuple until there are others, or one stands elsewhere."""
+        """Return the datanodes that may get new replicas. The tuple stays the same object until it changes."""
         if self._in_service is None:
             self._in_service = tuple(node for node in self.alive() if self.mode(node.id) is Mode.IN_SERVICE)
         return self._in_service
@@ -224,7 +227,7 @@ class AdminState(Enum):
     IN_MAINTENANCE = "in maintenance"
 
 
-#: By the operator's decision, and by whether no chunk needs the datanode.
+#: By the operator's decision, and by whether the datanode is drained: no chunk needs it any more.
 ADMIN_STATES = {
     (Mode.IN_SERVICE, False): AdminState.IN_SERVICE,
     (Mode.IN_SERVICE, True): AdminState.IN_SERVICE,

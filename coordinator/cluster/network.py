@@ -1,9 +1,9 @@
-"""The network as the coordinator knows it: as an administrator describes it, and as datanodes say at registration.
+"""The network as the coordinator knows it, from the administrator's description and the datanodes' registrations.
 
-A datanode is the described server that bears its id, its `host:data-port` or its host. What the description says
-of that server holds, whatever `--rack` says. A datanode that is not described is taken in all the same, on the
-rack that it gives, with the description's defaults; racks that nobody described grow below the root. Without a
-description everything is so: a tree of racks with the default rates. Pure.
+A datanode is the described server whose name is its id, its `host:data-port` or its host. The description of that
+server overrides `--rack`. A datanode that is not described is accepted, too, on the rack that it gives and with
+the description's defaults. Undescribed racks are added below the root. Without a description, the network is a
+tree of the given racks with the default rates. Pure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from peacefs.topology.routes import Hop, Routes
 
 from .membership import Node
 
-#: The rack of a datanode whose own is no path: Hadoop's name for it.
+#: The rack of a datanode whose given rack is not a path. The name is Hadoop's.
 DEFAULT_RACK = "/default-rack"
 
 
@@ -31,13 +31,13 @@ class ClusterNetwork:
 
     def __init__(self, described: Topology | None = None) -> None:
         self._described = described or Topology()
-        #: True when there is a description at all.
+        #: True if there is a description at all.
         self.is_described = described is not None
         #: Rises with every new description.
         self.revision = 0
 
     def describe(self, topology: Topology) -> None:
-        """From now on the description is this."""
+        """Replace the description."""
         self._described = topology
         self.is_described = True
         self.revision += 1
@@ -47,14 +47,14 @@ class ClusterNetwork:
         return self._server_of(registration) is not None
 
     def rack_of(self, registration: Register) -> str:
-        """The rack of a datanode, in its one spelling."""
+        """Return the rack of a datanode, in canonical spelling."""
         server = self._server_of(registration)
         return _spelled(registration.rack) if server is None else server.rack
 
     def topology(self, nodes: Iterable[Node]) -> Topology:
-        """The network of these datanodes; their ids are the servers' names. All described switches are in it.
+        """Return the network of these datanodes and all described switches. The servers are named by datanode id.
 
-        Raises InvalidTopology when a datanode is called as a switch is.
+        Raises InvalidTopology if a datanode has the name of a switch.
         """
         servers: dict[str, Server] = {}
         links: list[Link] = []
@@ -91,15 +91,16 @@ def _spelled(rack: str) -> str:
 
 @dataclass(frozen=True)
 class NetworkLoad:
-    """The number of chunks on their way: to each server, and over each link in each direction."""
+    """The number of chunks being transferred: to each server, and over each link in each direction."""
 
     servers: Counter[NodeId] = field(default_factory=Counter)
     links: Counter[Hop] = field(default_factory=Counter)
 
 
 def load_of(topology: Topology, pipelines: Iterable[Sequence[NodeId]]) -> NetworkLoad:
-    """Count the load of these pipelines on the links. Their writers' own links are unknown, and nodes that have
-    gone are left out. Among equally cheap ways the first is taken.
+    """Count the load of these pipelines on servers and links.
+
+    The links of their writers are unknown, and nodes that are gone are left out. Takes the first of equal routes.
     """
     routes, load = Routes(topology), NetworkLoad()
     for pipeline in pipelines:

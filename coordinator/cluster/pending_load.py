@@ -1,8 +1,7 @@
 """Pending load: chunks that were placed a moment ago and that no heartbeat of their datanodes reflects yet. Pure.
 
-Each datanode reports with every heartbeat what it is receiving and sending, as in HDFS. Until its report can
-include a placed chunk, the chunk is counted here, so that a burst spreads; a writer that never comes is no load
-for longer.
+As in HDFS, each heartbeat reports what the datanode is receiving and sending. A placed chunk is counted here until
+a heartbeat can include it, so that a burst spreads over datanodes. A writer that never comes counts no longer.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from typing import Final
 
 from peacefs.protocol.ids import ChunkId, NodeId
 
-# A placed chunk counts as load of its datanodes for so long, before they report it themselves.
+# A placed chunk counts as load of its datanodes for this long. Then their heartbeats include it.
 pending_load_s: Final = 2.0
 
 
 class PendingLoad:
-    """Counted by node, so that placing a chunk need not look at all of them."""
+    """The placed chunks, also counted by node, so that placing a chunk need not go through all of them."""
 
     def __init__(self) -> None:
-        #: By chunk: when, and through which nodes. Longest ago first.
+        #: When each chunk was placed, and its nodes. The oldest comes first.
         self._chunks: dict[ChunkId, tuple[float, tuple[NodeId, ...]]] = {}
         self._of_node: defaultdict[NodeId, int] = defaultdict(int)
 
@@ -32,13 +31,13 @@ class PendingLoad:
             self._of_node[node] += 1
 
     def end(self, chunk: ChunkId) -> None:
-        """It is written, or will not be. That it is forgotten already is fine."""
+        """Stop counting a chunk that is written, or never will be. Does nothing if it is forgotten already."""
         _placed_s, nodes = self._chunks.pop(chunk, (0.0, ()))
         for node in nodes:
             self._of_node[node] -= 1
 
     def forget_old(self, now_s: float) -> None:
-        """Those of longer ago than `pending_load_s`: by now their datanodes have spoken."""
+        """Forget chunks placed more than `pending_load_s` ago: by now the heartbeats include them."""
         while self._chunks:
             chunk, (placed_s, _nodes) = next(iter(self._chunks.items()))
             if now_s - placed_s < pending_load_s:
@@ -46,13 +45,13 @@ class PendingLoad:
             self.end(chunk)
 
     def through(self, node: NodeId) -> int:
-        """Return how many go through a node."""
+        """Return how many placed chunks go through a node."""
         return self._of_node.get(node, 0)
 
     def through_all(self, nodes: Iterable[NodeId]) -> int:
-        """Return the sum of how many go through each of the nodes."""
+        """Return the sum of `through` over the nodes."""
         return sum(map(self._of_node.__getitem__, nodes))
 
     def pipelines(self) -> Mapping[ChunkId, Sequence[NodeId]]:
-        """The nodes of each, in the order of the pipeline."""
+        """Return the nodes of each placed chunk, in the order of the pipeline."""
         return {chunk: nodes for chunk, (_placed_s, nodes) in self._chunks.items()}

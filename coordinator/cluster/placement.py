@@ -1,6 +1,6 @@
-"""Placement of new replicas, and the best order to read existing ones, as in HDFS. Pure.
+"""Place new replicas, and order existing ones for a reader, as in HDFS. Pure.
 
-Large chunks are placed by the scheduling service; this is for the others, and for copies.
+The scheduling service places large chunks. This module places small chunks and copies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .slow_peers import SlowPeers, avoidable
 
 
 class _Candidate:
-    """A datanode as the placement sees it; its room and its load are those of the moment."""
+    """A datanode as the placement sees it. Free space and load are read when they are needed."""
 
     __slots__ = ("_member", "_pending", "host", "node", "rack")
 
@@ -43,21 +43,21 @@ class _Candidate:
 
 
 class ChunkPlacement:
-    """Chooses datanodes. Changes nothing: what is placed is told to `pending` by who asks."""
+    """Chooses datanodes for `Cluster`, and changes nothing: the caller adds placed chunks to `PendingLoad`."""
 
     def __init__(self, members: Membership, slow_peers: SlowPeers, pending: PendingLoad, rng: Random) -> None:
         self._members = members
         self._slow_peers = slow_peers
         self._pending = pending
         self._rng = rng
-        #: The candidates, and of which members they were made.
+        #: The candidates, and the members from which they were made.
         self._index = CandidateIndex(())
         self._indexed: Sequence[Node] = ()
 
     def place(self, writer_host: str | None, replication: int, exclude: frozenset[NodeId]) -> list[NodeId]:
-        """Nodes for a new chunk, the head of the pipeline first. Raises NoDatanodes.
+        """Choose nodes for a new chunk, the head of the pipeline first. Slow peers are avoided if others suffice.
 
-        Fewer than `replication` when fewer are alive. Slow peers are avoided where that costs no replica.
+        Returns fewer than `replication` if fewer are alive. Raises NoDatanodes.
         """
         index = self._candidates()
         avoided = self._avoided(index, replication, exclude)
@@ -82,7 +82,7 @@ class ChunkPlacement:
         return avoidable(slow, racks, replication)
 
     def target_chooser(self) -> ChooseTarget:
-        """For the copies of one plan."""
+        """Return a function that chooses targets for the copies of one plan."""
 
         def choose(staying: Sequence[NodeId], excluded: frozenset[NodeId]) -> NodeId | None:
             request = PlacementRequest(
@@ -90,7 +90,7 @@ class ChunkPlacement:
             )
             candidates, barred = self._candidates(), excluded.union(staying)
             if all(each.node in barred for each in candidates.all):
-                # Many chunks ask again and again while no datanode is left, and each draw in vain takes long.
+                # Avoid a slow draw that must fail: many chunks ask again and again while no datanode is left.
                 return None
             chosen = choose_randomly(request, candidates, self._rng)
             return chosen[0] if chosen else None
@@ -98,9 +98,10 @@ class ChunkPlacement:
         return choose
 
     def nearest_first(self, holders: Iterable[NodeId], near_host: str | None) -> list[Node]:
-        """Those that are not dead: alive ones first, on the reader's host, then on its rack, then others.
+        """Return the holders that are not dead, the best to read from first.
 
-        Decommissioning ones come last.
+        Alive ones come before suspect ones, then those in service, then those on the reader's host, then in its
+        rack.
         """
         members = self._members
         nodes = [

@@ -1,14 +1,15 @@
-"""Proofs of datanodes that they hold what they say: a digest of the content under a nonce. Pure.
+"""Proofs that datanodes hold the replicas they report: a digest of the content under a nonce. Pure.
 
     wanted --room at its datanodes--> asked --all have answered, or are overdue--> evidence
 
-A datanode's word makes it a source to copy and to read from. Before a replica is dropped for it, it has to know
-the content now: every holder of the chunk, the one whose replica is to go among them, is sent the same nonce,
-which nobody could know before, and answers with a digest of nonce and content. What it says is compared with what
-the others say, for the coordinator has no data: a replica goes only if enough others gave the digest that its own
-holder gave. So those who say what is not so cause the deletion of nothing but what is theirs.
+A datanode's report is enough to read and copy from it, but not to drop another replica. Before one is dropped,
+every holder of the chunk, including the one that may lose its replica, gets the same unpredictable nonce and
+answers with a digest of nonce and content. The coordinator has no data, so it compares the answers: a replica is
+dropped only if enough other holders gave the digest that its own holder gave. So a lying datanode can only cause
+the deletion of its own replicas.
 
-Reading costs, so that only so much is asked of a datanode at a time, and it reads at the rate of copies.
+Datanodes must read the content, so each is asked about a limited amount at a time, and reads at the rate of
+copies.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from peacefs.protocol.messages import (
 
 from .chunk_map import ChunkState
 
-# Before a replica in excess goes, those that stay show that they hold it. What a datanode is asked at a time, and
-# how long it may take; after answers that differ the chunk is left alone, each time for twice as long.
+# Limits of the questions to one datanode, and its time to answer. After a refusal (see `refuse`) the chunk is left
+# alone for the backoff, which doubles each time.
 proofs_per_node_max: Final = 512
 proof_bytes_per_node_max: Final = 128 * MIB
 proof_timeout_s: Final = repair_timeout_s
@@ -43,7 +44,7 @@ proofs_refused_remembered_max: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A message to be sent to a datanode, whose answer is wanted."""
+    """A message to send to a datanode. Pass its answer to `Possession.answered`."""
 
     node: NodeId
     message: ProveReplicas
@@ -51,7 +52,7 @@ class Question:
 
 @dataclass(slots=True)
 class Evidence:
-    """The answers of a chunk's holders; those that did not, or could not, are missing."""
+    """The answers of a chunk's holders. Holders that did not or could not answer are missing from `proofs`."""
 
     chunk: ChunkId
     version: int
@@ -61,7 +62,7 @@ class Evidence:
     proofs: dict[NodeId, ReplicaProof] = field(default_factory=dict)
 
     def agreeing(self, nodes: Sequence[NodeId]) -> list[NodeId]:
-        """The most of these that gave one digest of the content."""
+        """Return the largest group among these nodes that gave the same digest of the content."""
         by_content: dict[bytes, list[NodeId]] = {}
         for node in nodes:
             proof = self.proofs.get(node)
@@ -70,9 +71,10 @@ class Evidence:
         return max(by_content.values(), key=len, default=[])
 
     def outlives(self, corrupt: NodeId, good: Sequence[NodeId]) -> bool:
-        """Return whether a good replica holds what a corrupt one did, as far as that can still be told.
+        """Return whether a good replica holds the content of the corrupt one, as far as can still be told.
 
-        What is left of it tells its checksums, as a rule; what tells nothing is nothing to be kept.
+        Usually the stored checksums of a corrupt replica can still be compared. Without them it is not worth
+        keeping.
         """
         lost = self.proofs.get(corrupt)
         if lost is None:
@@ -84,20 +86,22 @@ class Evidence:
 
 
 class Possession:
-    """The questions under way, and for how long chunks are left alone about which the answers differed."""
+    """The questions under way, and the chunks to leave alone for a while because their holders disagreed.
+
+    `Surplus` and `Balancer` ask about chunks and judge the evidence; `Cluster` sends the questions.
+    """
 
     def __init__(self, nonce: Callable[[], bytes]) -> None:
-        """`nonce` draws one that nobody can foresee."""
+        """`nonce` draws bytes that no datanode can foresee."""
         self._nonce = nonce
         self._asked: dict[ChunkId, Evidence] = {}
         self._complete: deque[ChunkId] = deque()
-        #: The challenges to send to a datanode once it has answered the last ones.
+        #: The challenges to send to each datanode when it has answered its current ones.
         self._queued: dict[NodeId, list[ReplicaChallenge]] = {}
         self._sent: dict[NodeId, tuple[ProveReplicas, float]] = {}
         self._bytes: Counter[NodeId] = Counter()
         self._count: Counter[NodeId] = Counter()
-        #: For each chunk, how often in a row it was refused and until when it is not asked about again; the oldest
-        #: first.
+        #: For each chunk: the number of refusals in a row, and when to ask again. The oldest refusal comes first.
         self._refused: OrderedDict[ChunkId, tuple[int, float]] = OrderedDict()
         self.proven_total = 0
         self.refused_total = 0
@@ -108,7 +112,7 @@ class Possession:
 
     @property
     def doubted(self) -> int:
-        """About how many chunks the holders said different things, or nothing, when they were asked last."""
+        """The number of chunks whose holders disagreed, or did not answer, when they were last asked."""
         return len(self._refused)
 
     def may_ask(self, now_s: float, chunk: ChunkId) -> bool:
@@ -116,7 +120,7 @@ class Possession:
         return chunk not in self._asked and self._refused.get(chunk, (0, now_s))[1] <= now_s
 
     def ask(self, now_s: float, state: ChunkState, nodes: Sequence[NodeId]) -> bool:
-        """Asks these about a chunk, as soon as they can be; False if they have enough to do."""
+        """Queue a question about a chunk to these nodes. Return False if one of them has too much to do."""
         if not all(self._has_room(node, state.length) for node in nodes):
             return False
         challenge = ReplicaChallenge(state.chunk, state.version, self._nonce())
@@ -136,7 +140,7 @@ class Possession:
         )
 
     def take_questions(self, now_s: float) -> list[Question]:
-        """To be sent now, and to be followed by `answered` for each."""
+        """Return the questions to send now. Call `answered` for each."""
         questions = []
         for node in [node for node in self._queued if node not in self._sent]:
             challenges = [each for each in self._queued.pop(node) if self._awaits(node, each)]
@@ -151,7 +155,7 @@ class Possession:
         return evidence is not None and node in evidence.waiting
 
     def answered(self, question: Question, answer: Message) -> None:
-        """A datanode has answered, or is gone. What it was asked in another question it has not answered."""
+        """Take in a datanode's answer; anything but ReplicasProven is a failure. Ignores outdated questions."""
         sent = self._sent.get(question.node)
         if sent is None or sent[0] is not question.message:
             return
@@ -175,7 +179,7 @@ class Possession:
             self._complete.append(evidence.chunk)
 
     def node_lost(self, node: NodeId) -> None:
-        """A datanode is dead or starts anew: what it has shown counts no more, and it answers nothing."""
+        """Discard the proofs of a datanode that is dead or registers again, and do not wait for it."""
         self._sent.pop(node, None)
         self._queued.pop(node, None)
         for evidence in self._asked.values():
@@ -184,7 +188,7 @@ class Possession:
                 self._heard(evidence, node)
 
     def take_evidence(self, now_s: float) -> list[Evidence]:
-        """Chunks for which nobody is waited for any more. `accept` or `refuse` says what came of each."""
+        """Return the evidence that is complete or overdue. Call `accept`, `refuse` or `forget` for each chunk."""
         for node, (_message, deadline_s) in list(self._sent.items()):
             if deadline_s <= now_s:
                 del self._sent[node]
@@ -195,12 +199,12 @@ class Possession:
         return [self._asked.pop(self._complete.popleft()) for _ in range(count)]
 
     def accept(self, chunk: ChunkId) -> None:
-        """Accept a proof: the replica that was asked for has been shown."""
+        """Note that the evidence sufficed to drop a replica."""
         self.proven_total += 1
         self._refused.pop(chunk, None)
 
     def refuse(self, now_s: float, chunk: ChunkId) -> None:
-        """It has not been shown: the chunk is asked about again later, each time after twice as long."""
+        """Note that the evidence did not suffice. Leave the chunk alone for a pause, which doubles each time."""
         self.refused_total += 1
         times = self._refused.pop(chunk, (0, 0.0))[0]
         pause_s = min(proof_backoff_s * 2.0 ** min(times, 30), proof_backoff_max_s)
@@ -209,5 +213,5 @@ class Possession:
             self._refused.popitem(last=False)
 
     def forget(self, chunk: ChunkId) -> None:
-        """Nobody wants to know any more."""
+        """Forget earlier refusals of a chunk."""
         self._refused.pop(chunk, None)

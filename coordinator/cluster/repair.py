@@ -1,9 +1,9 @@
-"""Repair: the next replicas to copy and to drop. Pure: reads membership and chunk map, gives orders.
+"""Repair: choose which replicas to copy next. Pure: reads membership and chunk map, returns copies to start.
 
-The chunk with the fewest good replicas comes first. A node takes part in a few copies at a time. A copy that
-is refused or overdue is planned again, elsewhere if there is an elsewhere. What a datanode that is to leave holds
-is copied from it or from others, until nothing depends on it. What may go `surplus` says; here is what was told to
-go, where no copy is sent meanwhile.
+The chunk with the fewest good replicas comes first. A node takes part in a few copies at a time. A copy that is
+refused or overdue is planned again, with another target if there is one. Chunks on a decommissioning datanode are
+copied, from it or from other holders, until none depends on it. `surplus` decides which replicas to drop; this
+module remembers the ordered drops, because no copy may go to a node that is dropping the chunk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from peacefs.protocol.ids import ChunkId, NodeId
 from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State
 
-# Copies for repair that go on however busy the cluster is: one for so many datanodes, at least one.
+# However busy the cluster is, one repair copy goes on for this many datanodes, and at least one in all.
 nodes_per_repair_floor: Final = 8
 repairs_in_flight_per_node: Final = 2
 
@@ -28,7 +28,7 @@ repairs_in_flight_per_node: Final = 2
 ChooseTarget = Callable[[Sequence[NodeId], frozenset[NodeId]], NodeId | None]
 
 _CONSIDERED_PER_PLAN = 200
-# Chunks that cannot be copied now stand behind the others then, so that the next plan begins with those.
+# A plan stops after this many chunks that cannot be copied. They move to the end, so the next plan sees others.
 _MISSES_PER_PLAN = 50
 
 
@@ -40,17 +40,17 @@ class ReplicaCopy:
     version: int
     source: NodeId
     target: NodeId
-    #: With a rate it is one of the balancer's.
+    #: The limit for a copy of the balancer; 0 for a copy of repair.
     bytes_per_second: float = 0.0
 
 
 class Repair:
-    """The copies under way and how many were done."""
+    """The copies under way, their failed targets, and the ordered drops. `Cluster` plans with it at each tick."""
 
     def __init__(self) -> None:
         self._under_way: dict[ChunkId, tuple[ReplicaCopy, float]] = {}
         self._failed_targets: dict[ChunkId, set[NodeId]] = {}
-        #: Replicas whose deletion was ordered and is not confirmed: a copy sent there would be deleted with them.
+        #: Replicas with an unconfirmed deletion order, which would also delete a copy that is sent there.
         self._being_dropped: dict[ChunkId, dict[NodeId, float]] = {}
         self._drops_due: deque[tuple[float, ChunkId, NodeId]] = deque()
         self.repaired_total = 0
@@ -60,7 +60,7 @@ class Repair:
         return len(self._under_way)
 
     def copies(self) -> list[tuple[ReplicaCopy, float]]:
-        """Return the copies under way, the earliest first, each with when it began."""
+        """Return the copies under way with their start times, the earliest first."""
         return [(copy, deadline_s - repair_timeout_s) for copy, deadline_s in self._under_way.values()]
 
     def plan(
@@ -71,10 +71,10 @@ class Repair:
         choose_target: ChooseTarget,
         has_room: Callable[[NodeId], bool] = lambda node: True,
     ) -> list[ReplicaCopy]:
-        """New copies to start now.
+        """Return new copies to start now.
 
-        They go to nodes that what clients write leaves room on. So that repair comes to its end however busy the
-        cluster is, one copy for every `nodes_per_repair_floor` nodes goes on regardless.
+        They go to nodes where client writes leave room. One copy for every `nodes_per_repair_floor` nodes goes on
+        regardless, so that repair finishes even in a busy cluster.
         """
         self._give_up_overdue(now_s)
         busy = self._load()
@@ -125,14 +125,14 @@ class Repair:
         if target is None and barred:
             return None
         if target is None:
-            # When every other node has failed, the failed ones get another chance at the next plan.
+            # If all other nodes have failed, let the next plan try them again.
             self._failed_targets.pop(chunk, None)
             return None
         source = min(sources, key=lambda node: (busy.get(node, 0), node))
         return ReplicaCopy(chunk, state.version, source, target)
 
     def finished(self, chunk: ChunkId, *, copied: bool) -> ReplicaCopy | None:
-        """A source answered; the copy that this ends, if it was still under way."""
+        """End the copy of a chunk. Return the copy, or None if none was under way."""
         entry = self._under_way.pop(chunk, None)
         if entry is None:
             return None
@@ -144,7 +144,7 @@ class Repair:
         return entry[0]
 
     def node_lost(self, node: NodeId) -> None:
-        """Copies from or to a node that is dead or starts anew are over, and so are its deletions."""
+        """End the copies from and to a node that is dead or registers again, and its deletions."""
         for chunk, (copy, _deadline) in list(self._under_way.items()):
             if node in (copy.source, copy.target):
                 del self._under_way[chunk]
@@ -152,24 +152,24 @@ class Repair:
             self.dropped(chunk, node)
 
     def dropped(self, chunk: ChunkId, node: NodeId) -> None:
-        """A datanode confirmed that a replica is gone."""
+        """Note that a replica is gone, or that its deletion is not waited for any more."""
         nodes = self._being_dropped.get(chunk, {})
         nodes.pop(node, None)
         if not nodes:
             self._being_dropped.pop(chunk, None)
 
     def drop_ordered(self, now_s: float, chunk: ChunkId, node: NodeId) -> None:
-        """A datanode is told to drop a replica; until it says so, no copy is sent there."""
+        """Note that a datanode is told to drop a replica. Send no copy there until it confirms or a timeout."""
         due_s = now_s + repair_timeout_s
         self._being_dropped.setdefault(chunk, {})[node] = due_s
         self._drops_due.append((due_s, chunk, node))
 
     def dropping(self, chunk: ChunkId) -> list[NodeId]:
-        """Return who was told to drop a replica and has not said that it is gone."""
+        """Return the datanodes that were told to drop a replica of the chunk and have not confirmed it."""
         return list(self._being_dropped.get(chunk, ()))
 
     def copy_of(self, chunk: ChunkId) -> ReplicaCopy | None:
-        """Return the copy of a chunk that is under way."""
+        """Return the copy of the chunk that is under way, if any."""
         entry = self._under_way.get(chunk)
         return None if entry is None else entry[0]
 

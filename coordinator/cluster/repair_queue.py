@@ -1,7 +1,7 @@
-"""Chunks with fewer good replicas than wanted, those with the fewest left first. Pure.
+"""Queue of chunks with fewer good replicas than wanted, those with the fewest left first. Pure.
 
-Among equals it is the one that has waited longest since it was last looked at: a chunk that cannot be copied now
-stands behind those that perhaps can.
+Among chunks with as many replicas left, the one examined longest ago comes first. So a chunk that cannot be copied
+now does not block others that perhaps can.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from peacefs.protocol.ids import ChunkId
 
 
 class LowRedundancyQueue:
-    """An ordered set; the order is by replicas left."""
+    """A set of chunks, ordered by the number of good replicas left."""
 
     def __init__(self) -> None:
         self._left: dict[ChunkId, int] = {}
@@ -26,12 +26,12 @@ class LowRedundancyQueue:
         return chunk in self._left
 
     def __iter__(self) -> Iterator[ChunkId]:
-        """The most endangered first."""
+        """Iterate over the chunks, those with the fewest replicas left first."""
         for left in sorted(self._by_left):
             yield from self._by_left[left]
 
     def mark(self, chunk: ChunkId, left: int) -> None:
-        """A chunk has `left` good replicas and should have more."""
+        """Add a chunk that has `left` good replicas and should have more, or change its number."""
         if self._left.get(chunk) == left:
             return
         self.discard(chunk)
@@ -39,27 +39,27 @@ class LowRedundancyQueue:
         self._by_left.setdefault(left, {})[chunk] = None
 
     def discard(self, chunk: ChunkId) -> None:
-        """Remove a chunk; one that is not in the set is fine."""
+        """Remove a chunk if it is in the set."""
         left = self._left.pop(chunk, None)
         if left is None:
             return
         del self._by_left[left][chunk]
-        # A dictionary that has become empty keeps the memory of what was in it: at a start, of all chunks.
+        # Free the memory: an emptied dictionary keeps its table, which held all chunks at the start.
         if not self._by_left[left]:
             del self._by_left[left]
         if not self._left:
             self._left = {}
 
     def with_left(self, left: int) -> int:
-        """Return how many chunks have so many replicas left."""
+        """Return how many chunks have `left` replicas left."""
         return len(self._by_left.get(left, ()))
 
     def first(self, limit: int, but: Container[ChunkId]) -> list[ChunkId]:
-        """Up to `limit` of the most endangered that are not among `but`."""
+        """Return the first chunks that are not in `but`, up to `limit`."""
         return list(islice((chunk for chunk in self if chunk not in but), limit))
 
     def postpone(self, chunk: ChunkId) -> None:
-        """Behind all that have as many replicas left."""
+        """Move a chunk behind all others that have as many replicas left."""
         equals = self._by_left[self._left[chunk]]
         del equals[chunk]
         equals[chunk] = None

@@ -1,7 +1,7 @@
 """Recent events of replicas and of their datanodes, to explain why a chunk is as it is. Pure.
 
-Bounded: every write confirms its replicas, so that what is usual has a list of its own and does not push out what
-is not. What datanodes list in full when they register is not kept, as there may be millions.
+The history is bounded. Usual events, which every write causes, have a list of their own, so that they do not push
+out unusual ones. Replicas in full reports are not recorded, because there may be millions.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from peacefs.protocol.ids import ChunkId, NodeId
 
 from .replica_states import ReplicaEvent
 
-# Remembered events of single replicas, of usual ones and of others alike, and of whole datanodes; and how many of
-# them are told of one chunk.
+# The number of remembered events: of replicas, in each of the two lists; of datanodes. And how many of them are
+# shown for one chunk.
 replica_events_kept_max: Final = 20_000
 datanode_events_kept_max: Final = 1_000
 replica_events_shown_max: Final = 50
 
 
-#: The whole life of a replica with which all is well.
+#: The events in the life of a healthy replica.
 _USUAL: Final = frozenset(
     {
         ReplicaEvent.REPORTED,
@@ -47,23 +47,23 @@ class Happened(NamedTuple):
 
 
 class ReplicaHistory:
-    """The events of a while, those of all chunks in the order in which they happened."""
+    """The recent events of all chunks, in the order in which they happened. `Cluster` adds them."""
 
     def __init__(self) -> None:
-        # Plain tuples: to make one with names takes as long as all else that an event costs.
+        # Plain tuples, because creating a named tuple would double the cost of an event.
         self._usual: deque[_Noted] = deque(maxlen=replica_events_kept_max)
         self._unusual: deque[_Noted] = deque(maxlen=replica_events_kept_max)
         self._of_datanodes: deque[Happened] = deque(maxlen=datanode_events_kept_max)
 
     def note(self, now_s: float, event: ReplicaEvent, chunk: ChunkId, node: NodeId) -> None:
-        """Something happened to a replica, and everything that follows from it is done."""
+        """Record an event of a replica, after its consequences are applied."""
         (self._usual if event in _USUAL else self._unusual).append((now_s, event, chunk, node))
 
     def note_listed(self, now_s: float, event: ReplicaEvent, chunk: ChunkId, node: NodeId) -> None:
-        """A datanode named a replica in its full report."""
+        """Ignore a replica in a full report. Has the signature of `note`, to be used in its place."""
 
     def note_datanode(self, now_s: float, event: ReplicaEvent, node: NodeId) -> None:
-        """Something happened to all replicas of a datanode."""
+        """Record an event that concerns all replicas of a datanode."""
         self._of_datanodes.append(Happened(now_s, event, 0, node))
 
     def story(self, chunk: ChunkId) -> list[Happened]:
@@ -73,5 +73,5 @@ class ReplicaHistory:
         return found[-replica_events_shown_max:]
 
     def of_datanode(self, node: NodeId) -> Happened | None:
-        """Return what happened last to all replicas of a datanode."""
+        """Return the last event that concerned all replicas of a datanode."""
         return next((each for each in reversed(self._of_datanodes) if each.node == node), None)

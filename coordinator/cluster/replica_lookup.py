@@ -1,4 +1,4 @@
-"""In which state replicas are, of all chunks: it follows from where they are listed. Pure."""
+"""Derive the state of a replica from the collections that list it. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .transient_chunks import TransientChunks
 
 
 class ReplicaLookup:
-    """Looks into the chunk map, among what is freed, unreferenced and being deleted; changes nothing."""
+    """Looks up replicas in the chunk map and among freed, unreferenced and deleting ones. Changes nothing."""
 
     def __init__(self, chunks: ChunkMap, transient: TransientChunks, repair: Repair) -> None:
         self._chunks = chunks
@@ -19,7 +19,6 @@ class ReplicaLookup:
         self._repair = repair
 
     def state(self, chunk: ChunkId, node: NodeId) -> ReplicaState:
-        """Return the state of a replica."""
         state = self._chunks.get(chunk)
         found = ReplicaState.ABSENT if state is None else self._chunks.replica_state(state, node)
         if found is not ReplicaState.ABSENT:
@@ -31,7 +30,7 @@ class ReplicaLookup:
         return ReplicaState.DELETING if self._repair.is_being_dropped(chunk, node) else ReplicaState.ABSENT
 
     def of(self, chunk: ChunkId) -> dict[NodeId, ReplicaState]:
-        """Return the datanodes that have to do with a chunk, and how."""
+        """Return the state of each replica of a chunk, by datanode."""
         state = self._chunks.get(chunk)
         nodes = [] if state is None else [*state.holders, *state.corrupt, *state.awaited]
         nodes += [*self._transient.nodes(chunk), *self._repair.dropping(chunk)]

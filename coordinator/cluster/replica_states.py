@@ -1,11 +1,10 @@
-"""The life of a replica, one chunk on one datanode, as the coordinator sees it: a table. Pure.
+"""The states of a replica (one chunk on one datanode) as the coordinator sees it, as a table. Pure.
 
-    after = TRANSITIONS[before][event]        what is not in the table does not happen
+    after = TRANSITIONS[before][event]        an event that is missing cannot happen in that state
 
-Where replicas are kept, as sets and tuples by the million, is the business of `chunk_map`, `unreferenced_chunks`,
-`transient_chunks` and `repair`; which state a replica is in follows from where it is found
-(`replica_lookup`). Every event that concerns one replica goes through the table, or is held against it in
-the simulated cluster.
+No replica stores its state. It follows from which collection has the replica: `chunk_map`, `unreferenced_chunks`,
+`transient_chunks` or `repair` (see `replica_lookup`). `chunk_map` applies the table; the simulated cluster of the
+tests checks the events of all replicas against it.
 """
 
 from __future__ import annotations
@@ -16,66 +15,66 @@ from typing import Final
 
 
 class ReplicaState(IntEnum):
-    """In what state a replica is. Readers are sent to `UNCONFIRMED`, `LIVE` and `FREED` ones."""
+    """The state of a replica. Readers are sent to `UNCONFIRMED`, `LIVE` and `FREED` replicas."""
 
-    #: The datanode has none, as far as is known here.
+    #: The datanode has no replica, as far as the coordinator knows.
     ABSENT = auto()
-    #: The datanode has one, and no file refers to the chunk: it is being written, or what was written failed.
+    #: The datanode has a replica, and no file refers to the chunk: it is being written, or the write failed.
     UNREFERENCED = auto()
-    #: Somebody else said so: a receipt, or the source of a copy. The datanode is to confirm it.
+    #: Reported by a receipt or by the source of a copy; the datanode has not confirmed it yet.
     UNCONFIRMED = auto()
-    #: The datanode said so itself.
+    #: Reported by the datanode itself.
     LIVE = auto()
-    #: It does not match its checksums. It stays until others are known to hold the same.
+    #: The replica does not match its checksums. It stays until others have proven that they hold the same.
     CORRUPT = auto()
-    #: Its datanode is dead, or has started anew and not said yet that it has it.
+    #: The datanode is dead, or has registered again and not reported the replica yet.
     LOST = auto()
-    #: Its datanode is down for maintenance and is to come back with it.
+    #: The datanode is down for maintenance and should come back with the replica.
     AWAITED = auto()
-    #: No file refers to the chunk any more; it stays for a moment, for readers that have the file open.
+    #: No file refers to the chunk any more. The replica stays briefly for readers that have the file open.
     FREED = auto()
-    #: The datanode was told to delete it, for others hold the same, and has not confirmed it.
+    #: The datanode was told to delete the replica, because others hold the same, and has not confirmed that.
     DELETING = auto()
 
 
 class ReplicaEvent(IntEnum):
     """An event in the life of a replica."""
 
-    #: Its datanode says that it has it; no file refers to the chunk; none does any more.
+    #: The datanode reports the replica: of a file's chunk; of a chunk without a file; of a freed chunk.
     REPORTED = auto()
     REPORTED_UNREFERENCED = auto()
     REPORTED_FREED = auto()
-    #: Its datanode has a newer version than the file's: one whose completion is not in.
+    #: The datanode reports a newer version than the file's: its completion has not arrived yet.
     REPORTED_NEWER = auto()
-    #: Its datanode has an older version than the file's, or a torn one, and is told to delete that.
+    #: The datanode reports an older version than the file's, or another length, and is told to delete it.
     MISMATCHED = auto()
-    #: Somebody else says that the datanode has it.
+    #: Another service says that the datanode has the replica.
     ATTESTED = auto()
-    #: A file refers to the chunk now, or none any more.
+    #: A file refers to the chunk now; no file refers to it any more.
     REFERENCED = auto()
     DEREFERENCED = auto()
-    #: Its datanode says that it does not have it, or that it is corrupt.
+    #: The datanode reports that the replica is gone; that it is corrupt.
     REMOVED = auto()
     FOUND_CORRUPT = auto()
-    #: Its datanode has not confirmed in time what others said.
+    #: The datanode has not confirmed in time a replica that others reported.
     OVERDUE = auto()
-    #: Its datanode is dead or starts anew; is down for maintenance; is not waited for any more.
+    #: The datanode is dead or registers again; is down for maintenance; is not waited for any more.
     NODE_LOST = auto()
     NODE_AWAY = auto()
     NODE_GIVEN_UP = auto()
-    #: Known before the start to be on a datanode that is down for maintenance.
+    #: The metadata names the replica at the start, and its datanode is down for maintenance.
     EXPECTED = auto()
-    #: The replicas of a lost datanode are removed from the lists.
+    #: A replica of a lost datanode is removed from the lists.
     SWEPT = auto()
-    #: Its datanode is told to delete it: the writer gave the chunk up, it is below the GC floor, nobody can be
-    #: reading it any more, others have shown that they hold the same.
+    #: The datanode is told to delete the replica: the writer abandoned the chunk; it is below the GC floor; its
+    #: readers had enough time; other datanodes have proven that they hold the same.
     ABANDONED = auto()
     GARBAGE = auto()
     RELEASED = auto()
     EXCESS = auto()
     #: The deletion was not confirmed in time.
     LAPSED = auto()
-    #: The datanode is to get a copy, and did not.
+    #: A copy to the datanode was ordered; it failed.
     COPY_ORDERED = auto()
     COPY_FAILED = auto()
 
@@ -220,7 +219,7 @@ TRANSITIONS: Final[Mapping[ReplicaState, Mapping[ReplicaEvent, ReplicaState]]] =
 
 
 def follow(before: ReplicaState, event: ReplicaEvent) -> ReplicaState:
-    """Return the state after an event. What the table does not have is a bug."""
+    """Return the state after an event. An event that the table does not have is a bug."""
     after = TRANSITIONS[before].get(event)
     assert after is not None, f"{event.name} of a replica that is {before.name}"
     return after

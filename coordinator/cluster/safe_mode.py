@@ -1,7 +1,6 @@
-"""When a coordinator that has started knows enough to judge replication, place chunks, and say what is missing.
+"""Decide when a started coordinator knows enough to judge replication, place chunks and report lost data. Pure.
 
-Pure. What must never happen is that chunks are taken for lost, and copied, because their datanodes have not
-reported yet.
+Otherwise chunks would be taken for lost, and copied, only because their datanodes have not reported yet.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from peacefs.protocol.limits import startup_hold_s
 from .chunk_map import ChunkMap
 from .membership import Membership
 
-# ... and waits at least this long for datanodes that it knows from their replicas, unless all are there.
+# Even if most chunks are found, wait this long for expected datanodes, unless all are there.
 startup_settle_s: Final = 5.0
 startup_reported_fraction: Final = 0.999
 
 
 class Readiness:
-    """Not ready at first; once ready, ready for the rest of the epoch."""
+    """Whether the coordinator is ready: at first not, and once ready, for the rest of the epoch."""
 
     def __init__(self, now_s: float) -> None:
         self._started_s = now_s
@@ -32,17 +31,18 @@ class Readiness:
         self.settled = False
 
     def wait(self, now_s: float) -> None:
-        """All chunks are loaded, and datanodes are let in."""
+        """Note that all chunks are loaded, and start to wait for datanodes."""
         self._started_s = now_s
         self.loaded = True
 
     def expect(self, nodes: Iterable[NodeId]) -> None:
-        """These held something when the metadata was written: they are waited for, for a while."""
+        """Wait, for a while, for these nodes, which held replicas when the metadata was written."""
         self._expected.update(nodes)
 
     def judge(self, now_s: float, members: Membership, chunks: ChunkMap) -> bool:
-        """Return whether enough is known now: most chunks have been found and all expected datanodes are here, or
-        the wait for the rest has lasted long enough.
+        """Return whether enough is known now.
+
+        That is so when most chunks are found and all expected datanodes are here, or after long enough a wait.
         """
         if self.settled:
             return True

@@ -1,12 +1,12 @@
 """Find datanodes that are much slower than the others, as hops of pipelines or at their disks. Pure.
 
-Each datanode tells how long its successors let it wait, and how long its own disks took
-(`messages.LatencySample`). What counts for a hop is the median of what its predecessors say, so that one bad link
-is not held against it. Slow is, as HDFS has it (its OutlierDetector), what exceeds
+Each datanode reports how long its successors made it wait, and how long its own disks took
+(`messages.LatencySample`). The latency of a hop is the median of its predecessors' reports, so that one bad link
+does not decide. As in HDFS's OutlierDetector, a hop or a disk is slow if it exceeds
 
-    max(slow_s_a_mebibyte_min, 3 * median, median + 3 * MAD)    over all that were measured, if these are enough
+    max(slow_s_a_mebibyte_min, 3 * median, median + 3 * MAD)    over all measured datanodes, if there are enough
 
-twice in a row. It stays so for a while after the last such finding, for who is avoided is measured no more.
+twice in a row. It counts as slow for a while after the last finding, because an avoided node is not measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from peacefs.protocol.messages import LatencySample
 slow_judge_interval_s: Final = 5.0
 slow_measured_nodes_min: Final = 3
 slow_measured_chunks_min: Final = 5
-# Anything faster than this is not slow, whatever the others take: 10 MiB a second, a small chunk in 0.1 s.
+# Anything faster than this is never slow: 10 MiB per second, or 0.1 s for a small chunk.
 slow_s_a_mebibyte_min: Final = 0.1
 slow_pardon_s: Final = 120.0
 slow_avoided_fraction_max: Final = 0.34
@@ -43,7 +43,7 @@ class SlowPart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Slowness:
-    """A datanode has come to be slow, or is so no more; `seconds` a MiB beside the `median` of all."""
+    """A change: a part of a datanode is now slow, or no longer. `seconds` and `median` are per MiB."""
 
     node: NodeId
     part: SlowPart
@@ -54,9 +54,10 @@ class Slowness:
 
 @dataclass(frozen=True, slots=True)
 class SlowEvidence:
-    """The measurements by which a part of a datanode was last found slow. `seconds` a MiB, beside the `median`.
+    """The measurements that last showed a part of a datanode to be slow. `seconds` and `median` are per MiB.
 
-    `said` has who measured it; of a disk that is the datanode itself. It was so from `since_s` to `found_s`.
+    `said` has the reports by their reporter, which for a disk is the datanode itself. The part was first found
+    slow at `since_s` and last at `found_s`.
     """
 
     part: SlowPart
@@ -70,7 +71,10 @@ class SlowEvidence:
 
 
 class SlowPeers:
-    """Collect what datanodes report of each other, and derive which of them are slow."""
+    """Collect the latencies that datanodes report, and derive which datanodes are slow.
+
+    `Cluster` feeds it heartbeats and calls `judge` at each tick; `ChunkPlacement` avoids the slow ones.
+    """
 
     def __init__(self) -> None:
         self._said: dict[NodeId, Sequence[LatencySample]] = {}
@@ -78,18 +82,18 @@ class SlowPeers:
         self._suspected: set[tuple[NodeId, SlowPart]] = set()
         self._slow_until_s: dict[tuple[NodeId, SlowPart], float] = {}
         self._evidence: dict[tuple[NodeId, SlowPart], SlowEvidence] = {}
-        #: Seconds a MiB.
+        #: Seconds per MiB.
         self.measured: dict[SlowPart, dict[NodeId, float]] = {part: {} for part in SlowPart}
 
     def tell(self, reporter: NodeId, samples: Sequence[LatencySample]) -> None:
-        """All that a datanode has to say now."""
+        """Replace a datanode's earlier samples by these."""
         if samples:
             self._said[reporter] = samples
         else:
             self._said.pop(reporter, None)
 
     def forget(self, node: NodeId) -> None:
-        """A datanode is dead or starts anew: what it said counts no more, nor what was found about it."""
+        """Forget the samples of a datanode that is dead or registers again, and all findings about it."""
         self._said.pop(node, None)
         for part in SlowPart:
             self._suspected.discard((node, part))
@@ -97,14 +101,14 @@ class SlowPeers:
             self._evidence.pop((node, part), None)
 
     def evidence(self, node: NodeId) -> list[SlowEvidence]:
-        """Return why each of its slow parts counts as slow."""
+        """Return the evidence for each slow part of a datanode."""
         return [self._evidence[node, part] for part in self.slow_parts(node)]
 
     def slow_parts(self, node: NodeId) -> list[SlowPart]:
         return [part for part in SlowPart if (node, part) in self._slow_until_s]
 
     def slow(self) -> list[NodeId]:
-        """The slowest first."""
+        """Return the slow datanodes, the slowest first."""
         worst = {
             node: max(self.measured[part].get(node, 0.0) for part in SlowPart)
             for node, _part in self._slow_until_s
@@ -112,7 +116,7 @@ class SlowPeers:
         return sorted(worst, key=lambda node: (-worst[node], node))
 
     def judge(self, now_s: float) -> list[Slowness]:
-        """To be called often; judges now and then. What has changed."""
+        """Judge all datanodes, at most every `slow_judge_interval_s`. Return what has changed."""
         if now_s < self._judge_at_s:
             return []
         self._judge_at_s = now_s + slow_judge_interval_s
@@ -158,7 +162,7 @@ class SlowPeers:
 
 
 def _medians(said: Mapping[NodeId, Sequence[LatencySample]]) -> dict[NodeId, float]:
-    """Return the medians of those that had enough to do for a median to mean something."""
+    """Return the median of each node that has handled enough chunks for a median to mean something."""
     return {
         node: median(sample.seconds for sample in samples)
         for node, samples in said.items()
@@ -167,12 +171,12 @@ def _medians(said: Mapping[NodeId, Sequence[LatencySample]]) -> dict[NodeId, flo
 
 
 def usual_s_max(middle: float) -> float:
-    """Return what is nothing unusual, whatever the deviations, beside a median of `middle` seconds a MiB."""
+    """Return the seconds per MiB that always count as usual if the median is `middle`."""
     return max(slow_s_a_mebibyte_min, _DEVIATIONS * middle)
 
 
 def find_outliers(measured: Mapping[NodeId, float]) -> tuple[float, list[NodeId]]:
-    """The median, and who is far above it."""
+    """Return the median and the nodes far above it; 0 and none if too few nodes were measured."""
     if len(measured) < slow_measured_nodes_min:
         return 0.0, []
     middle = median(measured.values())
@@ -184,8 +188,8 @@ def find_outliers(measured: Mapping[NodeId, float]) -> tuple[float, list[NodeId]
 def avoidable(slow: Sequence[NodeId], racks: Mapping[NodeId, str], replication: int) -> frozenset[NodeId]:
     """Return which slow nodes new chunks can avoid, among the candidates in `racks`.
 
-    So many stay that all replicas find a place, in two racks if there are two; and no more than a part is avoided:
-    when many are slow, the others would be overrun.
+    Enough candidates remain for all replicas, in two racks if there are two. At most a fraction of the candidates
+    is avoided, because the others would be overloaded if many nodes were slow.
     """
     left = dict(racks)
     avoided: set[NodeId] = set()

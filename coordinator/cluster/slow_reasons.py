@@ -1,18 +1,18 @@
-"""Say why a datanode is slow, as far as can be told from what was measured and what else is known of it. Pure.
+"""Explain why a datanode is slow, from the measurements and what else is known of the datanode. Pure.
 
-The first that is true is told:
+The first condition that is true gives the reason:
 
     its heartbeats are late                   the machine is held up
-    found slow at its disk, and
-      a disk does not work                    that one
-      a disk is nearly full                   that one
-      neither                                 the disk itself, or what else writes to it
-    found slow as a hop, and
-      its disk is slow as well                the disk holds up what passes through
-      only datanodes of other racks find so   the way between the racks
-      neither                                 its network, or its processor: its disk is not slow
+    its disk was found slow, and
+      a disk does not work                    that disk
+      a disk is nearly full                   that disk
+      neither                                 the disk itself, or another program that writes to it
+    it was found slow as a hop, and
+      its disk is slow as well                the disk holds up the chunks that pass through
+      only other racks measured slowness      the network between the racks
+      neither                                 its network or its processor
 
-That much more is written through it than through others is added: it may be the cause, or come of it.
+A much higher load than on other datanodes is mentioned besides, because it may be the cause or the effect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from .core import Cluster
 from .membership import Node
 from .slow_peers import SlowEvidence, SlowPart, usual_s_max
 
-# The reasons that are told: a disk is nearly full, and a datanode has much more to do, from here on.
+# A disk this full counts as nearly full. A load of at least this many streams, and this multiple of the others'
+# median, is mentioned.
 slow_disk_full_share: Final = 0.95
 slow_load_streams_min: Final = 8
 slow_load_factor: Final = 3.0
@@ -138,7 +139,7 @@ def _as_hop(cluster: Cluster, node: Node, evidence: SlowEvidence, parts: set[Slo
 
 
 def _by_rack(cluster: Cluster, node: Node, evidence: SlowEvidence) -> tuple[Sequence[float], Sequence[float]]:
-    """Return what datanodes of its own rack, and of others, have measured."""
+    """Return the seconds per MiB that datanodes in its own rack and in other racks have measured."""
     near, far = list[float](), list[float]()
     for reporter, sample in evidence.said.items():
         (near if _rack(cluster, reporter) == node.rack else far).append(sample.seconds)

@@ -1,9 +1,7 @@
-"""Decide which replicas may go: surplus ones, leaving no rack without one, and corrupt ones that others replace.
-Pure.
+"""Decide which replicas to drop: surplus replicas, and corrupt ones whose content other replicas have. Pure.
 
-None goes for others that are only said to be there: their datanodes are asked first (`possession`), and those that
-did not show that they hold what is to go count for nothing here. While they are asked, and while what they say
-differs, there is a replica too many.
+A report is not enough to rely on the remaining replicas: their datanodes are asked for proofs first
+(`possession`), and only proven replicas count. Until the proofs agree, all replicas stay.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ surplus_misses_per_tick: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Drop a replica."""
+    """A replica to drop."""
 
     chunk: ChunkId
     version: int
@@ -34,7 +32,7 @@ class Drop:
 
 
 class Surplus:
-    """Asks and judges, chunk by chunk; keeps nothing but what `possession` keeps."""
+    """Asks for proofs and judges them, chunk by chunk. `Cluster` calls it at each tick. All state is elsewhere."""
 
     def __init__(self, chunks: ChunkMap, members: Membership, possession: Possession) -> None:
         self._chunks = chunks
@@ -42,9 +40,9 @@ class Surplus:
         self._possession = possession
 
     def ask(self, now_s: float, but: Container[ChunkId]) -> list[tuple[ChunkId, NodeId]]:
-        """Have the holders asked of chunks of which replicas may go, unless they are among `but`.
+        """Ask the holders of chunks with replicas that may be dropped, except the chunks in `but`.
 
-        Return the corrupt replicas that were swept: those of dead datanodes.
+        Return the corrupt replicas of dead datanodes, which this call has forgotten.
         """
         misses = 0
         swept: list[tuple[ChunkId, NodeId]] = []
@@ -61,7 +59,7 @@ class Surplus:
         return swept
 
     def _sweep_dead_corrupt(self, chunk: ChunkId, state: ChunkState) -> list[NodeId]:
-        """Forget corrupt replicas of dead datanodes, which report what they hold when they come back."""
+        """Forget corrupt replicas on dead datanodes. A datanode that comes back reports its replicas again."""
         dead = []
         for node in state.corrupt:
             found = self._members.get(node)
@@ -71,20 +69,20 @@ class Surplus:
         return dead
 
     def _holders_to_ask(self, chunk: ChunkId, state: ChunkState) -> list[NodeId]:
-        """None while what is to go cannot be told."""
+        """Return the holders to ask; none if nothing is to drop, or if it cannot be decided now."""
         if any(self._chunks.is_lost(chunk, node) for node in state.holders):
             return []
         corrupt = [node for node in state.corrupt if self._is_alive(node)]
         staying = self._chunks.staying(state)
         good = [node for node in state.holders if self._is_alive(node)]
-        # While a holder is suspect, what looks like one replica too many may be one too few.
+        # If a suspect holder died, the apparent surplus would be needed.
         has_excess = len(staying) > state.replication and all(self._is_alive(node) for node in staying)
         if good and corrupt:
             return [*good, *corrupt]
         return staying if has_excess else []
 
     def judge(self, now_s: float, evidence: Evidence) -> list[Drop]:
-        """Return which replicas of a chunk may go, now that its holders have answered."""
+        """Return which replicas of a chunk to drop, now that its holders have answered."""
         chunk = evidence.chunk
         state = self._chunks.get(chunk)
         if state is None or chunk not in self._chunks.over or state.version != evidence.version:
@@ -101,7 +99,7 @@ class Surplus:
         return [Drop(chunk, state.version, state.length, node) for node in nodes]
 
     def _in_excess(self, state: ChunkState, evidence: Evidence) -> list[NodeId]:
-        """Return the surplus among the holders that still hold what they have shown."""
+        """Return the surplus holders among those whose proofs agree."""
         staying = self._chunks.staying(state)
         if not all(self._is_alive(node) for node in staying):
             return []
@@ -120,7 +118,7 @@ def _state(chunks: ChunkMap, chunk: ChunkId) -> ChunkState:
 
 
 def _dispensable(holders: Sequence[NodeId], members: Membership, excess: int) -> list[NodeId]:
-    """Choose which holders to drop: from the rack with the most replicas first, its fullest node first."""
+    """Choose `excess` holders to drop: each from the rack with the most replicas, its fullest node first."""
     kept = list(holders)
     dropped = []
     for _ in range(excess):

@@ -1,11 +1,11 @@
-"""Chunks that readers may know of while the chunk map does not: being published, or freed a moment ago. Pure.
+"""Chunks that readers may ask for although the chunk map lacks them: being published, or just freed. Pure.
 
-Readers see a commit as soon as it is made; the chunk map hears of it a moment later, when the event loop comes to
-it. So a chunk is announced here, with its receipts, before its commit is asked for, until the map has taken it in.
+Readers see a commit at once, but the event loop adds its chunks to the chunk map a moment later. So chunks are
+announced here, with their receipts, before their commit is requested, and until the map has them.
 
-A file that is replaced or deleted frees its chunks while readers may have it open. So their replicas stay for
-`freed_chunks_kept_s`, and can be found here, though nobody repairs them. A coordinator that restarts has
-forgotten them: datanodes hold them then for no file, and they go when they are below the floor.
+Readers may have a file open when it is replaced or deleted. So the replicas of its chunks stay for
+`freed_chunks_kept_s` and can be found here, but are not repaired. A restarted coordinator has forgotten them: then
+they are unreferenced, and are deleted when they are below the GC floor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ freed_chunks_kept_max: Final = 200_000
 
 @dataclass(slots=True)
 class _Announced:
-    """The datanodes that gave receipts, and the number of completions under way that name the chunk."""
+    """The datanodes that gave receipts for a chunk, and how many completions under way name the chunk."""
 
     holders: tuple[NodeId, ...]
     completions: int
@@ -32,7 +32,7 @@ class _Announced:
 
 @dataclass(slots=True)
 class _Freed:
-    """A chunk that a file referred to. `holders` have good replicas, `corrupt` bad ones: all are to be dropped."""
+    """A freed chunk. `holders` have good replicas, `corrupt` bad ones; all of them will be dropped."""
 
     freed_s: float
     replica: Replica
@@ -41,20 +41,23 @@ class _Freed:
 
 
 class TransientChunks:
-    """Belongs to the cluster, which decides what the chunk map knows."""
+    """The announced and the freed chunks. `Cluster` frees chunks; `publishing` is called around completions.
+
+    A freed chunk is not in the chunk map. It stays here until `take_due` or `take_excess` returns its replicas.
+    """
 
     def __init__(self) -> None:
         self._announced: dict[ChunkId, _Announced] = {}
-        #: Longest ago first.
+        #: In the order in which they were freed.
         self._freed: dict[ChunkId, _Freed] = {}
 
     @property
     def freed_count(self) -> int:
-        """Return how many freed chunks are still kept."""
+        """The number of freed chunks that are still kept."""
         return len(self._freed)
 
     def holders(self, chunk: ChunkId) -> Sequence[NodeId]:
-        """Return who has a good replica, as far as is known here."""
+        """Return the datanodes that have a good replica of an announced or freed chunk."""
         announced = self._announced.get(chunk)
         if announced is not None:
             return announced.holders
@@ -65,7 +68,7 @@ class TransientChunks:
 
     @contextmanager
     def publishing(self, written: Sequence[WrittenChunk]) -> Iterator[None]:
-        """Announce chunks whose receipts have been verified, until their commit was taken in or refused."""
+        """Announce chunks with verified receipts. The context lasts until the commit is taken in or refused."""
         for each in written:
             announced = self._announced.get(each.chunk)
             if announced is None:
@@ -85,11 +88,11 @@ class TransientChunks:
     # -- chunks that were freed --------------------------------------------------------------------
 
     def free(self, now_s: float, replica: Replica, holders: Iterable[NodeId], corrupt: tuple[NodeId, ...]) -> None:
-        """Keep a chunk that no file refers to any more; see `take_due` and `take_excess`."""
+        """Keep a chunk that no file refers to any more, until `take_due` or `take_excess` returns it."""
         self._freed[replica.chunk] = _Freed(now_s, replica, list(holders), corrupt)
 
     def add_replica(self, node: NodeId, chunk: ChunkId) -> bool:
-        """Take note that a datanode holds a replica. Return whether the chunk is one that was freed."""
+        """Note that a datanode reports a replica. Return whether its chunk is a freed one."""
         freed = self._freed.get(chunk)
         if freed is None:
             return False
@@ -98,14 +101,14 @@ class TransientChunks:
         return True
 
     def remove_replica(self, node: NodeId, chunk: ChunkId) -> None:
-        """Take note that a datanode has no replica of it."""
+        """Note that a datanode has no replica of a chunk, which need not be a freed one."""
         freed = self._freed.get(chunk)
         if freed is not None:
             freed.holders = [each for each in freed.holders if each != node]
             freed.corrupt = tuple(each for each in freed.corrupt if each != node)
 
     def mark_corrupt(self, node: NodeId, chunk: ChunkId) -> bool:
-        """Take note that a datanode has a bad replica of it. Return whether the chunk is one that was freed."""
+        """Note that a datanode has a bad replica. Return whether its chunk is a freed one."""
         freed = self._freed.get(chunk)
         if freed is not None and node in freed.holders:
             freed.holders.remove(node)
@@ -113,22 +116,22 @@ class TransientChunks:
         return freed is not None
 
     def keeps(self, node: NodeId, chunk: ChunkId) -> bool:
-        """Return whether a datanode has a replica of a chunk that was freed."""
+        """Return whether the chunk is a freed one and the datanode has a replica of it."""
         freed = self._freed.get(chunk)
         return freed is not None and (node in freed.holders or node in freed.corrupt)
 
     def freed_s(self, chunk: ChunkId) -> float | None:
-        """Return when a chunk was freed, if it was and is still kept."""
+        """Return when a chunk was freed; None if it is not kept as a freed one."""
         freed = self._freed.get(chunk)
         return None if freed is None else freed.freed_s
 
     def nodes(self, chunk: ChunkId) -> list[NodeId]:
-        """Return who has a replica, good or bad, of a chunk that was freed."""
+        """Return the datanodes that have a replica, good or bad, of a freed chunk."""
         freed = self._freed.get(chunk)
         return [] if freed is None else [*freed.holders, *freed.corrupt]
 
     def take_due(self, now_s: float) -> dict[NodeId, list[Replica]]:
-        """Return what was kept for long enough, by datanode, and forget it."""
+        """Forget the chunks that were kept long enough, and return their replicas by datanode."""
         due = 0
         for freed in self._freed.values():
             if now_s - freed.freed_s < freed_chunks_kept_s:
@@ -137,7 +140,7 @@ class TransientChunks:
         return self._take_first(due)
 
     def take_excess(self) -> dict[NodeId, list[Replica]]:
-        """The same for what was freed longest ago when too many are kept."""
+        """Forget the oldest chunks if too many are kept, and return their replicas by datanode."""
         return self._take_first(len(self._freed) - freed_chunks_kept_max)
 
     def _take_first(self, count: int) -> dict[NodeId, list[Replica]]:

@@ -1,8 +1,8 @@
 """Replicas reported by someone other than the datanode that should hold them, until that datanode confirms. Pure.
 
-A completion brings receipts, and whoever has made a copy reports it; both may be long under way. Meanwhile the
-datanode may have lost the replica and reported the loss while the coordinator did not know the chunk yet. So such
-a replica counts only until the datanode itself must have reported it.
+A completion brings receipts, and the source of a copy reports the copy. Both reports may be delayed. Meanwhile the
+datanode may have lost the replica, and have reported the loss before the coordinator knew the chunk. So such a
+replica counts only for the time in which the datanode must have reported it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class UnconfirmedReplicas:
         return len(self._reported_s)
 
     def has(self, node: NodeId, chunk: ChunkId) -> bool:
-        """Return whether the datanode is still to say it itself."""
+        """Return whether the datanode has yet to confirm the replica."""
         return (node, chunk) in self._reported_s
 
     def add(self, now_s: float, node: NodeId, chunk: ChunkId) -> None:

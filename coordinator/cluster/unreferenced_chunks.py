@@ -1,7 +1,7 @@
-"""Track what datanodes hold and the namespace does not know: writes under way, and garbage of failed ones. Pure.
+"""Track chunks that datanodes hold and no file refers to: writes under way, and garbage of failed writes. Pure.
 
-After a restore from an older backup it is also the data that was written since. Counts are kept, never taken by
-a scan: there may be millions.
+After a restore from an older backup, data written since the backup is also unreferenced. There may be millions of
+chunks, so counts are maintained instead of computed by a scan.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SLACK = 1000
 
 
 class UnreferencedCounts(NamedTuple):
-    """The number of unreferenced chunks, and of those that earlier epochs than the given one wrote."""
+    """The number of unreferenced chunks, and of those written before a given epoch."""
 
     chunks: int
     replicas: int
@@ -29,16 +29,19 @@ class UnreferencedCounts(NamedTuple):
 
 
 class UnreferencedChunks:
-    """Replicas by chunk and by node, and the lowest chunk at hand."""
+    """Unreferenced replicas by chunk and by node, with quick access to the lowest chunks.
+
+    `ChunkMap` owns it and moves chunks in and out; `Cluster` drops what `below` returns.
+    """
 
     def __init__(self) -> None:
         self._replicas: dict[ChunkId, dict[NodeId, Replica]] = {}
         self._of_node: dict[NodeId, set[ChunkId]] = {}
-        #: Lost with their datanode, and still to be removed from the others.
+        #: Lost with their datanode, and still to be removed from the other tables by `remove_lost`.
         self._lost: dict[NodeId, set[ChunkId]] = {}
-        #: All chunks of `_replicas`, some perhaps twice, and some that have gone.
+        #: A heap of all chunks in `_replicas`. It may have duplicates, and chunks that are gone.
         self._lowest: list[ChunkId] = []
-        #: Those that were below the floor and kept, by the round in which they were looked at.
+        #: Chunks below the floor that were kept, with the garbage round in which they were examined.
         self._set_aside: dict[ChunkId, int] = {}
         self._chunks_of_epoch: Counter[int] = Counter()
         self._bytes_of_epoch: Counter[int] = Counter()
@@ -51,17 +54,17 @@ class UnreferencedChunks:
         return any(not self._is_lost(node, chunk) for node in self._replicas.get(chunk, ()))
 
     def of_chunk(self, chunk: ChunkId) -> dict[NodeId, Replica]:
-        """Return who holds what of a chunk."""
+        """Return the replicas of a chunk by datanode."""
         held = self._replicas.get(chunk, {})
         return {node: replica for node, replica in held.items() if not self._is_lost(node, chunk)}
 
     def is_held(self, node: NodeId, chunk: ChunkId) -> bool:
-        """Return whether a datanode holds it."""
+        """Return whether a datanode holds an unreferenced replica of the chunk."""
         held = self._replicas.get(chunk)
         return held is not None and node in held and not self._is_lost(node, chunk)
 
     def add_replica(self, node: NodeId, replica: Replica) -> None:
-        """A datanode holds it; what it held of the chunk before counts no more."""
+        """Add a replica. It replaces an earlier replica of the same chunk on the same datanode."""
         holders = self._replicas.get(replica.chunk)
         if holders is None:
             holders = self._replicas[replica.chunk] = {}
@@ -83,7 +86,7 @@ class UnreferencedChunks:
             heapify(self._lowest)
 
     def remove_replica(self, node: NodeId, chunk: ChunkId) -> None:
-        """A datanode holds it no more, if it ever did."""
+        """Remove a replica. Does nothing if the datanode has none."""
         holders = self._replicas.get(chunk)
         replica = holders.pop(node, None) if holders is not None else None
         if holders is None or replica is None:
@@ -98,7 +101,7 @@ class UnreferencedChunks:
             self._chunks_of_epoch[epoch_of(chunk)] -= 1
 
     def take(self, chunk: ChunkId) -> dict[NodeId, Replica]:
-        """The namespace knows the chunk now: who holds what of it."""
+        """Remove a chunk that the namespace knows now, and return its replicas by datanode."""
         if chunk not in self._replicas:
             return {}
         taken = self.of_chunk(chunk)
@@ -107,7 +110,7 @@ class UnreferencedChunks:
         return taken
 
     def remove_node(self, node: NodeId) -> None:
-        """Let nothing count that a datanode holds; `remove_lost` removes it little by little."""
+        """Stop counting the replicas of a datanode; `remove_lost` removes them little by little."""
         smaller, larger = sorted((self._lost.get(node, set()), self._of_node.pop(node, set())), key=len)
         larger |= smaller
         if larger:
@@ -129,9 +132,9 @@ class UnreferencedChunks:
         return chunk in self._lost.get(node, ())
 
     def below(self, garbage: Garbage, limit: int) -> Iterator[tuple[NodeId, Replica]]:
-        """Return the replicas of up to `limit` chunks that are garbage, lowest first.
+        """Return the replicas of up to `limit` garbage chunks, the lowest chunks first.
 
-        To be dropped before the next call. Of chunks that are kept no more than `limit` are looked at.
+        The caller must drop them before the next call. Examines at most `limit` chunks that are kept.
         """
         taken: dict[ChunkId, None] = {}
         looks_left = limit
@@ -153,7 +156,7 @@ class UnreferencedChunks:
         )
 
     def _next_below(self, garbage: Garbage) -> ChunkId | None:
-        """Take out the next one that is below the floor and was not kept in this round; it may have gone."""
+        """Take out the next chunk below the floor that this round has not examined. It may be gone already."""
         if self._lowest and self._lowest[0] < garbage.floor:
             return heappop(self._lowest)
         aside = next(iter(self._set_aside), None)
@@ -163,7 +166,7 @@ class UnreferencedChunks:
         return aside
 
     def replicas(self) -> Iterator[tuple[NodeId, Replica]]:
-        """All of them."""
+        """Yield all unreferenced replicas with their datanodes."""
         for chunk, holders in self._replicas.items():
             yield from ((node, replica) for node, replica in holders.items() if not self._is_lost(node, chunk))
 
